@@ -1,0 +1,1 @@
+"""Protocols and transferability metrics for sslkit's backbones. It imports sslkit; sslkit never imports it."""

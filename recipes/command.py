@@ -1,0 +1,127 @@
+"""What the command lines share: `method=NAME` and `data=SOURCE` as single words, help, and errors in one line."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from sslkit import members, objectives, regularizers
+from sslkit.errors import UserError
+from sslkit.method import signature
+
+WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
+
+
+def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> None:
+    """Compose `settings` (a dataclass with a `method`) with the words of the command line and call the task.
+
+    UserError is printed in one line and ends with exit code 2.
+    """
+    try:
+        words = [_lengthen(word) for word in sys.argv[1:]]
+        methods = _methods(words, settings.method)
+        if {"--help", "-h"} & set(words):
+            print(help_text(settings, methods[0], usage))
+            return
+        _check(words, dataclasses.asdict(settings), methods)
+        _register(settings, methods)
+        sys.argv[1:] = words
+        hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")(_job(task))()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
+    def job(config: DictConfig) -> None:
+        # Lightning starts its other ranks by this command line: it must be this job's, not the whole sweep's.
+        sys.argv[1:] = list(HydraConfig.get().overrides.task)
+        HydraConfig.instance().cfg = None
+        try:
+            task(OmegaConf.to_container(config, resolve=True))
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+
+    return job
+
+
+def _lengthen(word: str) -> str:
+    key, equals, value = word.partition("=")
+    if not equals or key not in WORDS:
+        return word
+    sweep = {"-m", "--multirun"} & set(sys.argv)
+    quoted = value if sweep else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{key}.{WORDS[key]}={quoted}"
+
+
+def _methods(words: list[str], default: str) -> list[str]:
+    given = [word.partition("=")[2] for word in words if word.startswith("method=")]
+    return (given[-1] if given else default).split(",")
+
+
+def _register(settings: Any, methods: list[str]) -> None:
+    """The Hydra nodes: the dataclass's defaults, and each method's options from its signature."""
+    store = ConfigStore.instance()
+    plain = dataclasses.asdict(settings)
+    plain.pop("method")
+    store.store(name="settings", node=plain)
+    for name in methods:
+        store.store(group="method", name=name, node={"name": name, **signature(name)})
+    store.store(name="chosen", node={"defaults": [{"method": methods[0]}]})
+
+
+def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> None:
+    """Refuse an unknown key with the nearest known one, before Hydra says it in its own way."""
+    tree = {**tree, "method": {}, "hydra": None}
+    for name in methods:
+        tree["method"] |= signature(name)
+    for word in words:
+        key, equals, _ = word.lstrip("+~").partition("=")
+        if word.startswith("-") or not equals:
+            if not word.startswith("-"):
+                raise UserError(f"cannot read {word!r}: write key=value")
+            continue
+        node: Any = tree
+        for depth, part in enumerate(key.split(".")):
+            if node is None or (key == "method" and depth == 0):
+                break
+            if not isinstance(node, Mapping) or part not in node:
+                known = node if isinstance(node, Mapping) else ()
+                path = ".".join(key.split(".")[:depth])
+                raise UserError(f"there is no setting {key!r}: {path or 'at the top'} {members.nearest(part, known)}")
+            node = node[part]
+
+
+def help_text(settings: Any, method: str, usage: str) -> str:
+    """Every setting with its default, every member in one line, and the options of the chosen method."""
+    lines = [usage, "", "settings, with their defaults"]
+    lines += list(_settings_lines(settings, ""))
+    for title, family in (("objectives", objectives), ("regularisers", regularizers)):
+        lines += ["", title]
+        lines += [f"  {name:<28} {members.summary(family.find(name))}" for name in family.names()]
+    lines += ["", f"options of method={method}"]
+    for part, options in signature(method).items():
+        lines += [f"  {f'method.{part}.{k}={_shown(v)}':<44}" for k, v in options.items()]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _settings_lines(node: Any, where: str) -> Any:
+    for f in dataclasses.fields(node):
+        value = getattr(node, f.name)
+        if dataclasses.is_dataclass(value):
+            yield from _settings_lines(value, f"{where}{f.name}.")
+        else:
+            yield f"  {f'{where}{f.name}={_shown(value)}':<34} {f.metadata.get('help', '')}"
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "[" + ",".join(map(_shown, value)) + "]" if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,154 @@
+"""Backbones: any timm model by name, `package.module:function`, or a module; the width is measured, not asked."""
+
+import difflib
+import importlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.errors import UserError
+
+SMALL = 64  # pixels: up to here a stem that shrinks the image by four throws most of it away
+
+# The default run's network: timm's ResNet with one basic block a stage, 14 million multiply-adds at 28 pixels.
+NARROW = {"stem_type": "", "avg_down": False, "channels": (16, 32, 64, 128)}
+
+
+@dataclass
+class Recipe:
+    """How a network is made again in plain Python, so that a card can say it.
+
+    lines: Python whose last line binds `net`. stem: what was changed for small images, in words.
+    """
+
+    name: str
+    lines: list[str] = field(default_factory=list)
+    stem: str = "as published"
+
+
+class Backbone(nn.Module):
+    """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to make it again."""
+
+    def __init__(self, net: nn.Module, recipe: Recipe, *, image_size: int, in_chans: int) -> None:
+        super().__init__()
+        self.net = net
+        self.recipe = recipe
+        self.in_chans = in_chans
+        self.convolutional = _is_convolutional(net)
+        if self.convolutional:
+            self.net.to(memory_format=torch.channels_last)
+        self.width = _measure(net, image_size, in_chans, recipe.name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.convolutional:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return self.net(x)
+
+    def export(self) -> dict[str, Tensor]:
+        """The state dict of the plain network: a 3x3 stem is a 7x7 one with a rim of zeros."""
+        state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
+        if self.recipe.stem.startswith("3x3"):
+            state["conv1.weight"] = F.pad(state["conv1.weight"], (2, 2, 2, 2)).contiguous()
+        return state
+
+
+def build(backbone: str | nn.Module, *, image_size: int, in_chans: int) -> Backbone:
+    """A Backbone from a timm name, `narrow_resnet`, `package.module:function` or an nn.Module.
+
+    Up to 64 pixels the stem is changed to keep the resolution, and `recipe.stem` says how. A function is called
+    without arguments and returns an nn.Module. Raises UserError for an unknown name, with the nearest one.
+    """
+    if isinstance(backbone, Backbone):
+        return backbone
+    if isinstance(backbone, nn.Module):
+        net, recipe = backbone, Recipe(type(backbone).__name__, stem="its own")
+    elif ":" in backbone:
+        net, recipe = _from_function(backbone)
+    else:
+        net, recipe = _from_timm(backbone, image_size, in_chans)
+    return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
+
+
+def _from_function(name: str) -> tuple[nn.Module, Recipe]:
+    module, _, function = name.partition(":")
+    try:
+        net = getattr(importlib.import_module(module), function)()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"backbone: cannot get {name!r} (written package.module:function): {error}") from error
+    if not isinstance(net, nn.Module):
+        raise UserError(f"backbone: {name} returned {type(net).__name__}, not an nn.Module")
+    return net, Recipe(name, [f"from {module} import {function}", f"net = {function}()"], "its own")
+
+
+def _from_timm(name: str, image_size: int, in_chans: int) -> tuple[nn.Module, Recipe]:
+    import timm
+
+    timm_name, kwargs = ("resnet10t", dict(NARROW)) if name == "narrow_resnet" else (name, {})
+    if not timm.is_model(timm_name):
+        near = difflib.get_close_matches(name, ["narrow_resnet", *timm.list_models()], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "timm.list_models() has the names"
+        raise UserError(f"backbone: timm knows no model {name!r}; {hint}")
+    kwargs |= _size_arguments(timm_name, image_size)
+    arguments = {"num_classes": 0, "in_chans": in_chans, **kwargs}
+    net = timm.create_model(timm_name, **arguments)
+    written = ", ".join(f"{k}={v!r}" for k, v in arguments.items())
+    recipe = Recipe(name, ["import timm", f"net = timm.create_model({timm_name!r}, {written})"])
+    if image_size <= SMALL:
+        _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
+    if "patch_size" in kwargs:
+        recipe.stem = f"{kwargs['patch_size']}-pixel patches, for images of {SMALL} pixels or less"
+    return net, recipe
+
+
+def _size_arguments(timm_name: str, image_size: int) -> dict[str, Any]:
+    """Transformers with a position per patch must know the image size; small images want small patches."""
+    import timm
+
+    size = (timm.get_pretrained_cfg(timm_name) or object()).__dict__.get("input_size", (3, 224, 224))[-1]
+    if not ("vit" in timm_name or "deit" in timm_name or "eva" in timm_name) or image_size == size:
+        return {}
+    if image_size > SMALL:
+        return {"img_size": image_size}
+    patch = max((p for p in (2, 4, 7, 8) if image_size % p == 0 and image_size // p >= 7), default=1)
+    return {"img_size": image_size, "patch_size": patch}
+
+
+def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> None:
+    """A ResNet gets a 3x3 stem without pooling, other convolutional nets a first stride of 1."""
+    if isinstance(getattr(net, "conv1", None), nn.Conv2d) and hasattr(net, "maxpool"):
+        old = net.conv1
+        stride = old.stride if wide_stride else (1, 1)
+        net.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride, 1, bias=False)
+        nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
+        net.maxpool = nn.Identity()
+        recipe.stem = f"3x3 with stride {stride[0]} and no pooling, for images of {SMALL} pixels or less"
+        recipe.lines += ["import torch", f"net.conv1.stride, net.maxpool = {stride}, torch.nn.Identity()"]
+    elif isinstance(getattr(net, "conv_stem", None), nn.Conv2d):
+        net.conv_stem.stride = (1, 1)
+        recipe.stem = f"stride 1, for images of {SMALL} pixels or less"
+        recipe.lines += ["net.conv_stem.stride = (1, 1)"]
+
+
+def _is_convolutional(net: nn.Module) -> bool:
+    kinds = [type(m) for m in net.modules()]
+    return nn.Conv2d in kinds and nn.MultiheadAttention not in kinds and not hasattr(net, "patch_embed")
+
+
+def _measure(net: nn.Module, image_size: int, in_chans: int, name: str) -> int:
+    training = net.training
+    net.eval()
+    shape = (2, in_chans, image_size, image_size)
+    try:
+        with torch.no_grad():
+            out = net(torch.zeros(shape))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"backbone {name} cannot take images of shape {shape}: {reason}") from error
+    net.train(training)
+    if not isinstance(out, Tensor) or out.dim() != 2:
+        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise UserError(f"backbone {name} must return one (B, width) tensor of pooled features, it returned {got}")
+    return out.shape[1]

@@ -1,0 +1,154 @@
+"""Images held in memory as one array."""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sslkit.data.images import Identity, ImageOptions, Images
+from sslkit.errors import UserError
+
+_CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
+
+
+class ArrayImages(Images):
+    """pixels: (N, C, H, W) uint8. image_size defaults to the larger side, channels to C.
+
+    Raises UserError when C cannot be turned into the channels asked for.
+    """
+
+    decodes = False
+
+    def __init__(self, pixels: np.ndarray, identity: Identity, options: ImageOptions) -> None:
+        n, channels, height, width = pixels.shape
+        if n == 0:
+            raise UserError(f"{identity.name} has no images in its split {options.split!r}")
+        if identity.labels is not None and len(identity.labels) != n:
+            raise UserError(f"{identity.name} has {n} images and {len(identity.labels)} labels")
+        check_channels(channels, options.channels or channels, identity.name)
+        super().__init__(
+            identity,
+            options,
+            channels=options.channels or channels,
+            image_size=options.image_size or max(height, width),
+            native_size=(height, width),
+        )
+        self.pixels = pixels
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Any]:
+        index = np.asarray(rows, dtype=np.int64)
+        images = convert_channels(torch.from_numpy(self.pixels[index]), self.channels)
+        height, width = self.native_size
+        aspect = width / height if self.fit == "squash" else 1.0
+        return {
+            "images": fit_square(images, self.image_size, self.fit),
+            "index": torch.from_numpy(index),
+            "label": self._labels_of(index),
+            "aspect": torch.full((len(index),), aspect),
+            "bad": [],
+        }
+
+    def _update_digest(self, digest: Any) -> None:
+        digest.update(repr(self.pixels.shape).encode())
+        digest.update(np.ascontiguousarray(self.pixels))
+
+
+def check_channels(have: int, want: int, where: str) -> None:
+    """Raises UserError unless `convert_channels` can make `want` channels of `have`."""
+    if have != want and not (have in _CONVERTIBLE and want in _CONVERTIBLE):
+        raise UserError(
+            f"{where} has {have} channels, which cannot become data.channels={want}: only 1 (gray), 3 (RGB) and "
+            f"4 (RGBA) convert into each other"
+        )
+
+
+def convert_channels(images: Tensor, channels: int) -> Tensor:
+    """(n, C, H, W) uint8 -> (n, channels, H, W): alpha is laid over white, gray is ITU-R 601 luma as in Pillow."""
+    have = images.shape[1]
+    if have == channels:
+        return images
+    if channels == 4:
+        opaque = torch.full_like(images[:, :1], 255)
+        return torch.cat([convert_channels(images, 3), opaque], dim=1)
+    if have == 4:
+        color, alpha = images[:, :3].int(), images[:, 3:].int()
+        over_white = (color * alpha + 255 * (255 - alpha) + 127) // 255
+        return convert_channels(over_white.byte(), channels)
+    if have == 1:
+        return images.expand(-1, 3, -1, -1).contiguous()
+    red, green, blue = images.int().split(1, dim=1)
+    return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).byte()
+
+
+def fit_square(images: Tensor, size: int, fit: str) -> Tensor:
+    """(n, C, H, W) uint8 -> (n, C, size, size), antialiased bilinear.
+
+    fit: "squash" the whole image; "crop" brings the shorter side to `size` and keeps the centre.
+    """
+    height, width = images.shape[-2:]
+    if fit == "crop" and height != width:
+        side = min(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        images = images[..., top : top + side, left : left + side]
+    if images.shape[-2:] == (size, size):
+        return images.contiguous()
+    resized = F.interpolate(images.float(), (size, size), mode="bilinear", antialias=True)
+    return resized.round_().clamp_(0, 255).byte()
+
+
+def to_nchw(images: np.ndarray, where: str) -> np.ndarray:
+    """(N, H, W), (N, H, W, C) or (N, C, H, W) -> (N, C, H, W), contiguous.
+
+    The channel dimension is the one of at most 4, else the one beside two equal sides; where both ends
+    qualify, the reading with square images wins, then (N, H, W, C). Raises UserError when neither does.
+    """
+    if images.ndim == 3:
+        return np.ascontiguousarray(images[:, None])
+    if images.ndim != 4:
+        raise UserError(f"{where} has shape {images.shape}; images are (N, H, W), (N, H, W, C) or (N, C, H, W)")
+    _, first, middle, last = images.shape
+    small = (last <= 4, first <= 4)
+    square = (first == middle, middle == last)
+    channels_last, channels_first = small if small[0] != small[1] else square
+    if not (channels_last or channels_first or small[0]):
+        raise UserError(f"{where} has shape {images.shape}: which dimension is the channels cannot be told")
+    if channels_first and not channels_last:
+        return np.ascontiguousarray(images)
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def to_uint8(images: np.ndarray, where: str) -> np.ndarray:
+    """Pixels of any usual type -> uint8 in 0..255.
+
+    uint16 is divided by 257; floats lie in [0, 1] or [0, 255]; other integers in 0..255; booleans are black
+    and white. Raises UserError otherwise, and for NaN or infinite pixels, naming `where` and the first row.
+    """
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype == np.uint16:
+        return ((images.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    if images.dtype == np.bool_:
+        return images.astype(np.uint8) * np.uint8(255)
+    if images.dtype.kind not in "iuf":
+        raise UserError(f"{where} holds {images.dtype}; pixels are uint8, uint16 or floats")
+    if images.dtype.kind == "f":
+        _refuse_non_finite(images, where)
+    low, high = (images.min(), images.max()) if images.size else (0, 0)
+    if low < 0 or high > 255:
+        raise UserError(f"{where} has pixels from {low:g} to {high:g}; they must lie in [0, 1] or [0, 255]")
+    scale = 255 if images.dtype.kind == "f" and high <= 1 else 1
+    return np.rint(images * images.dtype.type(scale)).astype(np.uint8)
+
+
+def _refuse_non_finite(images: np.ndarray, where: str) -> None:
+    broken = ~np.isfinite(images).reshape(len(images), -1).all(axis=1)
+    if broken.any():
+        raise UserError(
+            f"{where} has NaN or infinite pixels in {broken.sum()} of {len(images)} rows, the first is row "
+            f"{broken.argmax()}: remove or repair them"
+        )

@@ -1,0 +1,87 @@
+"""Real images that are always at hand: three sets inside the package and scikit-learn's digits."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from sslkit.data.arrays import ArrayImages, to_nchw
+from sslkit.data.images import Identity, ImageOptions, check_split
+
+_FOLDER = Path(__file__).parent / "embedded"
+
+Part = tuple[np.ndarray, np.ndarray, list[str]]  # pixels, labels, classes
+
+
+def _fashion_mnist(split: str) -> Part:
+    with np.load(_FOLDER / "fashion_mnist.npz", allow_pickle=False) as file:
+        return file[f"x_{split}"], file[f"y_{split}"], file["classes"].tolist()
+
+
+def _glyphs(split: str) -> Part:
+    """train and test: renders 0 to 15 and 16 to 19 of each letter of the training scripts, the same classes.
+    novel_val, novel_test: all renders of the scripts kept back, classes of their own, for few-shot episodes."""
+    with np.load(_FOLDER / "glyphs.npz", allow_pickle=False) as file:
+        x, y, classes = file["x"], file["y"], file["classes"]
+        group = file["script_split"][file["script"]]
+    rows = group == {"novel_val": 1, "novel_test": 2}.get(split, 0)
+    if not split.startswith("novel"):
+        render = np.arange(len(y)) - np.searchsorted(y, y)  # y is sorted: 20 renders of each letter
+        rows &= (render >= 16) == (split == "test")
+    own, labels = np.unique(y[rows], return_inverse=True)
+    return x[rows], labels, classes[own].tolist()
+
+
+def _clipart(split: str) -> Part:
+    with np.load(_FOLDER / "clipart.npz", allow_pickle=False) as file:
+        x, y, classes = file["x"], file["y"], file["classes"].tolist()
+    rows = held_out(x, y) == (split == "test")
+    return x[rows], y[rows], classes
+
+
+def _digits(split: str) -> Part:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
+    rows = held_out(x, bunch.target) == (split == "test")
+    return x[rows], bunch.target[rows], [str(name) for name in bunch.target_names]
+
+
+_READERS: dict[str, tuple[Callable[[str], Part], tuple[str, ...], str]] = {
+    "fashion_mnist": (_fashion_mnist, ("train", "test"), "MIT, Copyright (c) 2017 Zalando SE"),
+    "glyphs": (
+        _glyphs,
+        ("train", "test", "novel_val", "novel_test"),
+        "Apache-2.0; rendered from the Noto fonts (SIL OFL 1.1)",
+    ),
+    "clipart": (_clipart, ("train", "test"), "public domain (Open Clip Art Library)"),
+    "digits": (_digits, ("train", "test"), "CC BY 4.0 (UCI Optical Recognition of Handwritten Digits)"),
+}
+
+NAMES = tuple(_READERS)
+
+
+def splits_of_builtin(name: str) -> tuple[str, ...]:
+    return _READERS[name][1]
+
+
+def open_builtin(name: str, options: ImageOptions) -> ArrayImages:
+    """A set by name, with its labels. Raises UserError for a split that it does not have."""
+    reader, splits, licence = _READERS[name]
+    check_split(name, options.split, splits)
+    x, labels, classes = reader(options.split)
+    identity = Identity(name, name, splits, labels, classes, licence)
+    return ArrayImages(to_nchw(x, name), identity, options)
+
+
+def held_out(images: np.ndarray, labels: np.ndarray, fraction: float = 0.2) -> np.ndarray:
+    """(N,) bool: a fixed test part of each class, chosen by the sha256 of the pixels and so by nothing else."""
+    keys = np.array([hashlib.sha256(np.ascontiguousarray(image)).digest() for image in images])
+    chosen = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        order = np.argsort(keys[rows], kind="stable")
+        chosen[rows[order[: round(fraction * len(rows))]]] = True
+    return chosen

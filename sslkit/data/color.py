@@ -1,0 +1,75 @@
+"""The colour chain (jitter in random order, then grayscale) as one linear map per image.
+
+Every operation acts on an image's mean colour m by a matrix S and on the deviation of a pixel from it by a matrix
+P; the two differ for contrast only, which shrinks the deviation and leaves the mean gray. So a chain is two products
+of small matrices, made before any pixel is touched, and the image is x -> P (x - m) + S m.
+
+Two approximations, both of which leave the distribution of views in place: values are clamped to [0, 1] once, at
+the end, not after each operation; and hue is a rotation of the chroma plane (YIQ), not HSV's shift along a hexagon.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PIL and torchvision
+CHROMA = ((0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))  # I and Q of YIQ
+
+
+def gray_weights(channels: int) -> Tensor:
+    """(C,) weights of the gray value: luma for three channels, their mean for any other number."""
+    return torch.tensor(LUMA) if channels == 3 else torch.full((channels,), 1 / channels)
+
+
+def brightness(factor: Tensor, channels: int) -> Tensor:
+    """x -> f x. factor: (N,). Returns (2, N, C, C), the matrices P and S; so do all operations here."""
+    matrix = factor[:, None, None] * torch.eye(channels)
+    return torch.stack([matrix, matrix])
+
+
+def contrast(factor: Tensor, channels: int) -> Tensor:
+    """x -> f x + (1 - f) (mean gray of the image)."""
+    return torch.stack([brightness(factor, channels)[0], saturation(factor, channels)[0]])
+
+
+def saturation(factor: Tensor, channels: int) -> Tensor:
+    """x -> f x + (1 - f) gray(x)."""
+    factor = factor[:, None, None]
+    gray = gray_weights(channels).expand(channels, channels)
+    matrix = factor * torch.eye(channels) + (1 - factor) * gray
+    return torch.stack([matrix, matrix])
+
+
+def hue(turn: Tensor) -> Tensor:
+    """Rotate three-channel colours about the gray axis by `turn` (N,) in turns; luma stays."""
+    to_yiq = torch.tensor([LUMA, *CHROMA])
+    angle = 2 * math.pi * turn
+    rotation = torch.eye(3).repeat(len(turn), 1, 1)
+    rotation[:, 1, 1] = rotation[:, 2, 2] = angle.cos()
+    rotation[:, 1, 2], rotation[:, 2, 1] = angle.sin(), -angle.sin()
+    matrix = torch.linalg.inv(to_yiq) @ rotation @ to_yiq
+    return torch.stack([matrix, matrix])
+
+
+def compose(operations: Tensor, order: Tensor) -> Tensor:
+    """One (2, N, C, C) map out of K operations (K, 2, N, C, C), applied to image i in the order order[i].
+
+    order: (N, K) a permutation for each image.
+    """
+    rows = torch.arange(order.shape[0])
+    total, *rest = (operations[order[:, k], :, rows].transpose(0, 1) for k in range(order.shape[1]))
+    for step in rest:
+        total = step @ total
+    return total
+
+
+def apply(pixels: Tensor, deviation: Tensor, mean: Tensor, out: Tensor) -> Tensor:
+    """P (x - m) + S m with m the mean colour of each image, written to `out` and clamped to [0, 1].
+
+    pixels, out: (N, C, H, W). deviation: (N, C, C), P. mean: (N, C, C), S.
+    """
+    flat = pixels.flatten(2)
+    offset = (mean - deviation) @ flat.mean(2, keepdim=True)
+    torch.bmm(deviation, flat, out=out.flatten(2))
+    return out.add_(offset[..., None]).clamp_(0, 1)

@@ -1,0 +1,121 @@
+"""One image file -> one square of uint8 pixels (Pillow)."""
+
+import errno
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+EXTENSIONS = ("png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm")
+
+_ORIENTATION = 0x0112  # EXIF tag
+_STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class UnreadableImage(Exception):
+    """The file is no image, is damaged, or has pixels that cannot be told."""
+
+
+def open_image(path: str | Path) -> Image.Image:
+    """Open without decoding. Raises UnreadableImage."""
+    try:
+        return Image.open(path)
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def unreadable(error: Exception) -> Exception:
+    """The reason as one line. Pillow's decoders raise almost anything, so only a starved machine is let through."""
+    if isinstance(error, (UnreadableImage, MemoryError)) or getattr(error, "errno", None) in _STARVED:
+        return error
+    return UnreadableImage(f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def channels_of(image: Image.Image) -> int:
+    """1 for gray images (1, 8, 16 or 32 bits, with or without alpha), else 3. Decodes it. Raises UnreadableImage."""
+    try:
+        return 1 if _eight_bits(image).mode in ("L", "LA") else 3
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def square(image: Image.Image, size: int, channels: int, fit: str) -> tuple[np.ndarray, float]:
+    """Decode -> pixels (channels, size, size) uint8, and width / height of what they show.
+
+    Turned upright by its EXIF orientation. 16-bit gray is divided by 257; floats lie in [0, 1] or [0, 255].
+    channels: 1 gray, 3 RGB (transparency laid over white in both), 4 RGBA.
+    fit: "squash" the whole image to the square; "crop" keeps the square at its centre, ratio 1.
+    Raises UnreadableImage.
+    """
+    try:
+        return _square(image, size, channels, fit)
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def _square(image: Image.Image, size: int, channels: int, fit: str) -> tuple[np.ndarray, float]:
+    orientation, original = _orientation(image), image.size
+    image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, never below this
+    if orientation != 1:
+        image = ImageOps.exif_transpose(image)
+    if orientation >= 5:  # those that turn by a quarter
+        original = original[::-1]
+    image = _with_channels(_eight_bits(image), channels)
+    aspect = original[0] / original[1] if fit == "squash" else 1.0
+    if image.size != (size, size):
+        box = None if fit == "squash" else _centre(image.size)
+        image = image.resize((size, size), Image.Resampling.BILINEAR, box=box, reducing_gap=2.0)
+    pixels = np.asarray(image)
+    return (pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)), aspect
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # a damaged EXIF block, of which the pixels know nothing
+        return 1
+
+
+def _centre(size: tuple[int, int]) -> tuple[float, float, float, float]:
+    side = min(size)
+    left, top = (size[0] - side) / 2, (size[1] - side) / 2
+    return left, top, left + side, top + side
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Any mode -> L, LA, RGB or RGBA."""
+    if image.mode.startswith(("I", "F")):
+        return _narrowed(image)
+    if image.mode == "1":
+        return image.convert("L")
+    see_through = image.has_transparency_data
+    if image.mode in ("L", "LA", "La"):
+        return image.convert("RGBA").convert("LA") if see_through and image.mode != "LA" else image
+    return image.convert("RGBA" if see_through else "RGB")
+
+
+def _narrowed(image: Image.Image) -> Image.Image:
+    values = np.asarray(image)
+    if values.dtype.kind == "f":
+        return Image.fromarray(_narrowed_floats(values))
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high > 65535:
+        raise UnreadableImage(f"integer pixels from {low} to {high}; 0 to 65535 (16 bits) can be scaled")
+    return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))
+
+
+def _narrowed_floats(values: np.ndarray) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise UnreadableImage("NaN or infinite pixels")
+    if values.min() < 0 or values.max() > 255:
+        raise UnreadableImage(f"float pixels from {values.min():g} to {values.max():g}; [0, 1] or [0, 255] is meant")
+    return np.rint(values * (255 if values.max() <= 1 else 1)).astype(np.uint8)
+
+
+def _with_channels(image: Image.Image, channels: int) -> Image.Image:
+    if channels == 4:
+        return image.convert("RGBA")
+    if image.mode in ("LA", "RGBA"):
+        color = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), color)
+    return image.convert("L" if channels == 1 else "RGB")

@@ -1,0 +1,84 @@
+"""Images that are decoded when they are asked for, and what becomes of those that cannot be."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from sslkit.data.decode import UnreadableImage, channels_of, square
+from sslkit.data.images import Identity, ImageOptions, Images
+from sslkit.errors import UserError
+
+DEFAULT_SIZE = 256
+
+
+class DecodedImages(Images):
+    """Subclasses implement `__len__`, `path` and `_open`.
+
+    image_size defaults to 256, channels to those of the first readable image: 1 if it is gray, else 3.
+    With on_error="skip" the next readable image takes the place of an unreadable one; each process remembers
+    the rows that it found unreadable.
+    Raises UserError when no image can be read, or with on_error="raise" when the first one cannot.
+    """
+
+    def __init__(self, identity: Identity, options: ImageOptions) -> None:
+        super().__init__(
+            identity,
+            options,
+            channels=options.channels or 1,
+            image_size=options.image_size or DEFAULT_SIZE,
+            native_size=None,
+        )
+        if self.channels not in (1, 3, 4):
+            raise UserError(f"data.channels={self.channels}: image files give 1 (gray), 3 (RGB) or 4 (RGBA)")
+        self._unreadable: set[int] = set()
+        first = int(self.__getitems__([0])["index"][0])
+        if options.channels is None:
+            with self._open(first) as image:
+                self.channels = channels_of(image)
+
+    def path(self, row: int) -> str:
+        """What to call a row in messages."""
+        raise NotImplementedError
+
+    def _open(self, row: int) -> Image.Image:
+        """The row's image, opened but not decoded. Raises UnreadableImage."""
+        raise NotImplementedError
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Any]:
+        images = np.empty((len(rows), self.channels, self.image_size, self.image_size), dtype=np.uint8)
+        aspect = np.empty(len(rows), dtype=np.float32)
+        index = np.empty(len(rows), dtype=np.int64)
+        bad: dict[int, None] = {}
+        for place, row in enumerate(rows):
+            index[place], images[place], aspect[place] = self._next_readable(int(row), bad)
+        return {
+            "images": torch.from_numpy(images),
+            "index": torch.from_numpy(index),
+            "label": self._labels_of(index),
+            "aspect": torch.from_numpy(aspect),
+            "bad": [self.path(row) for row in bad],
+        }
+
+    def _next_readable(self, row: int, bad: dict[int, None]) -> tuple[int, np.ndarray, float]:
+        reason = ""
+        for candidate in (*range(row, len(self)), *range(row)):
+            if candidate not in self._unreadable:
+                try:
+                    return candidate, *self._decode(candidate)
+                except UnreadableImage as error:
+                    reason = str(error)
+                    self._refuse(candidate, reason)
+            bad[candidate] = None
+        last = self.path((row - 1) % len(self))
+        raise UserError(f"{self.name}: none of its {len(self)} images can be read; the last was {last}: {reason}")
+
+    def _refuse(self, row: int, reason: str) -> None:
+        if self.options.on_error == "raise":
+            raise UserError(f"cannot read {self.path(row)}: {reason} (data.on_error=skip leaves such images out)")
+        self._unreadable.add(row)
+
+    def _decode(self, row: int) -> tuple[np.ndarray, float]:
+        with self._open(row) as image:
+            return square(image, self.image_size, self.channels, self.fit)

@@ -1,0 +1,138 @@
+"""The contract of every source of images: batches of uint8 squares by row, with what is known about them."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+FITS = ("squash", "crop")
+ON_ERROR = ("skip", "raise")
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How a source is read; see `sslkit.data.sources.open_images`. Raises UserError for values out of range."""
+
+    split: str = "train"
+    image_size: int | None = None
+    channels: int | None = None
+    fit: str = "squash"
+    on_error: str = "skip"
+
+    def __post_init__(self) -> None:
+        for name, known in (("fit", FITS), ("on_error", ON_ERROR)):
+            value = getattr(self, name)
+            if value not in known:
+                raise UserError(f"data.{name}={value} is not an option: {nearest(str(value), known)}")
+        for name in ("image_size", "channels"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"data.{name}={value} must be at least 1")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a set of images is, beside its pixels.
+
+    source: what `open_images` was given, to open another split of it.
+    splits: the splits that the source has.
+    labels: (N,) int64, -1 for unlabelled rows, or None. classes: their names, in label order.
+    licence: of the images, where it is known.
+    """
+
+    name: str
+    source: "str | Path | None" = None
+    splits: tuple[str, ...] = ("train",)
+    labels: np.ndarray | None = None
+    classes: list[str] | None = None
+    licence: str | None = None
+
+
+class Images(Dataset):
+    """N square uint8 images (C, S, S), read in batches.
+
+    Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and keep no state that cannot be
+    pickled: workers may be spawned.
+
+    decodes: whether reading a row costs enough to be worth worker processes.
+    """
+
+    decodes: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        identity: Identity,
+        options: ImageOptions,
+        *,
+        channels: int,
+        image_size: int,
+        native_size: tuple[int, int] | None,
+    ) -> None:
+        self.name = identity.name
+        self.source = identity.source
+        self.splits = identity.splits
+        self.labels = None if identity.labels is None else np.ascontiguousarray(identity.labels, dtype=np.int64)
+        self.classes = identity.classes
+        self.licence = identity.licence
+        self.options = options
+        self.split = options.split
+        self.fit = options.fit
+        self.channels = channels
+        self.image_size = image_size
+        self.native_size = native_size
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Any]:
+        """A batch of n rows:
+
+        images: (n, C, S, S) uint8.
+        index: (n,) int64, the row that each image really is (another than asked where that was unreadable).
+        label: (n,) int64, -1 without labels.
+        aspect: (n,) float32, width / height of what the square shows: that of the original image under
+            fit="squash", so that a crop can undo the distortion; 1 under fit="crop".
+        bad: paths of the images asked for that could not be read.
+        """
+        raise NotImplementedError
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """One row with the keys of `__getitems__`, without the batch dimension. Raises IndexError."""
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)} images")
+        batch = self.__getitems__([row % len(self)])
+        return {key: value if key == "bad" else value[0] for key, value in batch.items()}
+
+    def has_split(self, name: str) -> bool:
+        return name in self.splits
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 (hex) of the images' identity: the content, labels, and the options that change the pixels."""
+        digest = hashlib.sha256(repr((self.channels, self.image_size, self.fit, self.classes)).encode())
+        digest.update(b"" if self.labels is None else self.labels.tobytes())
+        self._update_digest(digest)
+        return digest.hexdigest()
+
+    def _update_digest(self, digest: Any) -> None:
+        """Feed the identity of the content to a hashlib object."""
+        raise NotImplementedError
+
+    def _labels_of(self, rows: np.ndarray) -> torch.Tensor:
+        if self.labels is None:
+            return torch.full((len(rows),), -1)
+        return torch.from_numpy(self.labels[rows])
+
+
+def check_split(name: str, split: str, splits: tuple[str, ...]) -> None:
+    """Raises UserError unless `split` is one of `splits`."""
+    if split not in splits:
+        raise UserError(f"{name} has no split {split!r}: {nearest(split, splits)}")

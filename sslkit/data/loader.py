@@ -1,0 +1,158 @@
+"""Batches of images in an order that depends on the seed and the epoch alone."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from sslkit.data.images import Images
+from sslkit.data.sources import collate
+from sslkit.errors import UserError
+
+_MOST_WORKERS = 8
+
+
+class EpochSampler(Sampler[int]):
+    """The rows 0..n-1 in an order that is a function of (seed, epoch)."""
+
+    def __init__(self, n: int, seed: int) -> None:
+        self.n = n
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def permutation(self) -> torch.Tensor:
+        """(n,) int64."""
+        state = np.random.SeedSequence((self.seed, self.epoch)).generate_state(1, np.uint64)
+        return torch.randperm(self.n, generator=torch.Generator().manual_seed(int(state[0])))
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.permutation().tolist())
+
+
+class EpochBatches(Sampler[list[int]]):
+    """This rank's part, rows rank::world_size, of each global batch of an `EpochSampler`.
+
+    batch_size: of all ranks together.
+    drop_last: leave out the last batch if it is not full; else it is cut to a multiple of world_size, as
+        ranks with unequal batches would wait for each other for ever.
+    Raises UserError when the ranks cannot share a batch evenly, or the images do not fill one.
+    """
+
+    def __init__(
+        self, n: int, batch_size: int, seed: int, rank: int = 0, world_size: int = 1, drop_last: bool = True
+    ) -> None:
+        if batch_size < 1 or batch_size % world_size:
+            raise UserError(f"data.batch_size={batch_size} must be a multiple of the number of processes, {world_size}")
+        if n < (batch_size if drop_last else world_size):
+            raise UserError(f"data.batch_size={batch_size} is more than the {n} images: lower data.batch_size")
+        self.sampler = EpochSampler(n, seed)
+        self.batch_size = batch_size
+        self.rank = rank
+        self.world_size = world_size
+        used = n - n % (batch_size if drop_last else world_size)
+        self._starts = range(0, used, batch_size)
+        self._used = used
+
+    def set_epoch(self, epoch: int) -> None:
+        self.sampler.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rows = self.sampler.permutation()[: self._used]
+        for start in self._starts:
+            yield rows[start : start + self.batch_size][self.rank :: self.world_size].tolist()
+
+
+class TimedLoader:
+    """A DataLoader that knows how long it was waited for.
+
+    waited: seconds spent in getting batches; images: rows delivered; both since it was made.
+    sampler, batch_sampler: the loader's `EpochBatches`; Lightning calls `sampler.set_epoch` before each epoch.
+    """
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader = loader
+        self.dataset = loader.dataset
+        self.sampler = self.batch_sampler = loader.batch_sampler
+        self.waited = 0.0
+        self.images = 0
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        start = time.perf_counter()
+        batches = iter(self.loader)
+        while (batch := self._next(batches)) is not None:
+            self.waited += time.perf_counter() - start
+            self.images += len(batch["index"])
+            yield batch
+            start = time.perf_counter()
+
+    def _next(self, batches: Iterator[dict[str, Any]]) -> dict[str, Any] | None:
+        try:
+            return next(batches, None)
+        except UserError as error:  # a worker's comes wrapped in its traceback
+            raise UserError(str(error).strip().rpartition("UserError: ")[2]) from error
+
+
+def make_loader(
+    dataset: Images,
+    *,
+    batch_size: int,
+    seed: int,
+    workers: int | str = "auto",
+    rank: int = 0,
+    world_size: int = 1,
+) -> TimedLoader:
+    """Shuffled full batches for training.
+
+    batch_size: of all ranks together.
+    workers: processes of this rank that decode; "auto" is 0 for arrays, else one less than this rank's share
+        of the cores, 1 to 8.
+    Raises UserError as `EpochBatches` does, and for workers that are no number.
+    """
+    count = _workers(dataset, workers, world_size)
+    loader = DataLoader(
+        dataset,
+        batch_sampler=EpochBatches(len(dataset), batch_size, seed, rank, world_size),
+        collate_fn=collate,
+        num_workers=count,
+        pin_memory=torch.cuda.is_available(),
+        persistent_workers=count > 0,
+        generator=torch.Generator().manual_seed(seed),  # else each epoch would draw from the global one
+    )
+    return TimedLoader(loader)
+
+
+def _workers(dataset: Images, workers: int | str, world_size: int) -> int:
+    if workers == "auto":
+        if not dataset.decodes or multiprocessing.current_process().daemon:  # daemons may have no children
+            return 0
+        return max(1, min(_MOST_WORKERS, _cores() // _ranks_here(world_size) - 1))
+    if not isinstance(workers, int) or workers < 0:
+        raise UserError(f"data.workers={workers} must be auto or a number from 0")
+    return workers
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _ranks_here(world_size: int) -> int:
+    """Ranks on this machine: what the launcher says, else one for each GPU."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", min(world_size, torch.cuda.device_count() or world_size)))

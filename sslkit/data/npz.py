@@ -1,0 +1,104 @@
+"""Images from a NumPy archive."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from sslkit.data.arrays import ArrayImages, to_nchw, to_uint8
+from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.errors import UserError
+
+_KEYS = {  # split -> the pairs of keys that may hold its images and labels
+    "train": (("x_train", "y_train"), ("x", "y"), ("images", "labels")),
+    "val": (("x_val", "y_val"), ("x_valid", "y_valid")),
+    "test": (("x_test", "y_test"),),
+}
+
+
+def splits_of_npz(path: Path) -> tuple[str, ...]:
+    """The splits that the file's keys name. Raises UserError when none does."""
+    with _load(path) as file:
+        return tuple(_keys(file, path))
+
+
+def open_npz(path: Path, options: ImageOptions) -> ArrayImages:
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) and labels (N,), integers or names.
+
+    Keys: x_train, y_train, x_test, y_test (x_val, y_val), or x, y, or images, labels; labels and `classes`,
+    the names of the labels, may be missing. Pickled objects are refused.
+    Raises UserError for other keys, types, ranges, shapes, and for NaN pixels.
+    """
+    with _load(path) as file:
+        keys = _keys(file, path)
+        check_split(str(path), options.split, tuple(keys))
+        x_key, _ = keys[options.split]
+        where = f"{path}: {x_key}"
+        pixels = to_nchw(to_uint8(_read(file, x_key, path), where), where)
+        labels, classes = _labels(file, keys, options.split, path)
+    identity = Identity(path.stem, path, tuple(keys), labels, classes)
+    return ArrayImages(pixels, identity, options)
+
+
+def _load(path: Path) -> np.lib.npyio.NpzFile:
+    try:
+        file = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is not a readable .npz file: {error}") from error
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise UserError(f"{path} holds one bare array; write it with numpy.savez(path, x=images, y=labels)")
+    return file
+
+
+def _keys(file: np.lib.npyio.NpzFile, path: Path) -> dict[str, tuple[str, str]]:
+    found = {}
+    for split, pairs in _KEYS.items():
+        present = [pair for pair in pairs if pair[0] in file.files]
+        if present:
+            found[split] = present[0]
+    if not found:
+        raise UserError(
+            f"{path} has the keys {', '.join(file.files) or '(none)'}; images are looked for under x_train and "
+            f"x_test, x, or images, and labels under y_train and y_test, y, or labels"
+        )
+    return found
+
+
+def _read(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+    try:
+        return file[key]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: {key} cannot be read: {error}") from error
+
+
+def _labels(
+    file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path
+) -> tuple[np.ndarray | None, list[str] | None]:
+    """The split's labels as positions in the classes, which are those of all splits together."""
+    raw = {s: _raw_labels(file, y_key, path) for s, (_, y_key) in keys.items() if y_key in file.files}
+    if split not in raw:
+        return None, None
+    if "classes" in file.files and raw[split].dtype.kind in "iu":
+        return _named(raw[split], _read(file, "classes", path), f"{path}: {keys[split][1]}")
+    values = np.unique(np.concatenate(list(raw.values())))
+    if values.dtype.kind in "iu":
+        values = values[values >= 0]  # -1 marks rows without a label
+    labels = np.searchsorted(values, raw[split])
+    if values.dtype.kind in "iu":
+        labels[raw[split] < 0] = -1
+    return labels, [str(value) for value in values]
+
+
+def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+    labels = _read(file, key, path)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
+        raise UserError(f"{path}: {key} is {labels.dtype} {labels.shape}; labels are (N,) integers or strings")
+    return labels
+
+
+def _named(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+    if labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
+        raise UserError(f"{where} runs from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
+    return labels, [str(name) for name in classes]

@@ -1,0 +1,105 @@
+"""Random resized crop, flip and Gaussian blur as one separable resampling: out = Wy @ image @ Wx^T.
+
+The crop follows torchvision's RandomResizedCrop (Szegedy et al. 2015, arXiv 1409.4842); the filter is the triangle
+that PIL and torchvision use, which widens when it shrinks, so that small outputs are antialiased.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+TRIES = 10  # torchvision's number of boxes drawn before it takes the central one
+BOX_UNIFORMS = 2 * TRIES + 2
+
+
+def draw_boxes(
+    uniform: Tensor, scale: tuple[float, float], ratio: tuple[float, float], height: int, width: int, aspect: Tensor
+) -> Tensor:
+    """Boxes (N, 4) as top, left, height, width in whole pixels: the first of ten tries that fits, else the centre.
+
+    uniform: (N, BOX_UNIFORMS) in [0, 1).
+    scale: range of the box's share of the image's area, uniform. ratio: range of its width / height, log-uniform.
+    aspect: (N,) width / height of the image as it was before it was squashed to (height, width).
+    """
+    uniform, aspect = uniform.double(), aspect.double()[:, None]
+    area_draw, ratio_draw, place = uniform.split([TRIES, TRIES, 2], dim=1)
+    area = height * width * torch.lerp(*_ends(scale), area_draw)
+    shape = torch.lerp(*_ends((math.log(ratio[0]), math.log(ratio[1]))), ratio_draw).exp()
+    shape = shape * (width / height) / aspect  # width / height in stored pixels
+    w, h = (area * shape).sqrt().round(), (area / shape).sqrt().round()
+    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    first = fits.to(torch.uint8).argmax(1, keepdim=True)  # the first of equal maxima
+    central = _central_boxes(aspect, ratio, height, width)
+    size = torch.cat([h.gather(1, first), w.gather(1, first)], 1)
+    room = torch.tensor([height, width]) + 1 - size
+    boxes = torch.cat([(place * room).floor(), size], 1)
+    return torch.where(fits.any(1, keepdim=True), boxes, central)
+
+
+def _ends(interval: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    return torch.tensor(interval[0], dtype=torch.float64), torch.tensor(interval[1], dtype=torch.float64)
+
+
+def _central_boxes(aspect: Tensor, ratio: tuple[float, float], height: int, width: int) -> Tensor:
+    """The largest centred boxes (N, 4) whose ratio is allowed. aspect: (N, 1)."""
+    h = (height * aspect / ratio[0]).clamp(max=height).round().clamp(min=1)
+    w = (width * ratio[1] / aspect).clamp(max=width).round().clamp(min=1)
+    return torch.cat([((height - h) / 2).floor(), ((width - w) / 2).floor(), h, w], 1)
+
+
+def axis_weights(start: Tensor, length: Tensor, size: int, window: range, flip: Tensor | None = None) -> Tensor:
+    """Weights (N, size, len(window)) that resample the interval [start, start + length) of one axis to `size`.
+
+    start, length: (N,) whole pixels. window: the pixels of the axis from the first start to the last end.
+    flip: (N,) 1 where the output runs backwards. Rows sum to 1.
+    """
+    step = (length / size)[:, None]
+    at = torch.arange(size, device=start.device, dtype=start.dtype) + 0.5
+    at = at if flip is None else torch.where(flip[:, None] > 0, size - at, at)
+    centre = start[:, None] + at * step
+    pixel = torch.arange(window.start, window.stop, device=start.device, dtype=start.dtype)
+    support = step.clamp(min=1)
+    distance = (pixel + 0.5) / support[:, :, None] - (centre / support)[:, :, None]
+    weights = (1 - distance.abs_()).relu_()
+    if len(start) > 1:  # one interval fills its window
+        inside = (pixel >= start[:, None]) & (pixel < (start + length)[:, None])
+        weights.mul_(inside[:, None].float())
+    return weights.div_(weights.sum(-1, keepdim=True))
+
+
+def blur_matrix(sigma: Tensor, size: int, longest: float) -> Tensor:
+    """Gaussian blur of an axis as (N, size, size) matrices, the axis mirrored at its ends; rows sum to 1.
+
+    sigma: (N,) in pixels; 0 gives the identity. longest: an upper bound of sigma.
+    """
+    reach = min(math.ceil(4 * longest), size)
+    tap = torch.arange(-reach, reach + 1, device=sigma.device, dtype=sigma.dtype)
+    exponent = -0.5 * (tap / sigma.clamp(min=1e-3)[:, None]).square()
+    # Below exp(-20) exactly 0: denormal numbers slow a matrix product many times over.
+    taps = F.threshold(exponent, -20.0, -math.inf).exp()
+    taps = taps / taps.sum(1, keepdim=True)
+    length = size + 2 * reach
+    # Rows of length + 1 read as rows of length: each starts one to the right of the one above.
+    band = F.pad(taps, (0, size))[:, None].expand(-1, size, -1).flatten(1)
+    band = band[:, : size * length].view(-1, size, length)
+    matrix = band[:, :, reach : reach + size].contiguous()
+    matrix[:, :, :reach] += band[:, :, :reach].flip(2)
+    matrix[:, :, size - reach :] += band[:, :, size + reach :].flip(2)
+    return matrix
+
+
+def resample(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """rows @ pixels @ columns^T for every image and channel, in float32.
+
+    pixels: (N, C, H, W) of any type. rows: (N, size, H). columns: (N, size, W). Returns (N, C, size, size).
+    """
+    n, channels, height, width = pixels.shape
+    size = rows.shape[1]
+    wide = torch.bmm(pixels.float().reshape(n, channels * height, width), columns.mT)
+    wide = wide.view(n, channels, height, size)
+    out = wide.new_empty(n, channels, size, size)
+    for c in range(channels):
+        torch.bmm(rows, wide[:, c], out=out[:, c])
+    return out

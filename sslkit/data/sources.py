@@ -1,0 +1,116 @@
+"""Where images come from: one function that opens any source.
+
+- fashion_mnist, glyphs, clipart: inside the package
+- digits: scikit-learn's
+- PATH/TO/FOLDER: any folder of images, walked recursively
+- PATH/TO/FILE.npz: arrays
+- torchvision:NAME[:ROOT]: a torchvision data set that is on disk; NAME alone does as well
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sslkit.data import builtin
+from sslkit.data.builtin import open_builtin, splits_of_builtin
+from sslkit.data.folder import open_folder, splits_of_folder
+from sslkit.data.images import ImageOptions, Images
+from sslkit.data.npz import open_npz, splits_of_npz
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+__all__ = ["ImageOptions", "Images", "collate", "open_images", "splits"]
+
+
+def open_images(
+    source: str | Path | Images,
+    *,
+    split: str = "train",
+    image_size: int | None = None,
+    channels: int | None = None,
+    fit: str = "squash",
+    on_error: str = "skip",
+) -> Images:
+    """Open one split of a source as square uint8 images.
+
+    source: a name or a path, see the module; or Images, whose own options then are the defaults (not its
+        split), and which are returned as they are where nothing else is asked for.
+    split: see `splits`.
+    image_size: side in pixels; for arrays their own (the larger side), for files 256.
+    channels: 1 gray, 3 RGB, 4 RGBA; that of the arrays, or of the first readable file (1 or 3). Transparency
+        is laid over white unless 4 channels are asked for.
+    fit: "squash" resizes the whole image to the square and says its aspect; "crop" brings its shorter side
+        to image_size and keeps the centre, for evaluation.
+    on_error: what a damaged file does: "skip" takes the next image instead and reports the path, "raise"
+        raises UserError.
+    Raises UserError for an unknown source, a source without a readable image, or an option out of range.
+    """
+    options = ImageOptions(split, image_size, channels, fit, on_error)
+    if isinstance(source, Images):
+        return _reopened(source, options)
+    return _find(source).open(options)
+
+
+def splits(source: str | Path | Images) -> tuple[str, ...]:
+    """The splits of a source, "train" first. "test", where there is one, has the classes of "train"."""
+    return source.splits if isinstance(source, Images) else _find(source).splits()
+
+
+def collate(batch: dict[str, Any]) -> dict[str, Any]:
+    """The identity: `Images.__getitems__` gives whole batches."""
+    return batch
+
+
+@dataclass(frozen=True)
+class _Source:
+    open: Callable[[ImageOptions], Images]
+    splits: Callable[[], tuple[str, ...]]
+
+
+def _reopened(images: Images, options: ImageOptions) -> Images:
+    given = {key: value for key, value in vars(options).items() if value != getattr(ImageOptions, key)}
+    own = replace(images.options, image_size=images.image_size, channels=images.channels)
+    wanted = replace(own, **{**given, "split": options.split})
+    if wanted == own:
+        return images
+    if images.source is None:
+        changed = next(key for key, value in vars(wanted).items() if value != getattr(own, key))
+        raise UserError(f"{images.name} was built in Python, so it cannot be opened with another {changed}")
+    return _find(images.source).open(wanted)
+
+
+def _find(source: str | Path) -> _Source:
+    text = os.fspath(source)
+    if isinstance(source, str) and text in builtin.NAMES:
+        return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _Source(partial(open_folder, path), partial(splits_of_folder, path))
+    if path.is_file():
+        if path.suffix.lower() != ".npz":
+            raise UserError(f"{path} is a file: give the folder that holds the images, or a .npz file of arrays")
+        return _Source(partial(open_npz, path), partial(splits_of_npz, path))
+    return _find_torchvision(source)
+
+
+def _find_torchvision(source: str | Path) -> _Source:
+    from sslkit.data import torchvision_sets as sets
+
+    found = sets.parse(source) if isinstance(source, str) else None
+    if found is None:
+        raise UserError(_unknown(os.fspath(source), sets.names()))
+    name, root = found
+    return _Source(partial(sets.open_torchvision, name, root), partial(sets.splits_of_torchvision, name))
+
+
+def _unknown(source: str, torchvision_names: dict[str, str]) -> str:
+    kinds = "a folder of images, a .npz file, torchvision:NAME[:ROOT], or a name"
+    if os.sep in source or "." in source:
+        return f"there is no file or folder {Path(source).expanduser().absolute()}; data is {kinds}"
+    close = get_close_matches(source.lower(), torchvision_names, n=1)
+    known = [*builtin.NAMES, *close]
+    return f"there is no data {source!r}: {nearest(source.lower(), known)}; data is {kinds}"

@@ -1,0 +1,266 @@
+"""The views of a batch of images: SimCLR's and BYOL's augmentations as batched tensor operations.
+
+Crop, flip and blur are one separable resampling (resample.py), the colours one linear map per image (color.py), both
+built from numbers that are drawn on the CPU from one torch.Generator. Blur therefore comes before the colours, where
+the papers blur after them; the two commute but for the clamp to [0, 1].
+
+Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXiv 2006.07733, appendix B.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from sslkit.data import color, resample
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+SMALL = 64  # pixels: up to here the recipes for small images
+
+
+@dataclass(frozen=True)
+class View:
+    """The distribution of one augmented view. The defaults are SimCLR's at 224 pixels.
+
+    scale: share of the image's area in the crop. ratio: width / height of the crop. flip: probability.
+    jitter: probability of the four colour changes, of strengths brightness, contrast, saturation (factors from
+    1 - s to 1 + s) and hue (turns from -s to s). grayscale: probability.
+    blur: probability, with a Gaussian of sigma output pixels. solarize: probability of inverting what is above
+    threshold.
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    jitter: float = 0.8
+    brightness: float = 0.8
+    contrast: float = 0.8
+    saturation: float = 0.8
+    hue: float = 0.2
+    grayscale: float = 0.2
+    blur: float = 0.5
+    sigma: tuple[float, float] = (0.1, 2.0)
+    solarize: float = 0.0
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("flip", "jitter", "grayscale", "blur", "solarize"):
+            self._limit(name, 1)
+        for name in ("brightness", "contrast", "saturation", "threshold"):
+            self._limit(name, 1)
+        self._limit("hue", 0.5)
+        for name, limit in (("scale", 1), ("ratio", math.inf), ("sigma", math.inf)):
+            self._order(name, limit)
+
+    def _limit(self, name: str, most: float) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, (int, float)) or not 0 <= value <= most:
+            raise UserError(f"view option {name}={value!r}: give a number from 0 to {most}")
+
+    def _order(self, name: str, most: float) -> None:
+        value = getattr(self, name)
+        pair = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+        numbers = len(pair) == 2 and all(isinstance(number, (int, float)) for number in pair)
+        if not numbers or not 0 < pair[0] <= pair[1] <= most or math.isinf(pair[1]):
+            raise UserError(f"view option {name}={value!r}: give two numbers, 0 < low <= high <= {most}")
+        object.__setattr__(self, name, pair)
+
+
+@dataclass(frozen=True)
+class ViewRecipe:
+    """The views of one image, a distribution each."""
+
+    views: tuple[View, ...]
+
+    def at(self, image_size: int) -> "ViewRecipe":
+        """The recipe for this size: up to 64 pixels no blur and colour changes of half the strength, else as it is.
+
+        That is SimCLR's own practice on CIFAR-10 (appendix B.9) and what the peers' CIFAR recipes do for BYOL.
+        """
+        if image_size > SMALL:
+            return self
+        strengths = ("brightness", "contrast", "saturation", "hue")
+        halved = ({name: getattr(view, name) / 2 for name in strengths} for view in self.views)
+        return ViewRecipe(tuple(replace(v, blur=0.0, **h) for v, h in zip(self.views, halved, strict=True)))
+
+    def replace(self, **options: float | tuple[float, float]) -> "ViewRecipe":
+        """The recipe with these options of View changed in all views: `SIMCLR.replace(scale=(0.2, 1.0))`."""
+        known = [field.name for field in fields(View)]
+        for name in options:
+            if name not in known:
+                raise UserError(f"a view has no option {name!r}: {nearest(name, known)}")
+        return ViewRecipe(tuple(replace(view, **options) for view in self.views))
+
+
+SIMCLR = ViewRecipe((View(), View()))
+_BYOL = View(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
+BYOL = ViewRecipe((replace(_BYOL, blur=1.0), replace(_BYOL, blur=0.1, solarize=0.2)))
+
+
+def view_generator(seed: int, epoch: int, step: int) -> torch.Generator:
+    """The CPU generator of one step: the same three numbers give the same views."""
+    digest = hashlib.blake2b(f"{seed}/{epoch}/{step}".encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """What was drawn for one view of N images, on the CPU; `to` copies it to where the pixels are."""
+
+    box: Tensor  # (N, 4) top, left, height, width
+    flip: Tensor  # (N,) 1 for flipped
+    sigma: Tensor  # (N,) 0 for not blurred
+    threshold: Tensor  # (N,) 2 for not solarised
+    deviation: Tensor  # (N, C, C), see color.py
+    mean: Tensor  # (N, C, C)
+
+    def to(self, device: torch.device) -> "_Draw":
+        """All of it in one transfer that nothing waits for."""
+        if device.type == "cpu":
+            return self
+        parts = [getattr(self, field.name) for field in fields(self)]
+        flat = torch.cat([part.flatten(1) if part.dim() > 1 else part[:, None] for part in parts], 1)
+        moved = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat.to(device)
+        pieces = moved.split([part[0].numel() for part in parts], dim=1)
+        return _Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
+
+    def __getitem__(self, rows: slice) -> "_Draw":
+        return _Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+_COLUMNS = [resample.BOX_UNIFORMS, 1, 1, 4, 4, 1, 1, 1, 1]  # what each draw takes of a row of uniforms
+
+
+def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, unit: float) -> _Draw:
+    """Turn rows of uniforms (N, sum(_COLUMNS)) into one view. unit: the value that means white."""
+    box, flip, jitter, strengths, order, grayscale, blur, sigma, solarize = uniform.split(_COLUMNS, dim=1)
+    channels, height, width = shape
+    low, high = view.sigma
+    maps = _colors(view, jitter[:, 0] < view.jitter, strengths, order, grayscale[:, 0] < view.grayscale, channels)
+    return _Draw(
+        box=resample.draw_boxes(box, view.scale, view.ratio, height, width, aspect).float(),
+        flip=(flip[:, 0] < view.flip).float(),
+        sigma=torch.where(blur < view.blur, low + (high - low) * sigma, 0)[:, 0],
+        threshold=torch.where(solarize < view.solarize, view.threshold, 2.0)[:, 0],
+        deviation=maps[0] / unit,
+        mean=maps[1] / unit,
+    )
+
+
+def _colors(view: View, jittered: Tensor, strengths: Tensor, order: Tensor, grayed: Tensor, channels: int) -> Tensor:
+    """The maps (2, N, C, C) of jitter in random order, then grayscale; colours exist in three channels only."""
+    signed = (2 * strengths - 1) * jittered[:, None]
+    operations = [
+        color.brightness(1 + signed[:, 0] * view.brightness, channels),
+        color.contrast(1 + signed[:, 1] * view.contrast, channels),
+    ]
+    if channels != 3:
+        return color.compose(torch.stack(operations), order[:, :2].argsort(1))
+    operations += [color.saturation(1 + signed[:, 2] * view.saturation, 3), color.hue(signed[:, 3] * view.hue)]
+    jitter = color.compose(torch.stack(operations), order.argsort(1))
+    return color.saturation(1 - grayed.float(), 3) @ jitter
+
+
+@torch.no_grad()
+def augment(
+    images: Tensor,
+    recipe: ViewRecipe,
+    size: int,
+    generator: torch.Generator,
+    *,
+    aspect: Tensor | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+) -> list[Tensor]:
+    """The views of a batch: V tensors (N, C, size, size), float32 in [0, 1], on the device of the images.
+
+    images: (N, C, H, W) uint8, or float in [0, 1]; any number of channels.
+    generator: on the CPU; all randomness comes from it, and its state says what the views are.
+    aspect: (N,) width / height of the originals where the images were squashed, so that the crop's ratio is theirs.
+    rank, world_size: draws are made for the world_size * N images of all processes (N is one number on all), of
+    which this one has the rows rank, rank + world_size, ...: together they make the views that one process makes.
+    Raises UserError for another shape or type.
+    """
+    _check(images, size, aspect, generator)
+    n, *shape = images.shape
+    unit = 255.0 if images.dtype == torch.uint8 else 1.0
+    aspect = torch.full((n,), shape[2] / shape[1]) if aspect is None else aspect.cpu()
+    uniform = torch.rand(len(recipe.views), n * world_size, sum(_COLUMNS), generator=generator)
+    rows = uniform[:, rank::world_size]
+    draws = [_draw(view, row, shape, aspect, unit) for view, row in zip(recipe.views, rows, strict=True)]
+    with _full_precision(images.device.type):
+        return [_render(images, draw, size, view.sigma[1]) for draw, view in zip(draws, recipe.views, strict=True)]
+
+
+def _full_precision(device: str) -> AbstractContextManager:
+    """Matrix products of pixels in float32, whatever the caller's autocast says."""
+    known = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if known else nullcontext()
+
+
+def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
+    if images.dim() != 4 or not images.numel():
+        raise UserError(f"views are made of images (N, C, H, W), N > 0; these have the shape {tuple(images.shape)}")
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise UserError(f"views are made of uint8 images, or of float ones in [0, 1]; these are {images.dtype}")
+    if size < 1:
+        raise UserError(f"a view of {size} pixels has no pixel: give image_size >= 1")
+    if generator.device.type != "cpu":
+        raise UserError(f"views are drawn on the CPU; give a CPU generator, not one on {generator.device}")
+    if aspect is not None and aspect.shape != images.shape[:1]:
+        raise UserError(f"aspect has the shape {tuple(aspect.shape)}; give one width / height for each of {len(images)}")
+
+
+CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; a part of a GPU's memory that fills the GPU
+
+
+def _render(images: Tensor, draw: _Draw, size: int, longest: float) -> Tensor:
+    """One view (N, C, size, size) in chunks. longest: an upper bound of sigma."""
+    n, c, h, w = images.shape
+    out = images.new_empty(n, c, size, size, dtype=torch.float32)
+    moved = draw.to(images.device)
+    each = 4 * (c * (h * w + h * size + 2 * size * size) + size * (h + w))
+    step = max(1, CHUNK_BYTES.get(images.device.type, 2**30) // each)
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        _render_chunk(images[rows], draw[rows], moved[rows], longest, out[rows])
+    return out
+
+
+def _render_chunk(images: Tensor, draw: _Draw, moved: _Draw, longest: float, out: Tensor) -> None:
+    """Write the view of a few images to `out`. What to leave out is asked of `draw`, on the CPU: no device waits."""
+    size = out.shape[-1]
+    top, left = draw.box[:, :2].amin(0).int().tolist()
+    bottom, right = (draw.box[:, :2] + draw.box[:, 2:]).amax(0).int().tolist()
+    y, x, h, w = moved.box.unbind(1)
+    rows = resample.axis_weights(y, h, size, range(top, bottom))
+    columns = resample.axis_weights(x, w, size, range(left, right), moved.flip)
+    if draw.sigma.any():
+        blur = resample.blur_matrix(moved.sigma, size, longest)
+        rows, columns = blur @ rows, blur @ columns
+    pixels = resample.resample(images[:, :, top:bottom, left:right], rows, columns)
+    color.apply(pixels, moved.deviation, moved.mean, out)
+    if (draw.threshold <= 1).any():
+        out.copy_(torch.where(out >= moved.threshold[:, None, None, None], 1 - out, out))
+
+
+def contact_sheet(images: Tensor, views: Sequence[Tensor], rows: int = 8) -> Image.Image:
+    """A picture for the eye: a row for each of the first images, the image at the left and its views beside it.
+
+    images: (N, C, H, W) uint8 or float in [0, 1]. views: as augment returns them. Of channels other than 1 or 3
+    the first is shown.
+    """
+    size = views[0].shape[-1]
+    whole = images[:rows].float() / (255 if images.dtype == torch.uint8 else 1)
+    whole = torch.nn.functional.interpolate(whole, (size, size), mode="bilinear", antialias=True)
+    tiles = torch.stack([whole, *(view[:rows] for view in views)], 1).cpu()  # (rows, 1 + V, C, size, size)
+    tiles = tiles if tiles.shape[2] == 3 else tiles[:, :, :1].expand(-1, -1, 3, -1, -1)
+    tiles = torch.nn.functional.pad(tiles, (1, 1, 1, 1), value=1.0)
+    grid = tiles.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
+    return Image.fromarray((grid * 255).round().clamp(0, 255).byte().numpy())

@@ -1,0 +1,115 @@
+"""Many processes as one: collectives with gradients; with one process each is the identity.
+
+The rule that makes N ranks equal one: every rank ends up with the same global loss, the backward of a
+collective is the true derivative of the sum of the ranks' losses, and DDP's average divides by N again.
+"""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def world_size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, dim: int) -> Tensor:
+        ctx.dim, ctx.length = dim, x.shape[dim]
+        x = x.contiguous()
+        parts = [torch.empty_like(x) for _ in range(world_size())]
+        dist.all_gather(parts, x)
+        return torch.cat(parts, dim)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad)
+        return grad.narrow(ctx.dim, rank() * ctx.length, ctx.length), None
+
+
+def gather(x: Tensor, dim: int = 0) -> Tensor:
+    """Concatenate x of every rank along dim, in rank order; gradients return to the rank they belong to.
+
+    x has one shape on all ranks. (n, ...) -> (world_size * n, ...) for dim 0.
+    """
+    return x if world_size() == 1 else _Gather.apply(x, dim)
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        total = x.contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad)
+        return grad
+
+
+def sum_over_ranks(x: Tensor) -> Tensor:
+    """The sum of x over the ranks, with gradient."""
+    return x if world_size() == 1 else _Sum.apply(x)
+
+
+class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch norm over the batch of all ranks, on any device (torch's own refuses the CPU)."""
+
+    def _check_input_dim(self, x: Tensor) -> None:
+        if x.dim() < 2:
+            raise ValueError(f"expected at least 2 dimensions, got {x.dim()}")
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or world_size() == 1:
+            return super().forward(x)
+        dims = [0, *range(2, x.dim())]
+        shape = [1, -1, *[1] * (x.dim() - 2)]
+        wide = x.float()
+        count = wide.numel() / wide.shape[1] * world_size()
+        mean = sum_over_ranks(wide.sum(dims)) / count
+        centred = wide - mean.view(shape)
+        var = sum_over_ranks(centred.square().sum(dims)) / count
+        self._update_running(mean.detach(), var.detach() * count / max(count - 1, 1))
+        y = centred * torch.rsqrt(var + self.eps).view(shape)
+        if self.affine:
+            y = y * self.weight.view(shape) + self.bias.view(shape)
+        return y.to(x.dtype)
+
+    @torch.no_grad()
+    def _update_running(self, mean: Tensor, var: Tensor) -> None:
+        if not self.track_running_stats:
+            return
+        self.num_batches_tracked += 1
+        rate = self.momentum if self.momentum is not None else 1 / self.num_batches_tracked.item()
+        self.running_mean.lerp_(mean, rate)
+        self.running_var.lerp_(var, rate)
+
+
+def synchronize_batch_norm(module: nn.Module, device_type: str) -> nn.Module:
+    """Let every batch norm inside see the batch of all ranks: torch's SyncBatchNorm on a GPU, ours elsewhere.
+
+    Parameters, buffers and their names stay. On the CPU timm's fused norm-and-activation layers stay local.
+    """
+    if device_type == "cuda":
+        from timm.layers import convert_sync_batchnorm
+
+        return convert_sync_batchnorm(module)
+    for name, child in module.named_children():
+        if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+            sync = SyncBatchNorm(child.num_features, child.eps, child.momentum, child.affine, child.track_running_stats)
+            sync.train(child.training)
+            for key in ("weight", "bias"):
+                setattr(sync, key, getattr(child, key))
+            sync._buffers = child._buffers
+            setattr(module, name, sync)
+        else:
+            synchronize_batch_norm(child, device_type)
+    return module

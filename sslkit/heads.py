@@ -1,0 +1,19 @@
+"""Projectors and predictors: small MLPs on top of the backbone."""
+
+from torch import nn
+
+
+def mlp(width: int, hidden: int, dim: int, *, layers: int = 2, last_norm: bool = False) -> nn.Sequential:
+    """Linear - batch norm - ReLU blocks, then one Linear: (B, width) -> (B, dim).
+
+    layers: how many Linear layers. last_norm: batch norm without scale and shift after the last one.
+    A bias stands only where no batch norm follows.
+    """
+    modules: list[nn.Module] = []
+    for _ in range(layers - 1):
+        modules += [nn.Linear(width, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
+        width = hidden
+    modules.append(nn.Linear(width, dim, bias=not last_norm))
+    if last_norm:
+        modules.append(nn.BatchNorm1d(dim, affine=False))
+    return nn.Sequential(*modules)

@@ -1,0 +1,204 @@
+"""`byol+dsa`: an objective and its regularisers as one module, images in, named loss terms out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import backbones, distributed, members, objectives, regularizers
+from sslkit.data.views import View, ViewRecipe, augment, view_generator
+from sslkit.errors import UserError
+from sslkit.objectives.base import Embeddings, Objective
+from sslkit.regularizers.base import Regularizer
+
+if TYPE_CHECKING:
+    from sslkit.data.sources import Images
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+class Method(nn.Module):
+    """One forward is one step's loss: make the views, embed them, sum the terms.
+
+    In anybody's own loop: `terms = method(images, index); terms["loss"].backward(); optimizer.step();
+    method.after_step(progress)`.
+
+    seed: fixes the views; they depend on it, on `epoch` and on how many batches of the epoch came before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        objective: Objective,
+        plugins: Mapping[str, Regularizer],
+        *,
+        recipe: ViewRecipe,
+        image_size: int,
+        normalize: tuple[tuple[float, ...], tuple[float, ...]],
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.objective = objective
+        self.regularizers = nn.ModuleDict(plugins)
+        self.recipe = recipe
+        self.image_size = image_size
+        self.normalize = normalize
+        self.seed = seed
+        self.epoch = 0
+        self.batch = 0
+        mean, std = (torch.tensor(x).view(1, -1, 1, 1) for x in normalize)
+        self.register_buffer("mean", mean, persistent=False)
+        self.register_buffer("std", std, persistent=False)
+
+    @property
+    def backbone(self) -> backbones.Backbone:
+        return self.objective.backbone
+
+    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
+        """Let the regularisers read the clean training images once: cached priors, data-set neighbours."""
+        for plugin in self.regularizers.values():
+            plugin.prepare(dataset, cache=cache)
+
+    def forward(self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None) -> dict[str, Tensor]:
+        """images: (N, C, H, W) uint8, or float in [0, 1]; index: (N,) rows of the data set.
+
+        aspect: (N,) width / height of the originals if they were squashed to a square.
+        Returns named scalars; "loss" is their sum, over the images of all ranks.
+        """
+        return self.step(images, index, aspect=aspect)[0]
+
+    def step(
+        self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None
+    ) -> tuple[dict[str, Tensor], Embeddings]:
+        """As forward, with the embeddings of all ranks beside the terms."""
+        self._check(images)
+        views = self.make_views(images, aspect)
+        e = self.objective.embed([self.normalized(x) for x in views], index)
+        e.views = views
+        e = e.gathered()
+        with torch.autocast(images.device.type, enabled=False):
+            terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
+            terms = {k: v for k, v in terms.items() if v is not None}
+            for plugin in self.regularizers.values():
+                terms |= plugin.terms(e, images)
+        return {**terms, "loss": torch.stack(list(terms.values())).sum()}, e
+
+    def make_views(self, images: Tensor, aspect: Tensor | None = None) -> list[Tensor]:
+        """V tensors (N, C, S, S) in [0, 1]; N ranks make the views that one process would make."""
+        generator = view_generator(self.seed, self.epoch, self.batch)
+        self.batch += 1
+        ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
+        with torch.autocast(images.device.type, enabled=False):
+            return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
+
+    def normalized(self, pixels: Tensor) -> Tensor:
+        """[0, 1] -> what the backbone sees."""
+        return (pixels - self.mean) / self.std
+
+    def after_step(self, progress: float) -> None:
+        """Call once after every optimiser step. progress: share of the run that is done, 0 to 1."""
+        self.objective.after_step(progress)
+
+    def watched(self) -> dict[str, Tensor]:
+        """What the regularisers would like to have logged beside the terms."""
+        return {k: v for plugin in self.regularizers.values() for k, v in plugin.watched.items()}
+
+    def describe(self) -> dict[str, str]:
+        """One line for the start of a run from each part that has something to say."""
+        return {name: text for name, plugin in self.regularizers.items() if (text := plugin.describe())}
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor([self.epoch, self.batch])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.epoch, self.batch = state.tolist()
+
+    def _check(self, images: Tensor) -> None:
+        if images.dim() != 4 or images.shape[1] != self.backbone.in_chans:
+            raise UserError(
+                f"images must be (N, {self.backbone.in_chans}, H, W) for in_chans={self.backbone.in_chans}, "
+                f"got {tuple(images.shape)}"
+            )
+        if len(images) * distributed.world_size() < 2:
+            raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
+        # On a GPU the check would stall the step; there a NaN shows in the loss, and training stops on it.
+        if images.is_floating_point() and images.device.type == "cpu" and not images.isfinite().all():
+            row = (~images.isfinite()).flatten(1).any(1).nonzero()[0].item()
+            raise UserError(f"image {row} of the batch (row {row} of `images`) has NaN or infinite pixels")
+
+
+def parse(name: str) -> tuple[str, list[str]]:
+    """`objective+regulariser+...` -> the objective's name and the regularisers'."""
+    first, *rest = [part.strip() for part in name.split("+")]
+    if not all([first, *rest]):
+        raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
+    if len(set(rest)) < len(rest):
+        raise UserError(f"method {name!r} names a regulariser twice")
+    return first, rest
+
+
+def key(part: str) -> str:
+    """The name under which a part's options stand: `dsa`, or `Class` for `package.module:Class`."""
+    return part.rpartition(":")[2]
+
+
+def signature(name: str) -> dict[str, dict[str, Any]]:
+    """Every option of a method with its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
+    first, rest = parse(name)
+    own_views = dict.fromkeys(View.__dataclass_fields__)
+    known = {"objective": members.options(objectives.find(first)), "views": own_views}
+    return known | {key(part): members.options(regularizers.find(part)) for part in rest}
+
+
+def method(
+    name: str,
+    *,
+    backbone: str | nn.Module = "resnet18",
+    image_size: int = 224,
+    in_chans: int = 3,
+    objective: Mapping[str, Any] | None = None,
+    views: Mapping[str, Any] | None = None,
+    normalize: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
+    seed: int = 0,
+    **plugins: Mapping[str, Any],
+) -> Method:
+    """Build `objective+regulariser+...`, e.g. `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
+
+    name: member names, or `package.module:Class` from outside.
+    backbone: a timm name, `package.module:function` or an nn.Module; randomly initialised from the seed.
+    objective, and one mapping per regulariser under its name: their options.
+    views: fields of `sslkit.data.views.View` that replace those of the objective's own recipe; None keeps them.
+    normalize: mean and std per channel; None takes ImageNet's for three channels, else 0.5 and 0.25.
+    Raises UserError for unknown names and options, with the nearest known one.
+    """
+    known = signature(name)
+    first, rest = parse(name)
+    for given in plugins:
+        if given not in known:
+            raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
+    options = {"objective": objective or {}, **{key(part): plugins.get(key(part)) or {} for part in rest}}
+    classes = {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
+    for part, given in options.items():
+        members.check_options(classes[part], given, part)
+    recipe = _view_recipe(classes["objective"].views.at(image_size), views or {})
+    # The weights depend on the seed alone, and the caller's own random state stays as it is.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        body = backbones.build(backbone, image_size=image_size, in_chans=in_chans)
+        head = classes["objective"](body, **options["objective"])
+        parts = {key(part): classes[key(part)](head.dim, **options[key(part)]) for part in rest}
+    normalize = normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans))
+    return Method(name, head, parts, recipe=recipe, image_size=image_size, normalize=normalize, seed=seed)
+
+
+def _view_recipe(recipe: ViewRecipe, changes: Mapping[str, Any]) -> ViewRecipe:
+    for field in changes:
+        if field not in View.__dataclass_fields__:
+            raise UserError(f"views has no option {field!r}: {members.nearest(field, View.__dataclass_fields__)}")
+    return recipe.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None})
+
+
+members.callable_module(__name__, method)

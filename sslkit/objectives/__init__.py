@@ -1,0 +1,13 @@
+"""Self-supervised objectives. One file each; the file name is the name in `method=...`."""
+
+from sslkit import members
+
+
+def names() -> tuple[str, ...]:
+    """The name of every objective."""
+    return members.names(__name__)
+
+
+def find(name: str) -> type:
+    """The class of an objective by its name, or `package.module:Class`."""
+    return members.find(__name__, name)

@@ -1,0 +1,72 @@
+"""The contract of every objective: L_ssl = align + constrain (Song et al. 2024, arXiv 2407.13541, eq. 1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import distributed
+from sslkit.data.views import ViewRecipe
+
+CONTRACT = "Objective"
+
+
+@dataclass
+class Embeddings:
+    """All that a loss may see of one step: N images, V views of each.
+
+    z: (V, N, D) projected embeddings, fp32, with gradient.
+    h: (V, N, F) backbone features, fp32.
+    target: (V, N, D) what z is aligned to, fp32, without gradient; None if nothing but z.
+    index: (N,) row of each image in the data set, for cached priors.
+    views: V tensors (N_local, C, H, W) in [0, 1], this rank's augmented images; None outside a Method.
+    """
+
+    z: Tensor
+    h: Tensor
+    target: Tensor | None
+    index: Tensor
+    views: Sequence[Tensor] | None = None
+
+    def gathered(self) -> "Embeddings":
+        """The same step over all ranks: N becomes the global batch, gradients flow back to each rank."""
+        if distributed.world_size() == 1:
+            return self
+        tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
+        dims = {k: 0 if k == "index" else 1 for k in tensors}
+        return replace(self, **{k: distributed.gather(v, dim=dims[k]) for k, v in tensors.items()})
+
+
+class Objective(nn.Module):
+    """An objective owns its heads and its teacher; it never sees the trainer.
+
+    backbone: maps (B, C, H, W) images to (B, backbone.width) features.
+    Subclasses set `views`, make `self.projector` and put `self.dim`, the width of z.
+    """
+
+    views: ClassVar[ViewRecipe]
+    dim: int
+
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def embed(self, views: Sequence[Tensor], index: Tensor) -> Embeddings:
+        """Views are V tensors (N, C, H, W) of one resolution. Autocast ends here: the losses see fp32."""
+        h = self.backbone(torch.cat(list(views)))
+        z = self.projector(h)
+        h, z = (x.float().unflatten(0, (len(views), -1)) for x in (h, z))
+        return Embeddings(z=z, h=h, target=None, index=index)
+
+    def align(self, e: Embeddings) -> Tensor:
+        """Pulls the views of one image together. Scalar, fp32."""
+        raise NotImplementedError
+
+    def constrain(self, e: Embeddings) -> Tensor | None:
+        """What keeps the embeddings from collapsing; None where the architecture does it."""
+        return None
+
+    def after_step(self, progress: float) -> None:
+        """The constraint on the update rule (teacher, queue, centre). progress runs from 0 to 1."""

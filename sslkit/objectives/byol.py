@@ -1,0 +1,76 @@
+"""BYOL: predict a slow teacher's projection of the other view (Grill et al. 2020, arXiv 2006.07733)."""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.data.views import BYOL as BYOL_VIEWS
+from sslkit.heads import mlp
+from sslkit.objectives.base import Embeddings, Objective
+
+
+@dataclass
+class Predicted(Embeddings):
+    """z: the student's projections. target: the teacher's. prediction: (V, N, D) what the predictor makes of z."""
+
+    prediction: Tensor | None = None
+
+
+class BYOL(Objective):
+    """No negatives: what keeps it from collapsing is the predictor and the teacher's moving average.
+
+    momentum: of the teacher at the start; it rises to 1 along a cosine (paper: 0.996; 0.97 to 0.98 for short runs).
+    hidden: width of projector and predictor; None takes twice the backbone's (4096 for a ResNet-50, as published).
+    dim: width of z.
+    """
+
+    views = BYOL_VIEWS
+
+    def __init__(
+        self, backbone: nn.Module, *, momentum: float = 0.996, hidden: int | None = None, dim: int = 256
+    ) -> None:
+        super().__init__(backbone)
+        self.momentum = momentum
+        self.dim = dim
+        hidden = hidden or 2 * backbone.width
+        self.projector = mlp(backbone.width, hidden, dim)
+        self.predictor = mlp(dim, hidden, dim)
+        self.teacher = copy.deepcopy(nn.Sequential(self.backbone, self.projector)).requires_grad_(False)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor) -> Predicted:
+        """One forward of the student and one of the teacher over all views."""
+        pixels = torch.cat(list(views))
+        h = self.backbone(pixels)
+        z = self.projector(h)
+        prediction = self.predictor(z)
+        with torch.no_grad():
+            target = self.teacher(pixels)
+        h, z, prediction, target = (x.float().unflatten(0, (len(views), -1)) for x in (h, z, prediction, target))
+        return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
+
+    def align(self, e: Predicted) -> Tensor:
+        """Sum over the views of ||prediction - target of another view||^2, both of length 1, mean over images.
+
+        For two views 4 - 2 cos - 2 cos, the symmetric loss of the paper's eq. 2; more views: mean over the others.
+        """
+        prediction = F.normalize(e.prediction, dim=-1)
+        target = F.normalize(e.target, dim=-1)
+        others = (target.sum(0) - target) / (len(target) - 1)
+        return (2 - 2 * (prediction * others).sum(-1)).mean(1).sum()
+
+    @torch.no_grad()
+    def after_step(self, progress: float) -> None:
+        """teacher <- m teacher + (1 - m) student, batch-norm buffers too, with m rising to 1 along a cosine."""
+        rate = (1 - self.momentum) * (math.cos(math.pi * progress) + 1) / 2
+        student = nn.Sequential(self.backbone, self.projector)
+        torch._foreach_lerp_(list(self.teacher.parameters()), list(student.parameters()), rate)
+        for slow, fast in zip(self.teacher.buffers(), student.buffers(), strict=True):
+            if slow.is_floating_point():
+                slow.lerp_(fast, rate)
+            else:
+                slow.copy_(fast)

@@ -1,0 +1,42 @@
+"""SimCLR: every image is a class of its own (Chen et al. 2020, arXiv 2002.05709)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.data.views import SIMCLR
+from sslkit.heads import mlp
+from sslkit.objectives.base import Embeddings, Objective
+
+
+class SimCLR(Objective):
+    """align + constrain is NT-Xent, split as in Wang & Isola 2020: alignment and uniformity.
+
+    temperature: divides every cosine; smaller means harder negatives. Published: 0.1 (ImageNet) to 0.5 (CIFAR-10).
+    hidden: width of the projector; None takes the backbone's width (2048 for a ResNet-50, as published).
+    dim: width of z.
+    """
+
+    views = SIMCLR
+
+    def __init__(
+        self, backbone: nn.Module, *, temperature: float = 0.2, hidden: int | None = None, dim: int = 128
+    ) -> None:
+        super().__init__(backbone)
+        self.temperature = temperature
+        self.dim = dim
+        self.projector = mlp(backbone.width, hidden or backbone.width, dim)
+
+    def align(self, e: Embeddings) -> Tensor:
+        """Minus the mean cosine of every ordered pair of views of one image, over the temperature."""
+        z = F.normalize(e.z, dim=-1)  # (V, N, D)
+        v = len(z)
+        # sum over ordered pairs u != v of z_u . z_v = |sum_v z_v|^2 - V
+        pairs = z.sum(0).square().sum(-1) - v
+        return -pairs.mean() / (v * (v - 1) * self.temperature)
+
+    def constrain(self, e: Embeddings) -> Tensor:
+        """Mean log-sum-exp of each view's cosines with all other views: one VN x VN product."""
+        z = F.normalize(e.z.flatten(0, 1), dim=-1)  # (VN, D)
+        cosine = (z @ z.T / self.temperature).fill_diagonal_(float("-inf"))
+        return torch.logsumexp(cosine, dim=1).mean()

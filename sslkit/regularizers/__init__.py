@@ -1,0 +1,16 @@
+"""Regularisers. One file or folder each; its name is the name after the `+` in `method=...`."""
+
+from sslkit import members
+
+
+def names() -> tuple[str, ...]:
+    """The name of every regulariser."""
+    return members.names(__name__)
+
+
+def find(name: str) -> type:
+    """The class of an regulariser by its name, or `package.module:Class`."""
+    return members.find(__name__, name)
+
+
+members.callable_module(__name__, names)

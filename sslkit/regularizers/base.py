@@ -1,0 +1,39 @@
+"""The contract of every regulariser: named, weighted terms on the embeddings of any objective."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from sslkit.objectives.base import Embeddings
+
+if TYPE_CHECKING:
+    from sslkit.data.sources import Images
+
+CONTRACT = "Regularizer"
+
+
+class Regularizer(nn.Module):
+    """A regulariser is built with `dim`, the width of z, and its options; it never sees the objective.
+
+    watched: what the last call of `terms` would like to have logged, detached scalars; not part of the loss.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched: dict[str, Tensor] = {}
+
+    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
+        """Called once before training with the clean training images; for priors and neighbours."""
+
+    def describe(self) -> str:
+        """One line for the start of a run: what it stands on and why; empty if there is nothing to say."""
+        return ""
+
+    def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
+        """Weighted scalars by name.
+
+        e: the step over all ranks (`Embeddings.gathered`); e.index is gathered as well, e.views is not.
+        images: (N_local, C, H, W) this rank's clean images, uint8 or float in [0, 1].
+        """
+        raise NotImplementedError

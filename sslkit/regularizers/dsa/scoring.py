@@ -1,0 +1,162 @@
+"""The scoring module: what M should look like (eqs. 11 to 13), and which images to trust (eqs. 14, 15)."""
+
+import warnings
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, wide, without_autocast
+
+FROBENIUS = ("squared", "norm")
+RULES = ("threshold", "fraction", "mutual")
+BACKENDS = ("faiss", "torch")
+
+_DENSE = 4096  # up to so many images the neighbour graph is a dense matrix
+_PAIRS = 2**24  # pairs whose cosines are held at once
+
+
+@torch.no_grad()
+def prior_matrix(
+    features: Tensor,
+    *,
+    tau: float | str = 0.5,
+    squared: bool = True,
+    center: Tensor | None = None,
+    rows: Tensor | None = None,
+    normalise: str = "row",
+    neighbours: int = 20,
+) -> Tensor:
+    """Eq. 12: softmax_j(-||a_i - a_j||^2 / tau), (n, n) or, with rows, (r, n). No gradient; at least fp32.
+
+    features: (n, A), l2-normalised inside, after `center`, (A,), is taken away.
+    tau: "auto" is the median distance to the `neighbours`-th neighbour.
+    squared: False for the plain distance. normalise: "none" leaves eq. 11's kernel as it is, in (0, 1].
+    """
+    one_of("normalise", normalise, NORMALISE)
+    with without_autocast(features):
+        a = _unit(features, center)
+        if tau == "auto":
+            tau = _median_neighbour_distance(a, neighbours, squared)
+        kernel = _distance(a if rows is None else a[rows], a, squared).div_(-tau).exp_()
+        # the pair (i, i) is in every row, so its sum is at least 1
+        return kernel.div_(kernel.sum(1, keepdim=True)) if normalise == "row" else kernel
+
+
+def consistency_loss(m: Tensor, prior: Tensor, *, frobenius: str = "squared") -> Tensor:
+    """Eq. 13: the sum of squares of M - Mpre, both (r, n); "norm" takes its root. Scalar."""
+    one_of("frobenius", frobenius, FROBENIUS)
+    square = F.mse_loss(m, prior.to(m.dtype), reduction="sum")
+    return square if frobenius == "squared" else root(square)
+
+
+def root(square: Tensor) -> Tensor:
+    """The square root, with gradient 0 at 0."""
+    return square.clamp_min(1e-24).sqrt()
+
+
+@torch.no_grad()
+def connectivity_score(
+    features: Tensor,
+    *,
+    eta: int = 20,
+    mu: int = 1,
+    rule: str = "threshold",
+    include_direct: bool = False,
+    backend: str = "faiss",
+) -> Tensor:
+    """Eqs. 14, 15: the share of the eta nearest neighbours of i that lead back to i. (N, A) -> (N,) in [0, 1].
+
+    With N(i) the neighbours of i, without i, r_ij = #{l in N(j): i in N(l)} for j in N(i) counts the two-hop returns.
+    features: (N, A), compared by cosine. eta: clamped to N - 1 with a warning.
+    rule: "threshold", #{j: r_ij > mu} / eta; "fraction", sum_j r_ij / eta^2; "mutual", #{j: i in N(j)} / eta.
+    include_direct: i in N(j) counts as a return as well. backend: who searches, "faiss" (on the CPU) or "torch".
+    """
+    one_of("rule", rule, RULES)
+    one_of("backend", backend, BACKENDS)
+    n = len(features)
+    if eta >= n:
+        warnings.warn(f"eta={eta} neighbours of {n} images: {max(n - 1, 0)} are used", stacklevel=2)
+        eta = n - 1
+    if eta < 1:
+        return torch.zeros(n, device=features.device)
+    with without_autocast(features):
+        a = _unit(features)
+        ids = (_search_faiss if backend == "faiss" else _search_torch)(a, eta)
+    if n <= _DENSE:
+        return _score_dense(ids, mu, rule, include_direct)
+    return _score_sparse(ids.cpu(), mu, rule, include_direct).to(features.device)
+
+
+def _unit(features: Tensor, center: Tensor | None = None) -> Tensor:
+    a = wide(features)
+    return F.normalize(a if center is None else a - center.to(a), dim=1)
+
+
+def _distance(a: Tensor, b: Tensor, squared: bool) -> Tensor:
+    """(squared) distances of unit vectors, (r, A) and (n, A) -> (r, n)."""
+    square = (a @ b.T).mul_(-2).add_(2).clamp_(min=0)
+    return square if squared else square.sqrt_()
+
+
+def _median_neighbour_distance(a: Tensor, neighbours: int, squared: bool) -> Tensor:
+    k = min(neighbours, len(a) - 1) + 1  # the smallest is the distance to itself
+    chunks = a.split(max(1, _PAIRS // len(a)))
+    nearest = [_distance(chunk, a, squared).kthvalue(k, dim=1).values for chunk in chunks]
+    return torch.cat(nearest).median().clamp_min(1e-6)
+
+
+def _search_torch(a: Tensor, eta: int) -> Tensor:
+    """The ids of the eta largest cosines, (N, eta), without the image itself."""
+    ids, start = [], 0
+    for chunk in a.split(max(1, _PAIRS // len(a))):
+        cosine = chunk @ a.T
+        cosine.diagonal(start).fill_(-2)
+        ids.append(cosine.topk(eta, dim=1).indices)
+        start += len(chunk)
+    return torch.cat(ids)
+
+
+def _search_faiss(a: Tensor, eta: int) -> Tensor:
+    import faiss
+
+    rows = np.ascontiguousarray(a.cpu().float().numpy())
+    index = faiss.IndexFlatIP(rows.shape[1])
+    index.add(rows)
+    ids = torch.from_numpy(index.search(rows, eta + 1)[1])
+    # the image itself is not always first among duplicates, and may be missing: sort it, or else the last, out
+    itself = ids == torch.arange(len(ids))[:, None]
+    order = itself.int().argsort(dim=1, stable=True)
+    return ids.gather(1, order)[:, :eta].to(a.device)
+
+
+def _score_dense(ids: Tensor, mu: int, rule: str, include_direct: bool) -> Tensor:
+    n, eta = ids.shape
+    near = torch.zeros(n, n, device=ids.device).scatter_(1, ids, 1)  # near[i, j] = [j in N(i)]
+    if rule == "mutual":
+        return (near * near.T).sum(1) / eta
+    returns = near @ near + (near if include_direct else 0)  # [j, i]: ways from j to i
+    returns = near * returns.T
+    return returns.sum(1) / eta**2 if rule == "fraction" else (returns > mu).sum(1) / eta
+
+
+def _score_sparse(ids: Tensor, mu: int, rule: str, include_direct: bool) -> Tensor:
+    """The same with a sparse neighbour graph: N eta^2 steps, in blocks of j."""
+    from scipy.sparse import csr_array
+
+    n, eta = ids.shape
+    pointers = np.arange(0, n * eta + 1, eta)
+    near = csr_array((np.ones(n * eta, np.float32), ids.numpy().ravel(), pointers), shape=(n, n))
+    into = near.T.tocsr()  # into[j, i] = [j in N(i)]
+    if rule == "mutual":
+        return torch.from_numpy((near * into).sum(1)).float() / eta
+    total = np.zeros(n)
+    step = max(1, _PAIRS // eta**2)
+    for start in range(0, n, step):
+        block = near[start : start + step]
+        returns = block @ near + (block if include_direct else 0 * block)
+        returns = (returns * into[start : start + step]).tocoo()
+        counted = returns.data if rule == "fraction" else returns.data > mu
+        total += np.bincount(returns.col, counted, minlength=n)
+    return torch.from_numpy(total / (eta**2 if rule == "fraction" else eta)).float()

@@ -1,0 +1,31 @@
+"""KoLeo: spread the embeddings by their nearest neighbours (Sablayrolles et al. 2019, arXiv 1806.03198)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sslkit.objectives.base import Embeddings
+from sslkit.regularizers.base import Regularizer
+
+
+class KoLeo(Regularizer):
+    """Minus the mean log distance to the nearest other image, within each view.
+
+    weight: multiplies the term. DINOv2 uses 0.1.
+    eps: added to the distance, so that duplicates give a finite value.
+    """
+
+    def __init__(self, dim: int, *, weight: float = 0.1, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.weight = weight
+        self.eps = eps
+
+    def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
+        z = F.normalize(e.z, dim=-1)  # (V, N, D)
+        with torch.no_grad():  # who is nearest has no gradient, how near has
+            cosine = z @ z.mT
+            cosine.diagonal(dim1=1, dim2=2).fill_(-2)
+            nearest = cosine.argmax(-1, keepdim=True).expand_as(z)
+        distance = (z - z.gather(1, nearest)).norm(dim=-1)
+        self.watched = {"koleo/distance": distance.detach().mean()}
+        return {"koleo": -self.weight * (distance + self.eps).log().mean()}

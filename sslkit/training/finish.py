@@ -1,0 +1,164 @@
+"""The end of a run: judge the backbone, write the zoo entry and the pictures, say what to do next."""
+
+import datetime
+import importlib.metadata
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sslkit import diagnostics
+from sslkit.method import Method
+from sslkit.training.config import Config
+from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
+from sslkit.training.fit import Data, Judged
+from sslkit.training.history import History
+from sslkit.training.plots import plot_embedding, plot_terms
+from sslkit.zoo import WEIGHTS, ZooEntry, load_lines, save
+
+PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
+
+
+def judge(method: Method, data: Data, k: int) -> dict[str, float]:
+    """kNN, linear probe and crowding of the backbone as it stands; empty without labels."""
+    if data.bank is None:
+        return {}
+    bank, query = (features(method, part.images, rows=part.rows) for part in (data.bank, data.query))
+    crowded = diagnostics.crowding(*query)
+    return {
+        "knn": knn_accuracy(*bank, *query, k=k),
+        "probe": probe_accuracy(*bank, *query),
+        "inter": crowded.inter,
+        "intra": crowded.intra,
+        "n": len(query[0]),
+    }
+
+
+def finish(
+    config: Config,
+    data: Data,
+    method: Method,
+    folder: Path,
+    *,
+    before: dict[str, float],
+    history: History,
+    unreadable: set[str],
+) -> ZooEntry:
+    """Write backbone.safetensors, card.json, loss.png and embedding.png; print the summary."""
+    after = judge(method, data, config.eval.k)
+    x, y = _training_features(config, data, method)
+    diagnosis = {"rankme": diagnostics.rankme(x), "uniformity": diagnostics.uniformity(x[:2000])}
+    card = make_card(config, data, method, folder)
+    card |= {
+        "seconds": round(history.seconds, 1),
+        "before": before,
+        "after": after,
+        "diagnostics": diagnosis,
+        "features": {"images": len(x), "mean": x.mean(0).tolist(), "std": x.std(0).tolist()},
+        "unreadable": sorted(unreadable),
+    }
+    plot_terms(history.rows, history.terms, folder / "loss.png")
+    _picture(config, data, method, folder, (x, y))
+    entry = save(folder, method.backbone.export(), card)
+    print(summary(entry, data), flush=True)
+    return entry
+
+
+def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[str, Any]:
+    """What is known before the numbers: enough to load the backbone and to run the command again."""
+    body, train = method.backbone, data.train
+    mean, std = method.normalize
+    return {
+        "format": 1,
+        "method": method.name,
+        "options": config.method_options(),
+        "config": config.to_dict(),
+        "backbone": {
+            "name": body.recipe.name,
+            "lines": body.recipe.lines,
+            "stem": body.recipe.stem,
+            "width": body.width,
+            "image_size": data.image_size,
+            "in_chans": body.in_chans,
+        },
+        "load": load_lines(body.recipe.lines, folder / WEIGHTS),
+        "normalize": {"mean": list(mean), "std": list(std)},
+        "data": {"source": config.data.source, "images": len(train), "digest": train.digest, "licence": train.licence},
+        "seed": config.seed,
+        "epochs": config.epochs,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def summary(entry: ZooEntry, data: Data) -> str:
+    """What a person wants to know when the run is over."""
+    card, folder = entry.card, entry.folder
+    lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}"]
+    before, after = card["before"], card["after"]
+    if after:
+        where = f"{after['n']:,} held-out images" if data.held_out else f"{after['n']:,} images (trained on, no test split)"
+        lines += ["", f"  on {where:<46} random weights   pretrained"]
+        for key, name in (("knn", f"{card['config']['eval']['k']}-nearest-neighbour accuracy"), ("probe", "linear probe accuracy")):
+            half = 100 * wilson(after[key], after["n"])
+            lines.append(f"  {name:<49} {100 * before[key]:8.1f} %   {100 * after[key]:8.1f} % ± {half:.1f}")
+        for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
+            lines.append(f"  {name + ' (class means)':<49} {before[key]:10.3f}   {after[key]:10.3f}")
+    lines.append(f"  {'effective rank of the features (RankMe)':<49} {'':10}   {card['diagnostics']['rankme']:10.1f}")
+    if card["unreadable"]:
+        paths = card["unreadable"]
+        shown = "\n    ".join(paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else []))
+        lines += ["", f"  {len(paths)} unreadable images were left out:\n    {shown}"]
+    pictures = [name for name in ("loss.png", "embedding.png") if (folder / name).is_file()]
+    lines += [
+        "",
+        f"  weights   {folder / WEIGHTS}   (card.json beside it says how to load them without sslkit)",
+        f"  pictures  {', '.join(str(folder / name) for name in pictures)}",
+        f"  curves    {folder / 'metrics.csv'}, or: tensorboard --logdir {folder.parent}",
+        "",
+        f"  load it:    net = sslkit.ZooEntry.load({str(folder)!r}).backbone()",
+        f"  next:       python recipes/train.py method={card['method']} data=PATH/TO/YOUR/IMAGES epochs=100",
+    ]
+    return "\n".join(lines)
+
+
+def _training_features(config: Config, data: Data, method: Method) -> tuple[torch.Tensor, torch.Tensor]:
+    """Clean training images: the reference statistics of the card."""
+    if data.bank is not None:
+        return features(method, data.bank.images, rows=data.bank.rows)
+    from sslkit.data.sources import open_images
+    from sslkit.training.fit import _some
+
+    options = {"channels": data.train.channels, "image_size": data.image_size, "on_error": config.data.on_error}
+    clean = open_images(config.data.source, split=data.train.split, fit="crop", **options)
+    part: Judged = _some(clean, config)
+    return features(method, part.images, rows=part.rows)
+
+
+def _picture(config: Config, data: Data, method: Method, folder: Path, train: tuple) -> None:
+    """The embedding of held-out images, or of training images if no others are at hand."""
+    if not config.eval.tsne:
+        return
+    x, y = train if data.query is None else features(method, data.query.images, rows=data.query.rows)
+    if len(x) < 5:
+        return
+    keep = torch.linspace(0, len(x) - 1, min(len(x), config.eval.tsne)).long()
+    classes = data.train.classes if data.bank else None
+    title = f"{method.name}: t-SNE of {len(keep):,} images"
+    plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title)
+
+
+def _commit() -> str | None:
+    """Of the checkout that sslkit is run from; None for an installed package."""
+    here = Path(__file__).parent
+    asked = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,137 @@
+"""pretrain(config) -> ZooEntry: what recipes/train.py calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sslkit import backbones
+from sslkit.data.sources import Images, open_images, splits
+from sslkit.errors import UserError
+from sslkit.method import Method, method
+from sslkit.training import run
+from sslkit.training.config import Config
+from sslkit.zoo import ZooEntry
+
+@dataclass
+class Judged:
+    """Labelled clean images and which rows of them are used."""
+
+    images: Images
+    rows: np.ndarray
+
+
+@dataclass
+class Data:
+    """train: what is learned from. bank, query: what kNN and probe learn from and are tested on; None if unlabelled.
+
+    held_out: whether the query images are of a split that is not trained on.
+    """
+
+    train: Images
+    bank: Judged | None
+    query: Judged | None
+    image_size: int
+    held_out: bool = True
+
+
+def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
+    """Pretrain a backbone and leave a zoo entry; every setting and its default is in `sslkit.training.config`.
+
+    config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, ...}.
+    backbone: a module object instead of config["backbone"].
+    Returns the entry on rank 0, None on the others. Raises UserError for bad input, before anything is computed.
+    """
+    config = config if isinstance(config, Config) else Config.from_mapping(config)
+    data = open_data(config)
+    model = build_method(config, data, backbone)
+    folder, checkpoint = _folder(config, model)
+    if config.resume and run.finished(folder):
+        print(f"{folder} is already finished; nothing to do")
+        return ZooEntry.load(folder)
+    from sslkit.training.train import train
+
+    return train(config, data, model, folder, checkpoint)
+
+
+def open_data(config: Config) -> Data:
+    """The images to learn from and, if there are labels, those to judge by."""
+    source = config.data.source
+    known = splits(source)
+    options = {"channels": config.data.channels, "on_error": config.data.on_error}
+    train = open_images(source, split=known[0], **options)
+    size = config.data.image_size or (train.image_size if train.native_size else 224)
+    if train.native_size is None and size != 224:  # files are decoded a little larger than the views
+        train = open_images(source, split=known[0], image_size=round(size * 8 / 7), **options)
+    if len(train) < config.data.batch_size:
+        lower = "two images are the least" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
+        raise UserError(f"data {source!r} has {len(train)} images, fewer than one batch; {lower}")
+    if train.labels is None or len(train.classes) < 2:
+        return Data(train, None, None, size)
+    clean = {**options, "channels": train.channels, "image_size": size, "fit": "crop"}
+    bank = open_images(source, split=known[0], **clean)
+    if len(known) > 1:
+        query = open_images(source, split=known[1], **clean)
+        return Data(train, _some(bank, config), _some(query, config), size)
+    learn, test = held_out_rows(bank.labels)
+    return Data(train, _some(bank, config, learn), _some(bank, config, test), size, held_out=False)
+
+
+def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from and rows to test on, the same share of every class, always the same ones."""
+    order = np.random.default_rng(0).permutation(len(labels))
+    ranked = order[np.argsort(labels[order], kind="stable")]
+    test = np.zeros(len(labels), bool)
+    for rows in np.split(ranked, np.flatnonzero(np.diff(labels[ranked])) + 1):
+        test[rows[: round(share * len(rows))]] = True
+    return np.flatnonzero(~test), np.flatnonzero(test)
+
+
+def _some(images: Images, config: Config, rows: np.ndarray | None = None) -> Judged:
+    rows = np.arange(len(images)) if rows is None else rows
+    if len(rows) > config.eval.max_images:
+        rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
+    return Judged(images, rows)
+
+
+def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
+    """The method of a config for its data."""
+    name = config.backbone
+    if name == "auto":
+        name = "narrow_resnet" if data.image_size <= 32 else "resnet18" if data.image_size <= backbones.SMALL else "resnet50"
+    return method(
+        config.method_name,
+        backbone=backbone or name,
+        image_size=data.image_size,
+        in_chans=data.train.channels,
+        normalize=_normalization(data.train),
+        seed=config.seed,
+        **config.method_options(),
+    )
+
+
+def _normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Three channels: ImageNet's (None); else mean and std of up to 2,000 images, evenly spaced."""
+    if images.channels == 3:
+        return None
+    rows = torch.linspace(0, len(images) - 1, min(len(images), 2000)).long().unique().tolist()
+    pixels = images.__getitems__(rows)["images"].float().transpose(0, 1).flatten(1) / 255
+    mean, std = pixels.mean(1), pixels.std(1).clamp_min(1e-3)
+    return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())
+
+
+def _folder(config: Config, model: Method) -> tuple[Path, Path | None]:
+    from pytorch_lightning.utilities import rank_zero_only
+
+    out = Path(config.out)
+    name = run.base_name(config, model.backbone.recipe.name)
+    if config.resume:
+        return run.to_resume(out, name, config)
+    folder = run.fresh(out, name)
+    if rank_zero_only.rank == 0:
+        run.create(folder, config)
+    return folder, None

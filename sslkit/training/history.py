@@ -1,0 +1,105 @@
+"""The run's numbers over time: metrics.csv, TensorBoard, one line an epoch on the terminal."""
+
+import csv
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from sslkit.data.loader import TimedLoader
+from sslkit.zoo import write_whole
+
+
+class History(pl.Callback):
+    """Collects the loss terms every `log_every` steps and what others `note` at the end of an epoch.
+
+    metrics.csv is written whole at every epoch and its rows are part of the checkpoint: a resumed run has one curve.
+    """
+
+    def __init__(self, folder: Path, loader: TimedLoader, *, log_every: int) -> None:
+        self.folder, self.loader, self.log_every = folder, loader, log_every
+        self.rows: list[dict[str, float]] = []
+        self.pending: list[dict[str, Tensor]] = []
+        self.noted: dict[str, float] = {}
+        self.terms: list[str] = []
+        self.seconds = 0.0
+        self.started = (0.0, 0.0, 0)
+
+    def note(self, **values: float) -> None:
+        """Values for this epoch's row."""
+        self.noted |= values
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.started = (time.perf_counter(), self.loader.waited, self.loader.images)
+        self.noted = {}
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        watched = {k: v.detach() for k, v in module.method.watched().items()}
+        self.pending.append({**outputs["terms"], **watched})
+        self.terms = [k for k in outputs["terms"] if k != "loss"]
+        if (batch_idx + 1) % self.log_every == 0:
+            self._flush(trainer, module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._flush(trainer, module)
+        start, waited, images = self.started
+        seconds = time.perf_counter() - start
+        self.seconds += seconds
+        rate = (self.loader.images - images) * trainer.world_size / seconds
+        self.note(images_per_second=rate, waiting=(self.loader.waited - waited) / seconds)
+
+    def close_epoch(self, trainer: pl.Trainer) -> None:
+        """Called once all callbacks have noted what they have: the epoch's row, the file, the line."""
+        self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **self.noted}, trainer)
+        if trainer.is_global_zero:
+            write_csv(self.folder / "metrics.csv", self.rows)
+            print(self.line(trainer), flush=True)
+
+    def line(self, trainer: pl.Trainer) -> str:
+        """`epoch 3/6  loss 1.23 (align 0.98, dsa/arrange 0.25)  kNN 78.1 %  ...`"""
+        terms = [r for r in self.rows if r["epoch"] == trainer.current_epoch + 1 and "loss" in r][-1]
+        parts = ", ".join(f"{k} {v:.3g}" for k, v in terms.items() if k in self.terms)
+        noted = self.noted
+        words = [f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}", f"loss {terms['loss']:.3f} ({parts})"]
+        words += [f"{label} {100 * noted[k]:.1f} %" for k, label in (("knn", "kNN"), ("probe", "probe")) if k in noted]
+        if "rankme" in noted:
+            words += [f"rank {noted['rankme']:.1f}", f"std {noted['std']:.2f}"]
+        words += [f"{noted['images_per_second']:,.0f} images/s", f"waiting for data {100 * noted['waiting']:.0f} %"]
+        return "  ".join(words)
+
+    def _flush(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Means over the steps since the last row; the one place where numbers leave the device."""
+        if not self.pending:
+            return
+        keys = list(self.pending[-1])
+        stacked = torch.stack([torch.stack([step[k].float() for k in keys if k in step]) for step in self.pending])
+        means = dict(zip(keys, stacked.mean(0).tolist(), strict=True))
+        self.pending = []
+        lr = trainer.optimizers[0].param_groups[0]["lr"]
+        self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **means, "lr": lr}, trainer)
+
+    def _add(self, row: dict[str, float], trainer: pl.Trainer) -> None:
+        self.rows.append(row)
+        if trainer.is_global_zero and trainer.logger is not None:
+            values = {k: v for k, v in row.items() if k != "step"}
+            trainer.logger.log_metrics(values, step=int(row["step"]))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "seconds": self.seconds}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows, self.seconds = state["rows"], state["seconds"]
+
+
+def write_csv(path: Path, rows: list[dict[str, float]]) -> None:
+    """Rows of differing keys under one header; written beside the file, then renamed over it."""
+    columns = list(dict.fromkeys(k for row in rows for k in row))
+    with write_whole(path) as partial, open(partial, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,74 @@
+"""The one LightningModule: any method, no `if method`."""
+
+import hashlib
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from sslkit import distributed
+from sslkit.errors import UserError
+from sslkit.method import Method
+from sslkit.training.config import OptimizerConfig
+from sslkit.training.schedules import make_optimizer, warmup_cosine
+
+
+class Pretraining(pl.LightningModule):
+    """method: what is trained. steps: optimiser steps of the whole run."""
+
+    def __init__(self, method: Method, optimizer: OptimizerConfig, steps: int) -> None:
+        super().__init__()
+        self.method = method
+        self.optimizer = optimizer
+        self.steps = steps
+        self._pending: dict[str, Tensor] | None = None
+
+    def setup(self, stage: str) -> None:
+        if self.trainer.world_size > 1:
+            distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
+
+    def on_train_epoch_start(self) -> None:
+        self.method.epoch, self.method.batch = self.current_epoch, 0
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Tensor]:
+        # Dropout and stochastic depth follow the step, so that a resumed run draws what an unbroken one would.
+        torch.manual_seed(_mix(self.method.seed, self.global_rank, self.current_epoch, batch_idx))
+        terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"])
+        self.check_finite(terms)
+        label = distributed.gather(batch["label"])
+        detached = {k: v.detach() for k, v in terms.items()}
+        return {"loss": terms["loss"], "terms": detached, "h": e.h[0].detach(), "z": e.z[0].detach(), "label": label}
+
+    def check_finite(self, terms: dict[str, Tensor]) -> None:
+        """Stop on the first non-finite loss and name its term; a GPU is asked one step late, so as not to stall it."""
+        now = {k: v.detach() for k, v in terms.items()}
+        due, self._pending = (self._pending, now) if now["loss"].is_cuda else (now, None)
+        if due is None or due["loss"].isfinite():
+            return
+        guilty = [k for k, v in due.items() if k != "loss" and not v.isfinite()] or ["loss"]
+        values = ", ".join(f"{k} = {due[k].item()}" for k in guilty)
+        raise UserError(
+            f"the loss is not finite at epoch {self.current_epoch}, step {self.global_step}: {values}. "
+            "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
+        )
+
+    def on_train_epoch_end(self) -> None:
+        if self._pending is not None:
+            self.check_finite(self._pending)
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        super().optimizer_step(*args, **kwargs)
+        self.method.after_step(min(self.trainer.global_step / self.steps, 1.0))
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        optimizer = make_optimizer(self.method, self.optimizer)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: warmup_cosine(step, self.steps, self.optimizer.warmup)
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def _mix(*numbers: int) -> int:
+    digest = hashlib.sha256(repr(numbers).encode()).digest()
+    return int.from_bytes(digest[:7], "little")

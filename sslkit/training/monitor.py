@@ -1,0 +1,129 @@
+"""Is it learning, or has it collapsed: kNN, an online linear probe, rank and spread, after each epoch."""
+
+import math
+from collections import deque
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor, nn
+
+from sslkit import diagnostics
+from sslkit.training.features import features, knn_accuracy
+from sslkit.training.fit import Data
+from sslkit.training.history import History
+
+WINDOW = 1024  # embeddings that rank and spread are measured on; both depend on the number
+
+
+class Probe(nn.Module):
+    """A linear classifier trained beside the run on detached features, with its own optimiser and gradient."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width, affine=False)
+        self.linear = nn.Linear(width, classes)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=1e-2)
+
+    def learn(self, h: Tensor, label: Tensor) -> None:
+        """One step. h: (N, F), label: (N,) with -1 for none."""
+        known = label >= 0
+        with torch.enable_grad(), torch.autocast(h.device.type, enabled=False):
+            logits = self.linear(self.norm(h))
+            losses = F.cross_entropy(logits, label.clamp_min(0), reduction="none")
+            self.optimizer.zero_grad()
+            (losses * known).sum().div(known.sum().clamp_min(1)).backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def accuracy(self, h: Tensor, label: Tensor) -> float:
+        device = self.linear.weight.device
+        self.eval()
+        right = (self.linear(self.norm(h.to(device))).argmax(1) == label.to(device)).float().mean().item()
+        self.train()
+        return right
+
+
+class Monitor(pl.Callback):
+    """Evaluates at the end of every `every` epochs, writes into the history, warns when the embedding collapses.
+
+    data: its bank and query judge, if it has labels; they are read by rank 0 only.
+    """
+
+    def __init__(self, data: Data, history: History, *, every: int, k: int) -> None:
+        self.bank, self.query = data.bank, data.query
+        self.history = history
+        self.every, self.k = every, k
+        self.z: deque[Tensor] = deque()
+        self.probe: Probe | None = None
+        self.restored: dict[str, Any] | None = None
+
+    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self.bank is None:
+            return
+        with torch.random.fork_rng(devices=[]):
+            self.probe = Probe(module.method.backbone.width, len(self.bank.images.classes)).to(module.device)
+        if self.restored:
+            self.probe.load_state_dict(self.restored["probe"])
+            self.probe.optimizer.load_state_dict(self.restored["optimizer"])
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
+        self.z.append(outputs["z"])
+        while sum(map(len, self.z)) - len(self.z[0]) >= WINDOW:
+            self.z.popleft()
+        if self.probe is not None:
+            self.probe.learn(outputs["h"], outputs["label"])
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        z = torch.cat(list(self.z))[-WINDOW:]
+        self.z.clear()  # nothing is carried over an epoch, so a resumed run sees the same window
+        last = trainer.current_epoch + 1 == trainer.max_epochs
+        if trainer.is_global_zero and (last or (trainer.current_epoch + 1) % self.every == 0):
+            self.history.note(**self._spread(z, trainer.current_epoch))
+            if self.probe is not None:
+                self.history.note(**self._judge(module))
+
+    def _spread(self, z: Tensor, epoch: int) -> dict[str, float]:
+        rank, std = spread(z)
+        reason = collapse(rank, std, *z.shape)
+        if reason:
+            rank_zero_warn(f"epoch {epoch + 1}: the embedding is collapsing: {reason}")
+        return {"rankme": rank, "std": std}
+
+    def _judge(self, module: pl.LightningModule) -> dict[str, float]:
+        x, y = features(module.method, self.query.images, rows=self.query.rows)
+        bank = features(module.method, self.bank.images, rows=self.bank.rows)
+        return {"knn": knn_accuracy(*bank, x, y, k=self.k), "probe": self.probe.accuracy(x, y)}
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.probe is None:
+            return {}
+        return {"probe": self.probe.state_dict(), "optimizer": self.probe.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.restored = state
+
+
+def spread(z: Tensor) -> tuple[float, float]:
+    """RankMe, and the mean over dimensions of the standard deviation of l2-normalised z, times sqrt(D): about 1."""
+    unit = F.normalize(z.float(), dim=1)
+    return diagnostics.rankme(z), (unit.std(0).mean() * math.sqrt(z.shape[1])).item()
+
+
+def collapse(rank: float, std: float, n: int, dim: int) -> str | None:
+    """Why the embedding counts as collapsed, or None."""
+    if std < 0.1:
+        return (
+            f"all images land on nearly one point (spread {std:.3f}, healthy is near 1). "
+            "Lower optimizer.lr, raise the batch size, or check the views"
+        )
+    if rank < max(2.0, 0.02 * min(n, dim)):
+        return (
+            f"the {dim} dimensions hold only {rank:.1f} directions (RankMe over {n} images). "
+            "Lower optimizer.lr, or add a term that spreads them: +koleo"
+        )
+    return None

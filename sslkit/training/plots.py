@@ -1,0 +1,64 @@
+"""The pictures of a run: its loss terms over time, and the embedding."""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from sslkit.zoo import write_whole
+
+matplotlib.use("Agg")
+
+
+def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> None:
+    """One panel per loss term over the steps, and one for kNN and probe if there are labels."""
+    noted = [r for r in rows if "knn" in r]
+    panels = [*terms, *(["accuracy"] if noted else [])]
+    figure = Figure(figsize=(3.6 * len(panels), 3.2), layout="constrained")
+    for axis, name in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+        if name == "accuracy":
+            for key, label in (("knn", "kNN"), ("probe", "online probe")):
+                axis.plot([r["step"] for r in noted], [100 * r[key] for r in noted], marker="o", label=label)
+            axis.set(title="held-out accuracy, %", xlabel="step")
+            axis.legend(frameon=False)
+        else:
+            points = [(r["step"], r[name]) for r in rows if name in r]
+            axis.plot(*zip(*points, strict=True), color="#1f5fa8")
+            axis.set(title=name, xlabel="step")
+        axis.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:
+    """t-SNE of features, coloured by class if there are labels. Distances in it mean nothing.
+
+    x: (N, F) features. y: (N,) labels, -1 for none.
+    """
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    z = x.numpy() / np.maximum(np.linalg.norm(x.numpy(), axis=1, keepdims=True), 1e-12)
+    if z.shape[1] > 50 and len(z) > 50:
+        z = PCA(50, random_state=seed).fit_transform(z)
+    perplexity = min(30, (len(z) - 1) / 3)
+    flat = TSNE(perplexity=perplexity, init="pca", random_state=seed, max_iter=500).fit_transform(z)
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+    axis = figure.subplots()
+    if classes is None:
+        axis.scatter(*flat.T, s=5, alpha=0.7, linewidths=0)
+    else:
+        shown = [c for c in range(len(classes)) if (y == c).any()][:20]
+        colours = matplotlib.colormaps["tab10" if len(shown) <= 10 else "tab20"]
+        for i, c in enumerate(shown):
+            axis.scatter(*flat[(y == c).numpy()].T, s=6, alpha=0.75, linewidths=0, color=colours(i), label=classes[c])
+        axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=3)
+    axis.set(title=title, xticks=[], yticks=[])
+    axis.spines[:].set_visible(False)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with write_whole(path) as partial:
+        figure.savefig(partial, format="png", dpi=130)

@@ -1,0 +1,164 @@
+"""One run: announce it, train it with Lightning, hand over to `finish`."""
+
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from sslkit.data.loader import TimedLoader, make_loader
+from sslkit.method import Method
+from sslkit.training import run
+from sslkit.training.checkpoint import SaveLast
+from sslkit.training.config import Config
+from sslkit.training.finish import finish, judge
+from sslkit.training.fit import Data
+from sslkit.training.history import History
+from sslkit.training.module import Pretraining
+from sslkit.training.monitor import Monitor
+from sslkit.training.progress import Bar
+from sslkit.zoo import ZooEntry
+
+
+class Prepare(pl.Callback):
+    """Lets the regularisers read the clean images: rank 0 first, the others then find its files."""
+
+    def __init__(self, data: Data, cache: Path) -> None:
+        self.data, self.cache = data, cache
+
+    def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
+        for turn in (True, False):
+            if trainer.is_global_zero is turn:
+                module.method.prepare(self.data.train, cache=self.cache)
+            trainer.strategy.barrier()
+
+
+class Unreadable(pl.Callback):
+    """Collects the paths that the loader could not read."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, *_: Any) -> None:
+        self.paths.update(batch["bad"])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"paths": sorted(self.paths)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.paths = set(state["paths"])
+
+
+def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
+    """Train `method` on `data` in `folder`, from `checkpoint` if there is one."""
+    _quiet()
+    run.sweep(folder)
+    say(config, data, method, folder, checkpoint)
+    before = judge(method, data, config.eval.k) if rank_zero_only.rank == 0 else {}
+    world = _world(config)
+    loader = make_loader(
+        data.train,
+        batch_size=config.data.batch_size,
+        seed=config.seed,
+        workers=config.data.workers,
+        rank=rank_zero_only.rank or 0,
+        world_size=world,
+    )
+    history = History(folder, loader, log_every=config.trainer.log_every)
+    unreadable = Unreadable()
+    monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
+    # The order is that of reading: the history closes its clock before the evaluation starts.
+    callbacks = [Prepare(data, Path(config.out).parent / "cache"), history, monitor, unreadable]
+    if config.trainer.progress and sys.stderr.isatty():
+        callbacks.append(Bar(loader))
+    trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history)])
+    module = Pretraining(method, config.optimizer, steps=_steps(config, loader))
+    trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
+    if not trainer.is_global_zero:
+        return None
+    return finish(config, data, method, folder, before=before, history=history, unreadable=unreadable.paths)
+
+
+def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
+    """Lightning's Trainer with our settings; everything else stays its own."""
+    t = config.trainer
+    return pl.Trainer(
+        accelerator=t.accelerator,
+        devices=_devices(config),
+        num_nodes=t.num_nodes,
+        strategy=t.strategy,
+        precision=precision(t.precision, t.accelerator),
+        max_epochs=config.epochs,
+        accumulate_grad_batches=t.accumulate,
+        gradient_clip_val=config.optimizer.clip,
+        callbacks=callbacks,
+        logger=TensorBoardLogger(folder, name="", version=""),
+        log_every_n_steps=t.log_every,
+        use_distributed_sampler=False,
+        enable_checkpointing=True,
+        enable_progress_bar=any(isinstance(c, Bar) for c in callbacks),
+        enable_model_summary=False,
+    )
+
+
+def precision(asked: str, accelerator: str) -> str:
+    """`auto`: bf16 where the processor multiplies it in hardware, else fp32."""
+    if asked != "auto":
+        return asked
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+    if accelerator in ("auto", "cpu") and torch.cpu._is_avx512_bf16_supported():
+        return "bf16-mixed"
+    return "32-true"
+
+
+def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
+    """The first lines of a run: what is trained on what, and every choice that was made for the user."""
+    if rank_zero_only.rank:
+        return
+    body = method.backbone
+    train = data.train
+    labels = f"{len(train.classes)} classes (only to judge)" if data.bank else "no labels"
+    size = f"{data.image_size} px, {train.channels} channel{'s' if train.channels > 1 else ''}"
+    parameters = sum(p.numel() for p in body.parameters()) / 1e6
+    lines = [
+        f"{'resuming' if checkpoint else 'run'}       {folder}",
+        f"method    {method.name}, seed {config.seed}",
+        f"data      {config.data.source}: {len(train):,} images, {size}, {labels}",
+        f"backbone  {body.recipe.name}: {parameters:.2f} M parameters, {body.width} features, stem {body.recipe.stem}",
+        f"training  {config.epochs} epochs of {len(train) // config.data.batch_size} steps x {config.data.batch_size} "
+        f"images, {config.optimizer.name}, {precision(config.trainer.precision, config.trainer.accelerator)}",
+    ]
+    lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
+    print("\n".join(lines), flush=True)
+
+
+def _devices(config: Config) -> Any:
+    if config.trainer.devices == "auto" and not torch.cuda.is_available():
+        return 1
+    return config.trainer.devices
+
+
+def _world(config: Config) -> int:
+    devices = _devices(config)
+    if devices == "auto" or devices == -1:
+        devices = max(torch.cuda.device_count(), 1)
+    return (len(devices) if isinstance(devices, (list, tuple)) else int(devices)) * config.trainer.num_nodes
+
+
+def _steps(config: Config, loader: TimedLoader) -> int:
+    return config.epochs * -(-len(loader) // config.trainer.accumulate)
+
+
+def _quiet() -> None:
+    """Lightning's advice is for people who write their own loop."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    os.environ.setdefault("POSSIBLE_USER_WARNINGS", "off")
+    for message in (".*does not have many workers.*", ".*Checkpoint directory.*", ".*LeafSpec.*", ".*Trying to infer.*"):
+        warnings.filterwarnings("ignore", message)

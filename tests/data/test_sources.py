@@ -1,0 +1,302 @@
+"""The sources that are arrays, and what `open_images` makes of its argument."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from sslkit.data import builtin
+from sslkit.data.arrays import ArrayImages, convert_channels, to_nchw, to_uint8
+from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.sources import Images, collate, open_images, splits
+from sslkit.errors import UserError
+
+SHAPES = {  # split sizes, channels, side, classes
+    "fashion_mnist": ({"train": 8000, "test": 2000}, 1, 28, 10),
+    "clipart": ({"train": 1895, "test": 473}, 3, 48, 12),
+    "digits": ({"train": 1438, "test": 359}, 1, 8, 10),
+    "glyphs": ({"train": 19504, "test": 4876}, 1, 28, 1219),
+}
+
+
+@pytest.mark.parametrize("name", builtin.NAMES)
+def test_builtin_sets_are_whole_and_labelled(name: str) -> None:
+    sizes, channels, side, classes = SHAPES[name]
+    assert splits(name)[:2] == ("train", "test")
+    for split, n in sizes.items():
+        images = open_images(name, split=split)
+        assert (len(images), images.channels, images.image_size, images.split) == (n, channels, side, split)
+        assert images.native_size == (side, side) and images.name == name and images.licence
+        assert len(images.classes) == classes and set(np.unique(images.labels)) == set(range(classes))
+        assert images.pixels.min() == 0 and images.pixels.max() == 255
+
+
+@pytest.mark.parametrize("name", builtin.NAMES)
+def test_train_and_test_share_no_row(name: str) -> None:
+    train, test = (open_images(name, split=split).pixels for split in ("train", "test"))
+    seen = {image.tobytes() for image in train}
+    again = sum(image.tobytes() in seen for image in test)
+    assert again <= 0.002 * len(test)  # some pictures are in a set twice
+
+
+def test_the_novel_glyphs_are_of_scripts_that_training_does_not_know() -> None:
+    train = open_images("glyphs")
+    novel = open_images("glyphs", split="novel_test")
+    assert len(novel.classes) == 531 and (np.bincount(novel.labels) == 20).all()
+    scripts = [{name.split("/")[0] for name in images.classes} for images in (train, novel)]
+    assert len(scripts[0]) == 82 and len(scripts[1]) == 35 and not scripts[0] & scripts[1]
+
+
+def test_the_labels_belong_to_the_images() -> None:
+    train, test = (open_images("fashion_mnist", split=split) for split in ("train", "test"))
+    centres = np.stack([train.pixels[train.labels == c].mean((0, 1)).ravel() for c in range(10)])
+    flat = test.pixels.reshape(len(test), -1)
+    distance = (centres**2).sum(1) - 2 * flat @ centres.T
+    assert (distance.argmin(1) == test.labels).mean() > 0.6  # by chance 0.1
+    assert train.classes[train.labels[1]] == "Sandal"
+
+
+def test_digits_are_scaled_from_sixteen() -> None:
+    values = np.unique(open_images("digits").pixels)
+    assert values.tolist() == [round(v * 255 / 16) for v in range(17)]
+
+
+def test_a_batch_has_the_promised_types() -> None:
+    images = open_images("fashion_mnist")
+    batch = images.__getitems__([5, 0, 5])
+    assert batch["images"].shape == (3, 1, 28, 28) and batch["images"].dtype is torch.uint8
+    assert batch["index"].tolist() == [5, 0, 5] and batch["index"].dtype is torch.int64
+    assert batch["label"].tolist() == images.labels[[5, 0, 5]].tolist() and batch["label"].dtype is torch.int64
+    assert batch["aspect"].tolist() == [1, 1, 1] and batch["aspect"].dtype is torch.float32
+    assert batch["bad"] == [] and collate(batch) is batch
+    row = images[-1]
+    assert row["images"].shape == (1, 28, 28) and row["index"] == 7999 and row.keys() == batch.keys()
+    with pytest.raises(IndexError):
+        images[8000]
+
+
+def test_opening_twice_gives_the_same_and_a_pickle_too() -> None:
+    first, second = open_images("clipart"), open_images("clipart")
+    copy = pickle.loads(pickle.dumps(first))
+    for other in (second, copy):
+        assert other.digest == first.digest
+        assert torch.equal(other.__getitems__([3, 9])["images"], first.__getitems__([3, 9])["images"])
+
+
+def test_the_digest_follows_pixels_labels_and_options(tmp_path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (4, 6, 6), dtype=np.uint8)
+
+    def digest(pixels: np.ndarray, labels: list[int], **options: int | str) -> str:
+        np.savez(tmp_path / "a.npz", x=pixels, y=np.array(labels))
+        return open_images(tmp_path / "a.npz", **options).digest
+
+    other = x.copy()
+    other[2, 3, 3] ^= 1
+    same = digest(x, [0, 1, 0, 1])
+    assert same == digest(x, [0, 1, 0, 1])
+    variants = [digest(other, [0, 1, 0, 1]), digest(x, [0, 1, 1, 1]), digest(x, [0, 1, 0, 1], image_size=5)]
+    variants += [digest(x, [0, 1, 0, 1], channels=3), digest(x, [0, 1, 0, 1], fit="crop")]
+    assert len({same, *variants}) == 6
+
+
+def test_images_are_opened_again_only_when_something_else_is_asked() -> None:
+    train = open_images("digits", image_size=16)
+    assert open_images(train) is train and splits(train) == ("train", "test")
+    test = open_images(train, split="test")
+    assert test.split == "test" and test.image_size == 16 and len(test) == 359
+    assert open_images(train, channels=3).channels == 3
+
+
+def test_images_made_in_python_have_no_other_split() -> None:
+    own = ArrayImages(np.zeros((2, 1, 4, 4), np.uint8), Identity("own"), ImageOptions())
+    assert open_images(own) is own and own.has_split("train")
+    with pytest.raises(UserError, match="own was built in Python.*another split"):
+        open_images(own, split="test")
+
+
+def test_resizing_averages_and_keeps_the_aspect(tmp_path) -> None:
+    x = np.zeros((1, 4, 8), np.uint8)
+    x[:, :, 4:] = 200
+    np.savez(tmp_path / "wide.npz", x=x)
+    squashed = open_images(tmp_path / "wide.npz", image_size=4)[0]
+    assert squashed["aspect"] == 2 and squashed["images"][0, 0].tolist()[::3] == [0, 200]
+    cropped = open_images(tmp_path / "wide.npz", image_size=4, fit="crop")[0]
+    assert cropped["aspect"] == 1 and cropped["images"][0].tolist() == [[0, 0, 200, 200]] * 4
+    assert open_images(tmp_path / "wide.npz").image_size == 8
+    checkers = np.indices((8, 8)).sum(0) % 2 * 255
+    np.savez(tmp_path / "checkers.npz", x=checkers.astype(np.uint8)[None])
+    small = open_images(tmp_path / "checkers.npz", image_size=2)[0]["images"]
+    assert (small.int() - 128).abs().max() < 20  # without antialiasing it would be black or white
+
+
+def test_channels_convert() -> None:
+    gray = torch.tensor([[[[10, 20]]]], dtype=torch.uint8)
+    assert convert_channels(gray, 3)[0, :, 0].tolist() == [[10, 20]] * 3
+    assert convert_channels(gray, 4)[0, :, 0, 0].tolist() == [10, 10, 10, 255]
+    rgb = torch.tensor([255, 0, 0], dtype=torch.uint8).view(1, 3, 1, 1)
+    assert convert_channels(rgb, 1).item() == 76
+    rgba = torch.tensor([200, 100, 0, 51], dtype=torch.uint8).view(1, 4, 1, 1)
+    assert convert_channels(rgba, 3).flatten().tolist() == [244, 224, 204]  # a fifth of the colour over white
+
+
+def test_six_bands_pass_but_do_not_convert(tmp_path) -> None:
+    np.savez(tmp_path / "bands.npz", x=np.zeros((3, 8, 8, 6), np.uint8))
+    images = open_images(tmp_path / "bands.npz")
+    assert images.channels == 6 and images[0]["images"].shape == (6, 8, 8)
+    with pytest.raises(UserError, match="6 channels, which cannot become data.channels=3"):
+        open_images(tmp_path / "bands.npz", channels=3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((2, 5, 7), (2, 1, 5, 7)),
+        ((2, 5, 7, 3), (2, 3, 5, 7)),
+        ((2, 3, 5, 7), (2, 3, 5, 7)),
+        ((2, 3, 4, 4), (2, 3, 4, 4)),
+        ((2, 4, 4, 3), (2, 3, 4, 4)),
+        ((2, 8, 8, 13), (2, 13, 8, 8)),
+        ((2, 13, 8, 8), (2, 13, 8, 8)),
+    ],
+)
+def test_the_channel_dimension_is_found(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape)).reshape(shape)
+    found = to_nchw(array, "x")
+    assert found.shape == expected and np.array_equal(np.sort(found.ravel()), array.ravel())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        ("uint8", [0, 7, 255], [0, 7, 255]),
+        ("uint16", [0, 257, 32768, 65535], [0, 1, 128, 255]),
+        ("float32", [0, 0.5, 1], [0, 128, 255]),
+        ("float64", [0, 99.6, 255], [0, 100, 255]),
+        ("float16", [0, 0.25, 1], [0, 64, 255]),
+        ("int64", [0, 1, 255], [0, 1, 255]),
+        ("bool", [0, 1], [0, 255]),
+    ],
+)
+def test_pixels_of_any_type_become_bytes(dtype: str, values: list[float], expected: list[int]) -> None:
+    assert to_uint8(np.array(values, dtype=dtype), "x").tolist() == expected
+
+
+@pytest.mark.parametrize(("values", "message"), [([-0.1, 1], "from -0.1 to 1"), ([0, 300], "from 0 to 300")])
+def test_pixels_out_of_range_are_refused(values: list[float], message: str) -> None:
+    with pytest.raises(UserError, match=f"x has pixels {message}"):
+        to_uint8(np.array(values), "x")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_pixels_name_the_file_and_the_row(tmp_path, value: float) -> None:
+    x = np.zeros((9, 4, 4), np.float32)
+    x[6, 1, 2] = x[8, 0, 0] = value
+    np.savez(tmp_path / "broken.npz", x_train=x)
+    with pytest.raises(UserError, match=r"broken\.npz: x_train has NaN.* 2 of 9 rows, the first is row 6"):
+        open_images(tmp_path / "broken.npz")
+
+
+def test_npz_splits_and_labels_by_name(tmp_path) -> None:
+    file = tmp_path / "pets.npz"
+    x = np.random.default_rng(0).integers(0, 256, (5, 4, 4, 3), dtype=np.uint8)
+    y_train = np.array(["dog", "cat", "dog"])
+    np.savez(file, x_train=x[:3], y_train=y_train, x_test=x[3:], y_test=np.array(["eel", "cat"]))
+    assert splits(str(file)) == ("train", "test")
+    train, test = (open_images(file, split=split) for split in ("train", "test"))
+    assert train.classes == test.classes == ["cat", "dog", "eel"]
+    assert train.labels.tolist() == [1, 0, 1] and test.labels.tolist() == [2, 0]
+    assert torch.equal(test[0]["images"], torch.from_numpy(x[3]).permute(2, 0, 1))
+    with pytest.raises(UserError, match="no split 'val'"):
+        open_images(file, split="val")
+
+
+def test_npz_of_images_and_labels_with_names_and_unlabelled_rows(tmp_path) -> None:
+    x = np.zeros((3, 4, 4), np.uint8)
+    np.savez(tmp_path / "a.npz", images=x, labels=np.array([[1], [-1], [0]]), classes=["ant", "bee", "cow"])
+    named = open_images(tmp_path / "a.npz")
+    assert named.labels.tolist() == [1, -1, 0] and named.classes == ["ant", "bee", "cow"]
+    np.savez(tmp_path / "b.npz", x=x, y=np.array([7, -1, 3]))
+    numbered = open_images(tmp_path / "b.npz")
+    assert numbered.labels.tolist() == [1, -1, 0] and numbered.classes == ["3", "7"]
+    np.savez(tmp_path / "c.npz", x=x)
+    bare = open_images(tmp_path / "c.npz")
+    assert bare.labels is None and bare.classes is None and bare[0]["label"] == -1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"pictures": np.zeros((2, 4, 4), np.uint8)}, "has the keys pictures; images are looked for under x_train"),
+        ({"x": np.array([{}, {}], dtype=object)}, "x cannot be read: .*pickle"),
+        ({"x": np.zeros((2, 4), np.uint8)}, r"has shape \(2, 4\)"),
+        ({"x": np.zeros((2, 9, 5, 7), np.uint8)}, "which dimension is the channels"),
+        ({"x": np.zeros((0, 4, 4), np.uint8)}, "has no images"),
+        ({"x": np.array([["a"]])}, "holds <U1; pixels are uint8"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.arange(3)}, "2 images and 3 labels"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.zeros(2)}, "labels are"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0, 5], "classes": ["a"]}, "there are 1 classes"),
+    ],
+)
+def test_what_an_npz_must_hold(tmp_path, arrays: dict[str, np.ndarray], message: str) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(UserError, match=message):
+        open_images(tmp_path / "bad.npz")
+
+
+def test_a_damaged_npz_is_refused(tmp_path) -> None:
+    file = tmp_path / "cut.npz"
+    np.savez(file, x=np.zeros((50, 8, 8), np.uint8))
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(UserError, match="cut.npz is not a readable .npz"):
+        open_images(file)
+    np.save(tmp_path / "bare.npy", np.zeros(3))
+    (tmp_path / "bare.npy").rename(tmp_path / "bare.npz")
+    with pytest.raises(UserError, match="one bare array"):
+        open_images(tmp_path / "bare.npz")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("fashon_mnist", "did you mean 'fashion_mnist'.*a folder of images, a .npz file"),
+        ("cifar11", "did you mean 'cifar10'"),
+        ("no/such/folder", "there is no file or folder /.*no/such/folder"),
+        ("torchvision:CIFAR1", "torchvision has no set of images 'CIFAR1': did you mean 'CIFAR10'"),
+    ],
+)
+def test_an_unknown_source_names_the_nearest(source: str, message: str) -> None:
+    for ask in (open_images, splits):
+        with pytest.raises(UserError, match=message):
+            ask(source)
+
+
+def test_a_file_where_a_folder_should_be(tmp_path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"...")
+    with pytest.raises(UserError, match="photo.jpg is a file: give the folder"):
+        open_images(tmp_path / "photo.jpg")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fit": "crops"}, "data.fit=crops is not an option: did you mean 'crop'"),
+        ({"on_error": "ignore"}, "data.on_error=ignore"),
+        ({"image_size": 0}, "data.image_size=0 must be at least 1"),
+        ({"channels": -1}, "data.channels=-1"),
+        ({"channels": 2}, "cannot become data.channels=2"),
+        ({"split": "tset"}, "digits has no split 'tset': did you mean 'test'"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, int | str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        open_images("digits", **options)
+
+
+def test_licences_ship_and_the_package_stays_small() -> None:
+    folder = builtin._FOLDER
+    assert sum(path.stat().st_size for path in folder.glob("*.npz")) < 18e6
+    assert "Copyright (c) 2017 Zalando SE" in (folder / "LICENSE.fashion_mnist").read_text()
+    assert "Open Font License" in (folder / "glyphs.txt").read_text()
+    assert "public domain" in (folder / "clipart.txt").read_text()
+    assert isinstance(open_images("digits"), Images)
