@@ -1,5 +1,6 @@
 """What a cloud of features looks like: crowding, effective rank, spectrum, uniformity. Tensors in, floats out."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -102,7 +103,7 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
 def uniformity(z: Tensor, t: float = 2.0) -> float:
     """log of the mean of exp(-t d^2) over pairs of l2-normalised rows, lower is more uniform (Wang & Isola 2020)."""
     squared = torch.pdist(F.normalize(_finite(z), dim=1)).square()
-    return (torch.logsumexp(-t * squared, 0) - torch.tensor(float(len(squared))).log()).item()
+    return torch.logsumexp(-t * squared, 0).item() - math.log(len(squared))
 
 
 def alignment(z1: Tensor, z2: Tensor, power: float = 2.0) -> float:

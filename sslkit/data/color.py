@@ -5,7 +5,8 @@ P; the two differ for contrast only, which shrinks the deviation and leaves the 
 of small matrices, made before any pixel is touched, and the image is x -> P (x - m) + S m.
 
 Two approximations, both of which leave the distribution of views in place: values are clamped to [0, 1] once, at
-the end, not after each operation; and hue is a rotation of the chroma plane (YIQ), not HSV's shift along a hexagon.
+the end, not after each operation; and hue is a rotation about the gray axis, not HSV's shift along a hexagon (a rotation
+in RGB is nearer to it than one in YIQ).
 """
 
 import math
@@ -14,7 +15,6 @@ import torch
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PIL and torchvision
-CHROMA = ((0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))  # I and Q of YIQ
 
 
 def gray_weights(channels: int) -> Tensor:
@@ -42,13 +42,13 @@ def saturation(factor: Tensor, channels: int) -> Tensor:
 
 
 def hue(turn: Tensor) -> Tensor:
-    """Rotate three-channel colours about the gray axis by `turn` (N,) in turns; luma stays."""
-    to_yiq = torch.tensor([LUMA, *CHROMA])
-    angle = 2 * math.pi * turn
-    rotation = torch.eye(3).repeat(len(turn), 1, 1)
-    rotation[:, 1, 1] = rotation[:, 2, 2] = angle.cos()
-    rotation[:, 1, 2], rotation[:, 2, 1] = angle.sin(), -angle.sin()
-    matrix = torch.linalg.inv(to_yiq) @ rotation @ to_yiq
+    """Rotate three-channel colours about the gray axis R = G = B by `turn` (N,) in turns; 1/3 is red to green.
+
+    The mean of the channels stays. Equal to HSV's shift at thirds of a turn, near it between them.
+    """
+    angle = 2 * math.pi * turn[:, None, None]
+    across = torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)  # v -> axis x v
+    matrix = torch.eye(3) + angle.sin() * across + (1 - angle.cos()) * (across @ across)
     return torch.stack([matrix, matrix])
 
 

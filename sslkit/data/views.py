@@ -214,7 +214,9 @@ def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Ge
     if generator.device.type != "cpu":
         raise UserError(f"views are drawn on the CPU; give a CPU generator, not one on {generator.device}")
     if aspect is not None and aspect.shape != images.shape[:1]:
-        raise UserError(f"aspect has the shape {tuple(aspect.shape)}; give one width / height for each of {len(images)}")
+        raise UserError(
+            f"aspect has the shape {tuple(aspect.shape)}: give ({len(images)},), width / height of each image"
+        )
 
 
 CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; a part of a GPU's memory that fills the GPU

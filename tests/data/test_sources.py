@@ -37,7 +37,7 @@ def test_train_and_test_share_no_row(name: str) -> None:
     train, test = (open_images(name, split=split).pixels for split in ("train", "test"))
     seen = {image.tobytes() for image in train}
     again = sum(image.tobytes() in seen for image in test)
-    assert again <= 0.002 * len(test)  # some pictures are in a set twice
+    assert again <= 0.003 * len(test)  # a few pictures are in a set twice, under two classes
 
 
 def test_the_novel_glyphs_are_of_scripts_that_training_does_not_know() -> None:
@@ -52,7 +52,7 @@ def test_the_labels_belong_to_the_images() -> None:
     train, test = (open_images("fashion_mnist", split=split) for split in ("train", "test"))
     centres = np.stack([train.pixels[train.labels == c].mean((0, 1)).ravel() for c in range(10)])
     flat = test.pixels.reshape(len(test), -1)
-    distance = (centres**2).sum(1) - 2 * flat @ centres.T
+    distance = (centres**2).sum(1) - 2.0 * flat @ centres.T
     assert (distance.argmin(1) == test.labels).mean() > 0.6  # by chance 0.1
     assert train.classes[train.labels[1]] == "Sandal"
 
@@ -111,7 +111,7 @@ def test_images_are_opened_again_only_when_something_else_is_asked() -> None:
 def test_images_made_in_python_have_no_other_split() -> None:
     own = ArrayImages(np.zeros((2, 1, 4, 4), np.uint8), Identity("own"), ImageOptions())
     assert open_images(own) is own and own.has_split("train")
-    with pytest.raises(UserError, match="own was built in Python.*another split"):
+    with pytest.raises(UserError, match=r"own was built in Python.*another split"):
         open_images(own, split="test")
 
 
@@ -124,10 +124,12 @@ def test_resizing_averages_and_keeps_the_aspect(tmp_path) -> None:
     cropped = open_images(tmp_path / "wide.npz", image_size=4, fit="crop")[0]
     assert cropped["aspect"] == 1 and cropped["images"][0].tolist() == [[0, 0, 200, 200]] * 4
     assert open_images(tmp_path / "wide.npz").image_size == 8
-    checkers = np.indices((8, 8)).sum(0) % 2 * 255
-    np.savez(tmp_path / "checkers.npz", x=checkers.astype(np.uint8)[None])
-    small = open_images(tmp_path / "checkers.npz", image_size=2)[0]["images"]
-    assert (small.int() - 128).abs().max() < 20  # without antialiasing it would be black or white
+    stripes = np.tile(np.array([255, 0, 0, 255], np.uint8), (1, 8, 2))
+    np.savez(tmp_path / "stripes.npz", x=stripes)
+    small = open_images(tmp_path / "stripes.npz", image_size=2)[0]["images"]
+    assert small.min() > 60 and small.max() < 200  # without antialiasing only the dark middle would be seen
+    np.savez(tmp_path / "steps.npz", x=np.array([[[0, 1], [1, 1]]], np.uint8))
+    assert open_images(tmp_path / "steps.npz", image_size=1)[0]["images"].item() == 1  # 0.75 is rounded
 
 
 def test_channels_convert() -> None:
@@ -144,7 +146,7 @@ def test_six_bands_pass_but_do_not_convert(tmp_path) -> None:
     np.savez(tmp_path / "bands.npz", x=np.zeros((3, 8, 8, 6), np.uint8))
     images = open_images(tmp_path / "bands.npz")
     assert images.channels == 6 and images[0]["images"].shape == (6, 8, 8)
-    with pytest.raises(UserError, match="6 channels, which cannot become data.channels=3"):
+    with pytest.raises(UserError, match=r"6 channels, which cannot become data.channels=3"):
         open_images(tmp_path / "bands.npz", channels=3)
 
 
@@ -188,74 +190,6 @@ def test_pixels_out_of_range_are_refused(values: list[float], message: str) -> N
         to_uint8(np.array(values), "x")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_nan_pixels_name_the_file_and_the_row(tmp_path, value: float) -> None:
-    x = np.zeros((9, 4, 4), np.float32)
-    x[6, 1, 2] = x[8, 0, 0] = value
-    np.savez(tmp_path / "broken.npz", x_train=x)
-    with pytest.raises(UserError, match=r"broken\.npz: x_train has NaN.* 2 of 9 rows, the first is row 6"):
-        open_images(tmp_path / "broken.npz")
-
-
-def test_npz_splits_and_labels_by_name(tmp_path) -> None:
-    file = tmp_path / "pets.npz"
-    x = np.random.default_rng(0).integers(0, 256, (5, 4, 4, 3), dtype=np.uint8)
-    y_train = np.array(["dog", "cat", "dog"])
-    np.savez(file, x_train=x[:3], y_train=y_train, x_test=x[3:], y_test=np.array(["eel", "cat"]))
-    assert splits(str(file)) == ("train", "test")
-    train, test = (open_images(file, split=split) for split in ("train", "test"))
-    assert train.classes == test.classes == ["cat", "dog", "eel"]
-    assert train.labels.tolist() == [1, 0, 1] and test.labels.tolist() == [2, 0]
-    assert torch.equal(test[0]["images"], torch.from_numpy(x[3]).permute(2, 0, 1))
-    with pytest.raises(UserError, match="no split 'val'"):
-        open_images(file, split="val")
-
-
-def test_npz_of_images_and_labels_with_names_and_unlabelled_rows(tmp_path) -> None:
-    x = np.zeros((3, 4, 4), np.uint8)
-    np.savez(tmp_path / "a.npz", images=x, labels=np.array([[1], [-1], [0]]), classes=["ant", "bee", "cow"])
-    named = open_images(tmp_path / "a.npz")
-    assert named.labels.tolist() == [1, -1, 0] and named.classes == ["ant", "bee", "cow"]
-    np.savez(tmp_path / "b.npz", x=x, y=np.array([7, -1, 3]))
-    numbered = open_images(tmp_path / "b.npz")
-    assert numbered.labels.tolist() == [1, -1, 0] and numbered.classes == ["3", "7"]
-    np.savez(tmp_path / "c.npz", x=x)
-    bare = open_images(tmp_path / "c.npz")
-    assert bare.labels is None and bare.classes is None and bare[0]["label"] == -1
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"pictures": np.zeros((2, 4, 4), np.uint8)}, "has the keys pictures; images are looked for under x_train"),
-        ({"x": np.array([{}, {}], dtype=object)}, "x cannot be read: .*pickle"),
-        ({"x": np.zeros((2, 4), np.uint8)}, r"has shape \(2, 4\)"),
-        ({"x": np.zeros((2, 9, 5, 7), np.uint8)}, "which dimension is the channels"),
-        ({"x": np.zeros((0, 4, 4), np.uint8)}, "has no images"),
-        ({"x": np.array([["a"]])}, "holds <U1; pixels are uint8"),
-        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.arange(3)}, "2 images and 3 labels"),
-        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.zeros(2)}, "labels are"),
-        ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0, 5], "classes": ["a"]}, "there are 1 classes"),
-    ],
-)
-def test_what_an_npz_must_hold(tmp_path, arrays: dict[str, np.ndarray], message: str) -> None:
-    np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(UserError, match=message):
-        open_images(tmp_path / "bad.npz")
-
-
-def test_a_damaged_npz_is_refused(tmp_path) -> None:
-    file = tmp_path / "cut.npz"
-    np.savez(file, x=np.zeros((50, 8, 8), np.uint8))
-    file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(UserError, match="cut.npz is not a readable .npz"):
-        open_images(file)
-    np.save(tmp_path / "bare.npy", np.zeros(3))
-    (tmp_path / "bare.npy").rename(tmp_path / "bare.npz")
-    with pytest.raises(UserError, match="one bare array"):
-        open_images(tmp_path / "bare.npz")
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -273,7 +207,7 @@ def test_an_unknown_source_names_the_nearest(source: str, message: str) -> None:
 
 def test_a_file_where_a_folder_should_be(tmp_path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"...")
-    with pytest.raises(UserError, match="photo.jpg is a file: give the folder"):
+    with pytest.raises(UserError, match=r"photo.jpg is a file: give the folder"):
         open_images(tmp_path / "photo.jpg")
 
 

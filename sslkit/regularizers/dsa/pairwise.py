@@ -52,7 +52,7 @@ class _Blocked(torch.autograd.Function):
         with _one_thread(u):
             tile = _Tile(u, minus_v)
             for rows, columns in tile.blocks():
-                total = base[columns].expand(_length(rows), -1).flatten()  # flatten copies the expanded view
+                total = base[columns].repeat(_length(rows))
                 for hidden in tile.hidden():
                     s = tile.buffer(hidden, rows, columns)
                     torch.maximum(u[hidden, rows, None], minus_v[hidden, None, columns], out=s)

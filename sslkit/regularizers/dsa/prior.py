@@ -1,10 +1,9 @@
 """Frozen priors: what an auxiliary model says about images, as (N, A) float32 features without gradient."""
 
 import hashlib
-import logging
+import warnings
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,8 +16,6 @@ from sslkit.regularizers.dsa import hog
 
 KINDS = ("clip", "timm", "hog", "pca", "features")
 PRECISIONS = ("float32", "bfloat16")
-
-log = logging.getLogger(__name__)
 
 
 class Prior:
@@ -35,8 +32,7 @@ class Prior:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        pixels = images.float() / 255 if images.dtype == torch.uint8 else images.float()
-        features = self.extract(pixels).flatten(1).float()
+        features = self.extract(to_float(images)).flatten(1).float()
         if len(features) != len(images):
             raise UserError(f"prior {self.name} gave {len(features)} rows of features for {len(images)} images")
         return features
@@ -128,29 +124,119 @@ class PcaPrior(Prior):
         self.components, self.size = components, size
         self.mean: Tensor | None = None
         self.basis: Tensor | None = None
+        self.side: int | None = None
         self._said = False
 
     def _pixels(self, pixels: Tensor) -> Tensor:
-        height, width = pixels.shape[-2:]
-        if (self.basis is not None or max(height, width) > self.size) and height != width:
-            pixels = resize_and_crop(pixels, min(self.size, height, width), "bilinear")
-        elif max(height, width) > self.size:
-            pixels = resize_and_crop(pixels, self.size, "bilinear")
-        return pixels.flatten(1)
+        side = self.side or min(self.size, *pixels.shape[-2:])
+        return resize_and_crop(pixels, side, "bilinear").flatten(1)
 
     def fit(self, images: Tensor) -> None:
-        from sklearn.decomposition import PCA
-
-        x = self._pixels(images.float() / 255 if images.dtype == torch.uint8 else images.float()).cpu()
-        model = PCA(min(self.components, *x.shape), svd_solver="randomized", random_state=0).fit(x.numpy())
-        self.mean = torch.from_numpy(model.mean_).float()
-        self.basis = torch.from_numpy(model.components_.T.copy()).float()
+        x = self._pixels(to_float(images))
+        self.mean = x.mean(0)
+        rank = min(self.components, *x.shape)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            # ten columns more than are wanted, and four passes, make the randomised basis exact to 1e-3
+            _, _, basis = torch.svd_lowrank(x - self.mean, min(rank + 10, *x.shape), niter=4)
+        self.basis = basis[:, :rank].contiguous()
+        self.side = min(self.size, *images.shape[-2:])
 
     def extract(self, pixels: Tensor) -> Tensor:
         x = self._pixels(pixels)
-        if self.basis is None:
-            if not self._said:
-                log.warning("prior pca has seen no data set (DSA.prepare), so it compares the pixels themselves")
-                self._said = True
-            return x
-        return (x - self.mean.to(x)) @ self.basis.to(x)
+        if self.basis is not None:
+            return (x - self.mean.to(x)) @ self.basis.to(x)
+        if not self._said:
+            warnings.warn("prior pca saw no data set (DSA.prepare): it compares plain pixels", stacklevel=2)
+            self._said = True
+        return x
+
+    @property
+    def identity(self) -> str:
+        """Of the recipe: what `fit` learns follows from it and the data set."""
+        return f"pca components={self.components} size={self.size} images={self.most_images}"
+
+
+class FilePrior(Prior):
+    """Features from a .npy file, row = the image's index in the data set; opened, not read, until needed."""
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(name)
+        try:
+            self.array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"prior {name}: cannot open {path} as .npy: {error}") from error
+        if self.array.ndim != 2 or self.array.dtype.kind != "f":
+            raise UserError(
+                f"prior {name} wants floats (images, features), {path} is {self.array.dtype} {self.array.shape}"
+            )
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        raise UserError(f"prior {self.name} knows images by their row only, so it cannot see views: use mode=cached")
+
+
+class CallablePrior(Prior):
+    """Any function of float images (N, C, H, W) in [0, 1] to (N, A); modules are kept frozen and in eval mode."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(getattr(function, "__qualname__", type(function).__name__))
+        if isinstance(function, torch.nn.Module):
+            function = function.eval().requires_grad_(False)
+        self.function = function
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        if isinstance(self.function, torch.nn.Module):
+            self.function.to(pixels.device)
+        return self.function(pixels)
+
+
+def build_prior(
+    prior: str | Callable[[Tensor], Tensor] | Prior, *, size: int | None = None, precision: str = "float32"
+) -> Prior:
+    """The prior that a name stands for.
+
+    clip[:MODEL[:PRETRAINED]] (open_clip; a tag, or a local file of weights), timm:NAME[:FILE] (downloaded, or a
+    local state dict), hog, pca, features:FILE.npy, or any function images -> (N, A).
+    size: side in pixels at which the prior looks; None is its own. precision: of a network, see `NetworkPrior`.
+    Raises UserError for an unknown name, or weights that cannot be had.
+    """
+    if precision not in PRECISIONS:
+        raise UserError(f"prior_precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
+    if isinstance(prior, Prior):
+        return prior
+    if callable(prior):
+        return CallablePrior(prior)
+    kind, _, rest = prior.partition(":")
+    if kind not in KINDS or (rest and kind in ("hog", "pca")):
+        raise UserError(f"there is no prior {prior!r}: {nearest(kind, KINDS)}")
+    if kind in ("clip", "timm"):
+        from sslkit.regularizers.dsa import networks
+
+        return networks.build(prior, size=size, precision=precision)
+    if kind == "features":
+        return FilePrior(prior, rest)
+    return HogPrior(prior, size=size or 64) if kind == "hog" else PcaPrior(prior, size=size or 32)
+
+
+def to_float(images: Tensor) -> Tensor:
+    """uint8 becomes float in [0, 1]; floats are taken to be there already."""
+    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
+
+
+def rgb(pixels: Tensor, name: str) -> Tensor:
+    """Gray (N, 1, H, W) repeated to three channels; three stay. Raises UserError for other counts."""
+    channels = pixels.shape[1]
+    if channels not in (1, 3):
+        raise UserError(f"prior {name} sees gray or RGB images, not {channels} channels: use prior=pca or hog")
+    return pixels.expand(-1, 3, -1, -1)
+
+
+def resize_and_crop(pixels: Tensor, size: int, interpolation: str) -> Tensor:
+    """The shorter side to `size`, antialiased, then the centre square; values stay in [0, 1]."""
+    height, width = pixels.shape[-2:]
+    if min(height, width) != size:
+        scale = size / min(height, width)
+        shape = [max(size, round(height * scale)), max(size, round(width * scale))]
+        pixels = F.interpolate(pixels, shape, mode=interpolation, antialias=True, align_corners=False).clamp_(0, 1)
+    top, left = ((length - size) // 2 for length in pixels.shape[-2:])
+    return pixels[..., top : top + size, left : left + size]

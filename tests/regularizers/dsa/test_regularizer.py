@@ -1,0 +1,314 @@
+"""DSA as a whole: its two terms from the functions of the paper, its options, and what it keeps out of the model."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sslkit import regularizers
+from sslkit.data.sources import open_images
+from sslkit.errors import UserError
+from sslkit.objectives.base import Embeddings
+from sslkit.regularizers.dsa import DSA, arrange_loss, connectivity_score, consistency_loss, prior_matrix
+
+N, D = 24, 8
+
+
+@pytest.fixture(scope="module")
+def fashion():
+    return open_images("fashion_mnist")
+
+
+def step(fashion, views: int = 2, rows: range = range(N)) -> tuple[Embeddings, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    images = fashion.__getitems__(list(rows))["images"]
+    z = torch.randn(views, len(images), D, generator=generator, requires_grad=True)
+    h = torch.randn(views, len(images), 2 * D, generator=generator)
+    seen = [images.float() / 255 * (1 - 0.2 * v) for v in range(views)]
+    return Embeddings(z=z, h=h, target=None, index=torch.tensor(rows), views=seen), images
+
+
+def build(**options) -> DSA:
+    torch.manual_seed(0)
+    return DSA(D, **{"hidden": 16, "prior": "hog", "prior_size": 16, "eta": 5, **options})
+
+
+def test_is_found_by_its_name() -> None:
+    assert regularizers.find("dsa") is DSA
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_terms_are_eq_17_for_any_number_of_views(views: int, fashion) -> None:
+    e, images = step(fashion, views)
+    dsa = build(neighbours="batch", nu=0.3, upsilon=7.0, alpha="relative:2", gamma=0.4)
+    features = dsa.prior(images)
+    z = nn.functional.normalize(e.z.flatten(0, 1), dim=1)
+    m = dsa.arrange(z)
+    score = connectivity_score(features, eta=5, backend="torch").repeat(views)
+    terms = dsa.terms(e, images)
+    want = 0.3 * arrange_loss(z, m, score, alpha=2 / len(z), gamma=0.4)
+    torch.testing.assert_close(terms["dsa/arrange"], want)
+    torch.testing.assert_close(
+        terms["dsa/consistency"], 7 * consistency_loss(m, prior_matrix(features.repeat(views, 1)))
+    )
+
+
+def test_prepared_equals_features_of_the_batch_but_for_the_neighbours(fashion, tmp_path) -> None:
+    e, images = step(fashion, rows=range(100, 100 + N))
+    plain, prepared = build(neighbours="batch"), build(neighbours="auto")
+    small = Subset(fashion, 200)
+    prepared.prepare(small, cache=tmp_path)
+    ours, theirs = prepared.terms(e, torch.zeros_like(images)), plain.terms(e, images)
+    torch.testing.assert_close(ours["dsa/consistency"], theirs["dsa/consistency"])
+    assert ours["dsa/arrange"] != theirs["dsa/arrange"]
+    whole = connectivity_score(prepared.prior(small[:]), eta=5)[100 : 100 + N]
+    z = nn.functional.normalize(e.z.flatten(0, 1), dim=1)
+    want = 0.1 * arrange_loss(z, prepared.arrange(z), whole.repeat(2))
+    torch.testing.assert_close(ours["dsa/arrange"], want)
+
+
+class Subset:
+    """The first rows of a data set."""
+
+    def __init__(self, data, count: int) -> None:
+        self.data, self.count, self.name = data, count, "subset"
+        self.digest = f"{data.digest} {count}"
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self.data.__getitems__(list(range(self.count))[rows])["images"]
+
+    def __getitems__(self, rows: list[int]) -> dict:
+        return self.data.__getitems__(rows)
+
+
+def test_view_mode_uses_the_augmented_views(fashion) -> None:
+    e, images = step(fashion)
+    dsa = build(mode="view", neighbours="none", prior=lambda x: x.flatten(1) - 0.1)
+    z = nn.functional.normalize(e.z.flatten(0, 1), dim=1)
+    features = torch.cat([view.flatten(1) - 0.1 for view in e.views])
+    want = 100 * consistency_loss(dsa.arrange(z), prior_matrix(features))
+    torch.testing.assert_close(dsa.terms(e, images)["dsa/consistency"], want)
+    e.views = None
+    with pytest.raises(UserError, match="mode=cached"):
+        dsa.terms(e, images)
+
+
+def test_features_file_by_index(fashion, tmp_path) -> None:
+    table = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    np.save(tmp_path / "f.npy", table)
+    e, images = step(fashion, rows=range(30, 30 + N))
+    dsa = build(prior=f"features:{tmp_path / 'f.npy'}", nu=0.0)
+    z = nn.functional.normalize(e.z.flatten(0, 1), dim=1)
+    want = 100 * consistency_loss(dsa.arrange(z), prior_matrix(torch.from_numpy(table[30 : 30 + N]).repeat(2, 1)))
+    torch.testing.assert_close(dsa.terms(e, images)["dsa/consistency"], want)
+
+
+OPTIONS = [
+    {"arranger": "cosine"},
+    {"phi": "softplus"},
+    {"phi": "exp"},
+    {"normalise": "none"},
+    {"inputs": "diff"},
+    {"alpha": "relative:2"},
+    {"alpha": 0.5},
+    {"gamma": 1.0},
+    {"squared": True},
+    {"reduction": "mean"},
+    {"score_mode": "inside"},
+    {"include_self": True},
+    {"tau": "auto"},
+    {"tau": 0.1},
+    {"prior_squared": False},
+    {"center": True},
+    {"frobenius": "norm"},
+    {"eta": 3},
+    {"mu": 2},
+    {"rule": "fraction"},
+    {"rule": "mutual"},
+    {"include_direct": True},
+    {"neighbours": "none"},
+    {"mode": "view", "prior": "pca", "neighbours": "batch"},
+    {"where": "backbone", "width": 2 * D},
+    {"nu": 1.0},
+    {"upsilon": 1.0},
+]
+
+
+@pytest.mark.filterwarnings("ignore:prior pca")
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_option_changes_the_loss(options: dict, fashion) -> None:
+    e, images = step(fashion)
+    if options.get("where") == "backbone":
+        e.h.requires_grad_()
+    changed = build(**{"neighbours": "batch", **options})
+    loss = sum(changed.terms(e, images).values())
+    loss.backward()
+    source = e.h if changed.where == "backbone" else e.z
+    assert loss.isfinite() and source.grad.isfinite().all() and source.grad.any()
+    assert all(p.grad.isfinite().all() and p.grad.any() for p in changed.parameters())
+    assert abs(loss - sum(build(neighbours="batch").terms(e, images).values())) > 1e-4
+
+
+def gradients(dsa: DSA, e: Embeddings, images: Tensor, name: str) -> tuple[bool, bool]:
+    """Whether the term trains z and the arranging MLP."""
+    inputs = [e.z, *dsa.arrange.parameters()]
+    grads = torch.autograd.grad(dsa.terms(e, images)[name], inputs, allow_unused=True)
+    reached = [g is not None and bool(g.any()) for g in grads]
+    return reached[0], any(reached[1:])
+
+
+def test_gradient_paths(fashion) -> None:
+    e, images = step(fashion)
+    for options, arrange, consistency in (
+        ({}, (True, True), (True, True)),
+        ({"detach_regulator": True}, (True, False), (True, True)),
+        ({"detach_embedding": True}, (True, True), (False, True)),
+    ):
+        dsa = build(**options)
+        assert gradients(dsa, e, images, "dsa/arrange") == arrange, options
+        assert gradients(dsa, e, images, "dsa/consistency") == consistency, options
+    cut = build(detach_embedding=True, detach_regulator=True)
+    z = nn.functional.normalize(e.z.flatten(0, 1), dim=1)
+    score = connectivity_score(cut.prior(images), eta=5).repeat(2)
+    want = torch.autograd.grad(0.1 * arrange_loss(z, cut.arrange(z).detach(), score), e.z)
+    torch.testing.assert_close(torch.autograd.grad(cut.terms(e, images)["dsa/arrange"], e.z), want)
+
+
+def test_a_weight_of_zero_skips_what_nothing_else_needs(fashion) -> None:
+    def refuse(images: Tensor) -> Tensor:
+        raise AssertionError("the prior is not needed")
+
+    e, images = step(fashion)
+    alone = build(prior=refuse, upsilon=0.0, neighbours="none").terms(e, images)
+    assert alone["dsa/consistency"] == 0 and alone["dsa/arrange"] > 0
+    taught = build(nu=0.0).terms(e, images)
+    assert taught["dsa/arrange"] == 0 and taught["dsa/consistency"] > 0
+    nothing = build(prior=refuse, nu=0.0, upsilon=0.0).terms(e, images)
+    assert nothing == {"dsa/arrange": 0, "dsa/consistency": 0}
+
+
+def test_warm_up_of_nu_counts_training_calls_and_resumes(fashion) -> None:
+    e, images = step(fashion)
+    dsa, full = build(nu_warmup=4), build().terms(e, images)["dsa/arrange"]
+    shares = [(dsa.terms(e, images)["dsa/arrange"] / full).item() for _ in range(3)]
+    resumed = build(nu_warmup=4)
+    resumed.load_state_dict(dsa.state_dict())
+    shares += [(resumed.terms(e, images)["dsa/arrange"] / full).item() for _ in range(3)]
+    assert shares == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1])
+    resumed.eval().terms(e, images)
+    assert resumed.calls == 6
+
+
+def test_the_prior_is_no_part_of_the_model(fashion) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(784, 3), nn.BatchNorm1d(3))
+    dsa = build(prior=net)
+    assert set(dsa.state_dict()) == {"calls", *(f"arrange.{k}" for k in dsa.arrange.state_dict())}
+    assert {id(p) for p in dsa.parameters()}.isdisjoint({id(p) for p in net.parameters()})
+    dsa.train()
+    assert not net.training and not any(p.requires_grad for p in net.parameters())
+    before = [b.clone() for b in net.buffers()]
+    e, images = step(fashion)
+    sum(dsa.terms(e, images).values()).backward()
+    assert all(torch.equal(x, y) for x, y in zip(before, net.buffers(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_autocast_and_other_precisions(dtype: torch.dtype, fashion) -> None:
+    e, images = step(fashion)
+    e.z = e.z.detach().to(dtype).requires_grad_()
+    dsa = build(neighbours="batch")
+    with torch.autocast("cpu", torch.bfloat16):
+        terms = dsa.terms(e, images)
+    e.z = e.z.detach().float().requires_grad_()
+    for name, want in dsa.terms(e, images).items():
+        assert terms[name].dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        torch.testing.assert_close(terms[name], want, check_dtype=False, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:eta")
+@pytest.mark.parametrize("count", [1, 2])
+def test_smallest_batches(count: int, fashion) -> None:
+    e, images = step(fashion, rows=range(count))
+    sum(build().terms(e, images).values()).backward()
+    assert e.z.grad.isfinite().all()
+
+
+def test_what_is_watched(fashion) -> None:
+    e, images = step(fashion)
+    dsa = build(alpha="relative:2")
+    dsa.terms(e, images)
+    m = dsa.arrange(nn.functional.normalize(e.z.flatten(0, 1), dim=1))
+    score = connectivity_score(dsa.prior(images), eta=5)
+    want = {
+        "dsa/attracted": (2 * m > 2 / (2 * N)).float().mean(),
+        "dsa/highest": m.max(),
+        "dsa/dead_rows": torch.zeros(()),
+        "dsa/score_sd": score.std(correction=0),
+    }
+    for name, value in want.items():
+        torch.testing.assert_close(dsa.watched[name], value)
+    assert 0 < dsa.watched["dsa/attracted"] < 1
+    assert not any(value.requires_grad for value in dsa.watched.values())
+    mean = dsa.watched["dsa/arrange_mean"]
+    torch.testing.assert_close(
+        mean, build(alpha="relative:2", reduction="mean", nu=1.0).terms(e, images)["dsa/arrange"]
+    )
+
+
+def test_dead_rows_are_said_once(fashion, recwarn) -> None:
+    e, images = step(fashion)
+    dsa = build()
+    nn.init.constant_(dsa.arrange.last.bias, -100.0)
+    with pytest.warns(UserWarning, match="100% of the rows"):
+        dsa.terms(e, images)
+    recwarn.clear()
+    dsa._seen = 0
+    dsa.terms(e, images)
+    assert not recwarn.list
+
+
+def test_pure_repulsion_is_said_once(fashion, caplog) -> None:
+    e, images = step(fashion)
+    with caplog.at_level(logging.INFO):
+        dsa = build()
+        for _ in range(2):
+            dsa._seen = 0
+            dsa.terms(e, images)
+        build(alpha="relative:1").terms(e, images)
+    assert sum("repels all pairs" in record.message for record in caplog.records) == 1
+
+
+def test_describe_names_the_prior_and_how_to_have_clip() -> None:
+    assert "pca" in DSA(4).describe() and "dsa.prior=clip" in DSA(4).describe()
+    assert "hog" in build().describe()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"arranger": "mpl"},
+        {"mode": "views"},
+        {"neighbours": "all"},
+        {"ddp": "global"},
+        {"where": "head"},
+        {"nu": -1.0},
+        {"gamma": 0.0},
+        {"eta": 0},
+        {"tau": "median"},
+        {"tau": 0.0},
+        {"alpha": "twice"},
+        {"where": "backbone"},
+        {"kernel": "fast"},
+        {"prior_precision": "int8"},
+        {"mode": "view", "prior": "features:a.npy"},
+    ],
+    ids=str,
+)
+def test_bad_options_are_named(options: dict) -> None:
+    with pytest.raises(UserError, match=next(iter(options))):
+        build(**options)

@@ -1,0 +1,75 @@
+"""Any timm name, a function, a module: width measured, stem by image size, weights that go back into plain timm."""
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from sslkit import backbones, zoo
+from sslkit.errors import UserError
+
+
+def tiny_function() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(8 * 8, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "in_chans", "width"),
+    [
+        ("resnet10t", 32, 3, 512),
+        ("resnet18", 32, 1, 512),
+        ("narrow_resnet", 28, 1, 128),
+        ("tf_efficientnet_lite0", 32, 3, 1280),
+        ("vit_tiny_patch16_224", 32, 2, 192),
+        ("convnext_atto", 64, 3, 320),
+    ],
+)
+def test_export_loads_strict_into_plain_timm_and_gives_the_same_features(name, size, in_chans, width, tmp_path) -> None:
+    body = backbones.build(name, image_size=size, in_chans=in_chans).eval()
+    assert body.width == width
+    if name == "resnet18":  # the plain published network takes the same weights
+        plain = timm.create_model("resnet18", num_classes=0, in_chans=in_chans)
+        plain.load_state_dict(body.export(), strict=True)
+    entry = zoo.save(tmp_path, body.export(), {"load": zoo.load_lines(body.recipe.lines, tmp_path / zoo.WEIGHTS)})
+    *lines, last = entry.card["load"].splitlines()
+    scope: dict = {}
+    exec("\n".join(lines), scope)
+    net = eval(last, scope)
+    x = torch.rand(3, in_chans, size, size)
+    with torch.no_grad():
+        torch.testing.assert_close(net(x), body(x), atol=1e-4, rtol=1e-4)
+
+
+def test_small_images_keep_their_resolution() -> None:
+    small = backbones.build("resnet18", image_size=32, in_chans=3).eval()
+    large = backbones.build("resnet18", image_size=224, in_chans=3).eval()
+    x = torch.rand(1, 3, 32, 32)
+    assert small.net.forward_features(x).shape[-1] == 4
+    assert large.net.forward_features(x).shape[-1] == 1
+    assert "3x3" in small.recipe.stem and large.recipe.stem == "as published"
+
+
+def test_convolutional_nets_run_channels_last() -> None:
+    body = backbones.build("resnet10t", image_size=32, in_chans=3)
+    assert body.convolutional and body.net.layer1[0].conv1.weight.is_contiguous(memory_format=torch.channels_last)
+    assert not backbones.build("vit_tiny_patch16_224", image_size=32, in_chans=3).convolutional
+
+
+def test_a_function_and_a_module() -> None:
+    body = backbones.build(f"{__name__}:tiny_function", image_size=8, in_chans=1)
+    assert body.width == 5 and body.recipe.lines[-1] == "net = tiny_function()"
+    assert backbones.build(tiny_function(), image_size=8, in_chans=1).width == 5
+
+
+@pytest.mark.parametrize(
+    ("backbone", "said"),
+    [
+        ("resnet81", "did you mean 'resnet18'|'resnet"),
+        ("nowhere.module:net", "cannot get"),
+        (nn.Conv2d(3, 4, 3), r"must return one \(B, width\) tensor"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(7, 2)), "cannot take images of shape"),
+    ],
+)
+def test_bad_backbones_are_one_clear_error(backbone, said) -> None:
+    with pytest.raises(UserError, match=said):
+        backbones.build(backbone, image_size=32, in_chans=3)

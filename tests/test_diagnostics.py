@@ -1,0 +1,93 @@
+"""Crowding, rank, spectrum and uniformity against plain loops and the identities they obey."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from sslkit import diagnostics
+from sslkit.errors import UserError
+
+
+def cloud(n: int = 60, d: int = 8, classes: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(1)
+    y = torch.arange(n) % classes
+    return torch.randn(classes, d, generator=g)[y] + torch.randn(n, d, generator=g), y
+
+
+@pytest.mark.parametrize("centroid", ["mean", "unit"])
+def test_crowding_is_the_papers_double_loop(centroid: str) -> None:
+    x, y = cloud()
+    z = [v / np.linalg.norm(v) for v in x.double().numpy()]
+    mu, var = [], []
+    for c in range(4):
+        rows = [z[i] for i in range(len(z)) if y[i] == c]
+        m = sum(rows) / len(rows)
+        m = m / np.linalg.norm(m) if centroid == "unit" else m
+        mu.append(m)
+        var.append(sum(np.sum((r - m) ** 2) for r in rows) / len(rows))
+    pairs = [np.linalg.norm(mu[i] - mu[j]) for i in range(4) for j in range(i + 1, 4)]
+    got = diagnostics.crowding(x, y, centroid)
+    assert got.inter == pytest.approx(np.mean(pairs), rel=1e-10)
+    assert got.intra == pytest.approx(np.mean(var), rel=1e-10)
+
+
+def test_crowding_obeys_the_two_identities() -> None:
+    x, y = cloud()
+    z = F.normalize(x.double(), dim=1)
+    mu = torch.stack([z[y == c].mean(0) for c in range(4)])
+    got = diagnostics.crowding(x, y)
+    assert got.intra == pytest.approx((1 - mu.square().sum(1)).mean().item(), rel=1e-10)
+    mean_squared = torch.pdist(mu).square().mean().item()
+    k = 4
+    assert mean_squared == pytest.approx(2 * k / (k - 1) * (1 - got.intra - mu.mean(0).square().sum().item()), rel=1e-10)
+
+
+def test_crowding_leaves_single_images_out_and_says_so() -> None:
+    x, y = cloud()
+    with_single = diagnostics.crowding(torch.cat([x, x[:1]]), torch.cat([y, torch.tensor([9])]))
+    assert with_single.left_out == 1 and with_single.inter == pytest.approx(diagnostics.crowding(x, y).inter)
+    with pytest.raises(UserError, match="two classes"):
+        diagnostics.crowding(x, torch.zeros(len(x), dtype=torch.long))
+
+
+def test_rankme_of_known_spectra() -> None:
+    q = torch.linalg.qr(torch.randn(50, 6, dtype=torch.double, generator=torch.Generator().manual_seed(0)))[0]
+    assert diagnostics.rankme(q) == pytest.approx(6, rel=1e-4)
+    assert diagnostics.rankme(q[:, :1] @ torch.ones(1, 6, dtype=torch.double)) == pytest.approx(1, rel=1e-3)
+
+
+def test_alpha_req_recovers_a_power_law() -> None:
+    g = torch.Generator().manual_seed(0)
+    n, d = 400, 20
+    q = torch.randn(n, d, dtype=torch.double, generator=g)
+    q = torch.linalg.qr(q - q.mean(0))[0]
+    z = q * torch.arange(1, d + 1).double().pow(-1.5 / 2)
+    assert diagnostics.alpha_req(z) == pytest.approx(1.5, rel=1e-6)
+    assert diagnostics.alpha_req(z, first=3, last=10) == pytest.approx(1.5, rel=1e-6)
+
+
+def test_lidar_counts_directions_between_images_only() -> None:
+    g = torch.Generator().manual_seed(0)
+    centres = torch.zeros(300, 10).double()
+    centres[:, :3] = torch.randn(300, 3, generator=g).double()
+    z = centres.repeat_interleave(4, 0) + 0.01 * torch.randn(1200, 10, generator=g).double()
+    assert diagnostics.lidar(z, torch.arange(300).repeat_interleave(4)) == pytest.approx(3, rel=0.05)
+
+
+def test_uniformity_and_alignment_are_their_loops() -> None:
+    x, _ = cloud(12)
+    z = F.normalize(x.double(), dim=1)
+    terms = [math.exp(-2 * (z[i] - z[j]).square().sum()) for i in range(12) for j in range(i)]
+    assert diagnostics.uniformity(x) == pytest.approx(math.log(sum(terms) / len(terms)), rel=1e-9)
+    assert diagnostics.alignment(x, x) == 0
+    flipped = diagnostics.alignment(x, -x)
+    assert flipped == pytest.approx(4)
+
+
+@pytest.mark.parametrize("f", [diagnostics.rankme, diagnostics.alpha_req, diagnostics.uniformity])
+def test_nan_features_are_refused(f) -> None:
+    with pytest.raises(UserError, match="finite"):
+        f(torch.full((4, 3), float("nan")))

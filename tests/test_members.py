@@ -1,0 +1,54 @@
+"""Members are files found by name; unknown names and options are refused with the nearest one."""
+
+import pytest
+
+from sslkit import members, objectives, regularizers
+from sslkit.errors import UserError
+
+
+@pytest.mark.parametrize("family", [objectives, regularizers])
+def test_every_file_of_the_folder_is_a_member(family) -> None:
+    from pathlib import Path
+
+    folder = Path(family.__file__).parent
+    there = {p.stem for p in folder.iterdir() if (p.suffix == ".py" or (p / "__init__.py").exists())}
+    assert set(family.names()) == there - {"__init__", "base", "__pycache__"}
+    for name in family.names():
+        assert members.summary(family.find(name)), f"{name} needs a first docstring line for --help"
+
+
+@pytest.mark.parametrize("family", [objectives, regularizers])
+def test_options_are_the_signature(family) -> None:
+    import inspect
+
+    for name in family.names():
+        first, *rest = inspect.signature(family.find(name)).parameters.values()
+        assert first.kind is first.POSITIONAL_OR_KEYWORD
+        for p in rest:
+            assert p.kind is p.KEYWORD_ONLY and p.default is not p.empty and p.annotation is not p.empty, (name, p)
+            assert p.name in inspect.getdoc(family.find(name)), f"{name}: option {p.name} is not explained"
+
+
+def test_unknown_names_come_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'simclr'"):
+        objectives.find("simclrr")
+    with pytest.raises(UserError, match="did you mean 'temperature'"):
+        members.check_options(objectives.find("simclr"), {"temprature": 1}, "objective")
+
+
+@pytest.mark.parametrize("name", ["no.such.module:Thing", "sslkit.heads:nothing", "sslkit.heads:mlp"])
+def test_a_bad_name_from_outside_is_one_clear_error(name: str) -> None:
+    with pytest.raises(UserError):
+        objectives.find(name)
+
+
+def test_a_class_from_outside_is_taken() -> None:
+    assert objectives.find("sslkit.objectives.simclr:SimCLR") is objectives.find("simclr")
+
+
+def test_modules_that_are_functions_too() -> None:
+    import sslkit
+
+    assert sslkit.regularizers() == regularizers.names()
+    assert set(sslkit.methods()) >= {"byol", "simclr"}
+    assert callable(sslkit.method) and sslkit.method.Method is sslkit.Method

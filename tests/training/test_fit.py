@@ -1,0 +1,164 @@
+"""One run from images to a zoo entry: what it leaves behind, and what it refuses."""
+
+import csv
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import sslkit
+from sslkit.errors import UserError
+
+
+def test_a_run_leaves_all_that_is_promised(small_run, capsys) -> None:
+    entry = sslkit.pretrain(small_run)
+    names = {p.name for p in entry.folder.iterdir()}
+    assert {"backbone.safetensors", "card.json", "config.yaml", "metrics.csv", "loss.png", "embedding.png"} <= names
+    assert any(n.startswith("events.out.tfevents") for n in names)
+    assert (entry.folder / "checkpoints" / "last.ckpt").is_file()
+    assert not list(entry.folder.rglob("*.part"))
+    said = capsys.readouterr().out
+    for word in ("nearest-neighbour", "linear probe", "random weights", "inter-class", "load it:", "next:", "images/s"):
+        assert word in said
+
+    rows = list(csv.DictReader((entry.folder / "metrics.csv").open()))
+    assert [r["step"] for r in rows if r["loss"]] == ["1", "2", "3", "4", "5", "6"]
+    judged = [r for r in rows if r["knn"]]
+    assert len(judged) == 2 and all(0 <= float(r["knn"]) <= 1 and float(r["rankme"]) > 1 for r in judged)
+
+    for picture in ("loss.png", "embedding.png"):
+        pixels = np.asarray(Image.open(entry.folder / picture).convert("L"))
+        assert pixels.std() > 5, f"{picture} is blank"
+
+
+def test_the_card_says_how_to_load_and_its_statistics_are_the_features(small_run) -> None:
+    entry = sslkit.pretrain({**small_run, "epochs": 1})
+    again = sslkit.ZooEntry.load(entry.folder)
+    assert again.card == entry.card
+    *lines, last = again.card["load"].splitlines()
+    scope: dict = {}
+    exec("\n".join(lines), scope)
+    net = eval(last, scope)
+    assert not net.training
+    batch = sslkit.open_images(small_run["data"]["source"]).__getitems__(list(range(96)))
+    mean, std = (torch.tensor(again.card["normalize"][k]).view(1, -1, 1, 1) for k in ("mean", "std"))
+    with torch.no_grad():
+        x = net((batch["images"].float() / 255 - mean) / std)
+        torch.testing.assert_close(again.backbone()((batch["images"].float() / 255 - mean) / std), x)
+    torch.testing.assert_close(x.mean(0), torch.tensor(again.card["features"]["mean"]), atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(x.std(0), torch.tensor(again.card["features"]["std"]), atol=1e-4, rtol=1e-3)
+    assert again.card["features"]["images"] == 96
+    assert [e.folder for e in sslkit.zoo.open(entry.folder.parent)] == [entry.folder]
+
+
+def test_the_same_command_twice_keeps_the_first_run(small_run) -> None:
+    first = sslkit.pretrain({**small_run, "epochs": 1})
+    weights = (first.folder / "backbone.safetensors").read_bytes()
+    second = sslkit.pretrain({**small_run, "epochs": 1})
+    assert second.folder != first.folder and second.folder.name == first.folder.name + "-2"
+    assert (first.folder / "backbone.safetensors").read_bytes() == weights
+    assert (second.folder / "backbone.safetensors").read_bytes() == weights, "a seed fixes everything"
+
+
+def test_unlabelled_images_need_no_labels(small_run, small_npz, tmp_path) -> None:
+    with np.load(small_npz) as arrays:
+        for i, image in enumerate(arrays["x_train"][:40]):
+            Image.fromarray(image).save(tmp_path / f"{i}.png")
+    run = {**small_run, "epochs": 1, "data": {"source": str(tmp_path), "batch_size": 16, "image_size": 28, "workers": 0}}
+    entry = sslkit.pretrain(run)
+    assert entry.card["after"] == {} and entry.card["features"]["images"] == 40
+
+
+def test_unreadable_images_are_counted_and_named(small_run, small_npz, tmp_path, capsys) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    with np.load(small_npz) as arrays:
+        for i, image in enumerate(arrays["x_train"][:40]):
+            Image.fromarray(image).save(folder / f"{i:02}.png")
+    (folder / "07.png").write_bytes((folder / "07.png").read_bytes()[:60])
+    data = {"source": str(folder), "batch_size": 20, "image_size": 28, "workers": 0}
+    entry = sslkit.pretrain({**small_run, "epochs": 1, "data": data})
+    assert len(entry.card["unreadable"]) == 1 and entry.card["unreadable"][0].endswith("07.png")
+    assert "07.png" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"07\.png"):
+        sslkit.pretrain({**small_run, "epochs": 1, "data": {**data, "on_error": "raise"}})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"method": "byolo"}, "did you mean 'byol'"),
+        ({"method": "byol+dsaa"}, "did you mean 'dsa'"),
+        ({"method": {"name": "byol", "objective": {"momentun": 1}}}, "did you mean 'momentum'"),
+        ({"method": {"name": "byol", "views": {"scal": 1}}}, "did you mean 'scale'"),
+        ({"backbone": "resnet81"}, "did you mean"),
+        ({"epoch": 3}, "did you mean 'epochs'"),
+        ({"epochs": 0}, "above 0"),
+        ({"epochs": "many"}, "must be a int"),
+        ({"optimizer": {"name": "adan"}}, "did you mean 'adamw'"),
+        ({"data": "no/such/place"}, "no/such/place"),
+        ({"data": "fashion_mist"}, "did you mean 'fashion_mnist'"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_written(small_run, change, said, tmp_path) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        sslkit.pretrain({**small_run, **change})
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "zoo").exists()
+
+
+def test_a_batch_larger_than_the_data_is_refused(small_run) -> None:
+    with pytest.raises(UserError, match=r"96 images.*batch_size=128"):
+        sslkit.pretrain({**small_run, "data": {**small_run["data"], "batch_size": 128}})
+
+
+def test_a_run_folder_that_cannot_be_made_is_refused(small_run, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot make the run folder.*choose another with out="):
+        sslkit.pretrain({**small_run, "out": str(tmp_path / "file" / "zoo")})
+
+
+def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_term(small_run) -> None:
+    run = {**small_run, "method": {"name": "simclr+koleo", "koleo": {"weight": float("inf")}}}
+    with pytest.raises(UserError, match=r"not finite at epoch 0, step 0: koleo = "):
+        sslkit.pretrain(run)
+
+
+def test_a_collapsing_run_is_warned_of_with_its_reason(small_run) -> None:
+    run = {**small_run, "epochs": 1, "method": {"name": "byol+koleo", "koleo": {"weight": -50.0}}}
+    run["optimizer"] = {"lr": 0.05, "warmup": 0.0}
+    with pytest.warns(UserWarning, match="collapsing"):
+        sslkit.pretrain({**run, "epochs": 4})
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lars"])
+def test_other_optimisers_and_accumulation(small_run, optimizer) -> None:
+    run = {**small_run, "epochs": 1, "optimizer": {"name": optimizer, "lr": 0.05}}
+    entry = sslkit.pretrain({**run, "trainer": {**small_run["trainer"], "accumulate": 2}})
+    rows = list(csv.DictReader((entry.folder / "metrics.csv").open()))
+    assert rows[-1]["step"] == "2"  # three batches, two steps
+
+
+def test_a_full_disk_keeps_what_was_written(small_run, tmp_path) -> None:
+    """The file-size limit stands in for a full disk: the checkpoint of the second run does not fit."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import json, resource, sys\n"
+        "import sslkit\n"
+        "run = json.loads(sys.argv[1])\n"
+        "sslkit.pretrain({**run, 'epochs': 1, 'name': 'kept'})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        "try: sslkit.pretrain({**run, 'name': 'full'})\n"
+        "except sslkit.UserError as error: print('refused:', error); sys.exit(7)\n"
+    )
+    import json
+    import sys
+
+    done = subprocess.run([sys.executable, script, json.dumps(small_run)], capture_output=True, text=True)
+    assert done.returncode == 7, done.stderr[-2000:]
+    assert "refused: cannot write" in done.stdout and "last.ckpt" in done.stdout
+    zoo = tmp_path / "zoo"
+    assert sslkit.ZooEntry.load(zoo / "kept").backbone() is not None
+    assert not list((zoo / "full").rglob("*.part")) and not (zoo / "full" / "card.json").exists()

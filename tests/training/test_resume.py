@@ -1,0 +1,112 @@
+"""A run killed at any moment continues to the same weights."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import sslkit
+from sslkit.errors import UserError
+
+RUN = (
+    "import json, os, sys, torch\n"
+    "torch.set_num_threads(1)\n"
+    "import pytorch_lightning as pl, sslkit\n"
+    "from sslkit.training import train\n"
+    "config, die = json.loads(sys.argv[1]), sys.argv[2]\n"
+    "class Die(pl.Callback):\n"
+    "    def on_train_batch_end(self, trainer, *_):\n"
+    "        if die == 'step' and trainer.global_step == 5: os.kill(os.getpid(), 9)\n"
+    "make = train.make_trainer\n"
+    "train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])\n"
+    "if die == 'save':\n"
+    "    save, calls = pl.Trainer.save_checkpoint, []\n"
+    "    def broken(self, path, *a, **k):\n"
+    "        calls.append(1)\n"
+    "        if len(calls) == 2:\n"
+    "            open(path, 'wb').write(b'half a checkpoint'); os.kill(os.getpid(), 9)\n"
+    "        return save(self, path, *a, **k)\n"
+    "    pl.Trainer.save_checkpoint = broken\n"
+    "sslkit.pretrain(config)\n"
+)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return sslkit.ZooEntry.load(folder).state_dict()
+
+
+@pytest.fixture
+def run(small_run) -> dict:
+    method = {"name": "byol+dsa+koleo", "dsa": {"eta": 4, "hidden": 8}}
+    return {**small_run, "method": method, "epochs": 3, "eval": {"k": 3, "tsne": 0}}
+
+
+@pytest.mark.parametrize("die", ["step", "save"])
+def test_killed_and_resumed_is_bitwise_the_unbroken_run(run, die: str, tmp_path) -> None:
+    unbroken = sslkit.pretrain({**run, "name": "unbroken"})
+    broken = {**run, "name": "broken"}
+    killed = subprocess.run([sys.executable, "-c", RUN, json.dumps(broken), die], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    folder = tmp_path / "zoo" / "broken"
+    assert (folder / "checkpoints" / "last.ckpt").is_file() and not (folder / "card.json").exists()
+
+    resumed = sslkit.pretrain({**broken, "resume": True})
+    assert resumed.folder == folder and not list(folder.rglob("*.part"))
+    before, after = weights(unbroken.folder), weights(folder)
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    # The probe, the curves and the judgement are the same too.
+    columns = [(unbroken.folder / "metrics.csv").read_text(), (folder / "metrics.csv").read_text()]
+    drop = ("images_per_second", "waiting")
+    assert _without(columns[0], drop) == _without(columns[1], drop)
+    assert resumed.card["after"] == unbroken.card["after"] and resumed.card["before"] == unbroken.card["before"]
+
+
+def test_resume_of_a_finished_run_does_nothing(run, capsys) -> None:
+    entry = sslkit.pretrain({**run, "epochs": 1})
+    stamp = (entry.folder / "backbone.safetensors").stat().st_mtime_ns
+    assert sslkit.pretrain({**run, "epochs": 1, "resume": True}).folder == entry.folder
+    assert (entry.folder / "backbone.safetensors").stat().st_mtime_ns == stamp
+    assert "already finished" in capsys.readouterr().out
+
+
+def test_resume_without_a_run_and_with_other_settings_is_refused(run) -> None:
+    with pytest.raises(UserError, match="there is no run"):
+        sslkit.pretrain({**run, "resume": True})
+    sslkit.pretrain({**run, "epochs": 1, "name": "x"})
+    with pytest.raises(UserError, match=r"other settings.*optimizer"):
+        sslkit.pretrain({**run, "epochs": 1, "name": "x", "resume": True, "optimizer": {"lr": 1e-4}})
+
+
+@pytest.mark.slow
+def test_killed_from_outside_at_random_moments(run, tmp_path) -> None:
+    """kill -9 by the clock, again and again, until the run gets through."""
+    unbroken = sslkit.pretrain({**run, "name": "unbroken", "epochs": 6})
+    config = {**run, "name": "broken", "epochs": 6}
+    patience = 9.0
+    for attempt in range(40):
+        process = subprocess.Popen([sys.executable, "-c", RUN, json.dumps(config), "never"], stderr=subprocess.PIPE)
+        try:
+            process.wait(patience)
+            break
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            patience += 0.7
+            config["resume"] = (tmp_path / "zoo" / "broken" / "config.yaml").is_file()
+            time.sleep(0.1)
+    assert process.returncode == 0, process.stderr.read()[-2000:]
+    assert attempt > 0, "it was never killed"
+    before, after = weights(unbroken.folder), weights(tmp_path / "zoo" / "broken")
+    assert all(torch.equal(before[k], after[k]) for k in before)
+
+
+def _without(text: str, columns: tuple[str, ...]) -> list[list[str]]:
+    rows = [line.split(",") for line in text.splitlines()]
+    keep = [i for i, name in enumerate(rows[0]) if name not in columns]
+    return [[row[i] for i in keep] for row in rows]
