@@ -72,7 +72,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
             return super().forward(x)
         dims = [0, *range(2, x.dim())]
         shape = [1, -1, *[1] * (x.dim() - 2)]
-        wide = x.float()
+        wide = x if x.dtype is torch.float64 else x.float()
         count = wide.numel() / wide.shape[1] * world_size()
         mean = sum_over_ranks(wide.sum(dims)) / count
         centred = wide - mean.view(shape)

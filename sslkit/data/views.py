@@ -192,14 +192,15 @@ def augment(
     unit = 255.0 if images.dtype == torch.uint8 else 1.0
     aspect = torch.full((n,), shape[2] / shape[1]) if aspect is None else aspect.cpu()
     uniform = torch.rand(len(recipe.views), n * world_size, sum(_COLUMNS), generator=generator)
-    rows = uniform[:, rank::world_size]
-    draws = [_draw(view, row, shape, aspect, unit) for view, row in zip(recipe.views, rows, strict=True)]
-    with _full_precision(images.device.type):
-        return [_render(images, draw, size, view.sigma[1]) for draw, view in zip(draws, recipe.views, strict=True)]
+    made = []
+    with _full_precision("cpu"), _full_precision(images.device.type):
+        for view, row in zip(recipe.views, uniform[:, rank::world_size], strict=True):
+            made.append(_render(images, _draw(view, row, shape, aspect, unit), size, view.sigma[1]))
+    return made
 
 
 def _full_precision(device: str) -> AbstractContextManager:
-    """Matrix products of pixels in float32, whatever the caller's autocast says."""
+    """Matrix products in float32, whatever the caller's autocast says."""
     known = torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if known else nullcontext()
 

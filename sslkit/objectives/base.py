@@ -13,6 +13,11 @@ from sslkit.data.views import ViewRecipe
 CONTRACT = "Objective"
 
 
+def wide(x: Tensor) -> Tensor:
+    """What the losses see: half precisions become fp32, fp64 stays."""
+    return x if x.dtype is torch.float64 else x.float()
+
+
 @dataclass
 class Embeddings:
     """All that a loss may see of one step: N images, V views of each.
@@ -57,7 +62,7 @@ class Objective(nn.Module):
         """Views are V tensors (N, C, H, W) of one resolution. Autocast ends here: the losses see fp32."""
         h = self.backbone(torch.cat(list(views)))
         z = self.projector(h)
-        h, z = (x.float().unflatten(0, (len(views), -1)) for x in (h, z))
+        h, z = (wide(x).unflatten(0, (len(views), -1)) for x in (h, z))
         return Embeddings(z=z, h=h, target=None, index=index)
 
     def align(self, e: Embeddings) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sslkit.data.views import BYOL as BYOL_VIEWS
 from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective
+from sslkit.objectives.base import Embeddings, Objective, wide
 
 
 @dataclass
@@ -50,7 +50,7 @@ class BYOL(Objective):
         prediction = self.predictor(z)
         with torch.no_grad():
             target = self.teacher(pixels)
-        h, z, prediction, target = (x.float().unflatten(0, (len(views), -1)) for x in (h, z, prediction, target))
+        h, z, prediction, target = (wide(x).unflatten(0, (len(views), -1)) for x in (h, z, prediction, target))
         return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
 
     def align(self, e: Predicted) -> Tensor:

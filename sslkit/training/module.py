@@ -36,9 +36,7 @@ class Pretraining(pl.LightningModule):
         torch.manual_seed(_mix(self.method.seed, self.global_rank, self.current_epoch, batch_idx))
         terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"])
         self.check_finite(terms)
-        label = distributed.gather(batch["label"])
-        detached = {k: v.detach() for k, v in terms.items()}
-        return {"loss": terms["loss"], "terms": detached, "h": e.h[0].detach(), "z": e.z[0].detach(), "label": label}
+        return {"loss": terms["loss"], "terms": {k: v.detach() for k, v in terms.items()}, "z": e.z[0].detach()}
 
     def check_finite(self, terms: dict[str, Tensor]) -> None:
         """Stop on the first non-finite loss and name its term; a GPU is asked one step late, so as not to stall it."""

@@ -19,33 +19,29 @@ WINDOW = 1024  # embeddings that rank and spread are measured on; both depend on
 
 
 class Probe(nn.Module):
-    """A linear classifier trained beside the run on detached features, with its own optimiser and gradient."""
+    """A linear classifier beside the run, on detached features of clean images, with its own optimiser and gradient.
+
+    It keeps its weights from one evaluation to the next, so a few steps are enough to follow the backbone.
+    """
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm1d(width, affine=False)
         self.linear = nn.Linear(width, classes)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
-        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=1e-2)
+        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=0.03)
 
-    def learn(self, h: Tensor, label: Tensor) -> None:
-        """One step. h: (N, F), label: (N,) with -1 for none."""
-        known = label >= 0
-        with torch.enable_grad(), torch.autocast(h.device.type, enabled=False):
-            logits = self.linear(self.norm(h))
-            losses = F.cross_entropy(logits, label.clamp_min(0), reduction="none")
-            self.optimizer.zero_grad()
-            (losses * known).sum().div(known.sum().clamp_min(1)).backward()
-        self.optimizer.step()
+    def learn(self, x: Tensor, y: Tensor, steps: int = 100) -> None:
+        """x: (N, F) standardised features, y: (N,) classes; `steps` over all of them."""
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+            for _ in range(steps):
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.linear(x), y).backward()
+                self.optimizer.step()
 
     @torch.no_grad()
-    def accuracy(self, h: Tensor, label: Tensor) -> float:
-        device = self.linear.weight.device
-        self.eval()
-        right = (self.linear(self.norm(h.to(device))).argmax(1) == label.to(device)).float().mean().item()
-        self.train()
-        return right
+    def accuracy(self, x: Tensor, y: Tensor) -> float:
+        return (self.linear(x).argmax(1) == y).float().mean().item()
 
 
 class Monitor(pl.Callback):
@@ -75,8 +71,6 @@ class Monitor(pl.Callback):
         self.z.append(outputs["z"])
         while sum(map(len, self.z)) - len(self.z[0]) >= WINDOW:
             self.z.popleft()
-        if self.probe is not None:
-            self.probe.learn(outputs["h"], outputs["label"])
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         z = torch.cat(list(self.z))[-WINDOW:]
@@ -95,9 +89,14 @@ class Monitor(pl.Callback):
         return {"rankme": rank, "std": std}
 
     def _judge(self, module: pl.LightningModule) -> dict[str, float]:
-        x, y = features(module.method, self.query.images, rows=self.query.rows)
-        bank = features(module.method, self.bank.images, rows=self.bank.rows)
-        return {"knn": knn_accuracy(*bank, x, y, k=self.k), "probe": self.probe.accuracy(x, y)}
+        x, y = features(module.method, self.bank.images, rows=self.bank.rows)
+        query, query_y = features(module.method, self.query.images, rows=self.query.rows)
+        device = module.device
+        std, mean = torch.std_mean(x, 0)
+        std = std.clamp_min(1e-6)  # a dead unit stays at zero
+        self.probe.learn(((x - mean) / std).to(device), y.to(device))
+        probe = self.probe.accuracy(((query - mean) / std).to(device), query_y.to(device))
+        return {"knn": knn_accuracy(x, y, query, query_y, k=self.k), "probe": probe}
 
     def state_dict(self) -> dict[str, Any]:
         if self.probe is None:

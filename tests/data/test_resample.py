@@ -1,29 +1,23 @@
 """The resampling against torchvision's and scipy's, on real pictures."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 import torchvision.transforms.v2.functional as tv
 from scipy.ndimage import gaussian_filter
-from scipy.stats import kstest, ks_2samp
+from scipy.stats import ks_2samp, kstest
 from torch import Tensor
 from torchvision.transforms import RandomResizedCrop
 
-import sslkit.data.embedded
 from sslkit.data import resample
 
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 
-@pytest.fixture(scope="module")
-def pictures() -> Tensor:
+@pytest.fixture
+def images(pictures: Tensor) -> Tensor:
     """(16, 3, 48, 48) float in [0, 1]."""
-    file = Path(sslkit.data.embedded.__file__).with_name("clipart.npz")
-    with np.load(file) as arrays:
-        x = arrays["x"][:: len(arrays["x"]) // 16][:16]
-    return torch.from_numpy(x).permute(0, 3, 1, 2).contiguous() / 255
+    return pictures[:16] / 255
 
 
 def crop(images: Tensor, boxes: Tensor, size: int, flip: Tensor | None = None) -> Tensor:
@@ -35,21 +29,21 @@ def crop(images: Tensor, boxes: Tensor, size: int, flip: Tensor | None = None) -
 
 
 @pytest.mark.parametrize("size", [5, 16, 31, 48, 96])
-def test_crop_is_torchvisions_antialiased_one(pictures: Tensor, size: int, generator: torch.Generator) -> None:
+def test_crop_is_torchvisions_antialiased_one(images: Tensor, size: int, generator: torch.Generator) -> None:
     boxes = resample.draw_boxes(torch.rand(16, resample.BOX_UNIFORMS, generator=generator), SCALE, RATIO, 48, 48,
                                 torch.ones(16))  # fmt: skip
     flip = torch.arange(16) % 2
-    ours = crop(pictures, boxes, size, flip.float())
-    for image, box, mirrored, view in zip(pictures, boxes.int().tolist(), flip, ours, strict=True):
+    ours = crop(images, boxes, size, flip.float())
+    for image, box, mirrored, view in zip(images, boxes.int().tolist(), flip, ours, strict=True):
         theirs = tv.resized_crop(image, *box, [size, size], antialias=True)
         torch.testing.assert_close(view, theirs.flip(-1) if mirrored else theirs, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("box", [(0, 0, 48, 48), (47, 47, 1, 1), (3, 10, 1, 30), (20, 0, 25, 2)])
 @pytest.mark.parametrize("size", [1, 7, 60])
-def test_boxes_of_any_shape(pictures: Tensor, box: tuple[int, ...], size: int) -> None:
-    view = crop(pictures[:1], torch.tensor([box]), size)
-    theirs = tv.resized_crop(pictures[0], *box, [size, size], antialias=True)
+def test_boxes_of_any_shape(images: Tensor, box: tuple[int, ...], size: int) -> None:
+    view = crop(images[:1], torch.tensor([box]), size)
+    theirs = tv.resized_crop(images[0], *box, [size, size], antialias=True)
     torch.testing.assert_close(view[0], theirs, atol=1e-5, rtol=0)
 
 
@@ -101,8 +95,8 @@ def test_squashed_images_are_cropped_in_the_shape_of_the_originals(generator: to
 
 
 @pytest.mark.parametrize("size", [3, 9, 48])
-def test_blur_is_a_mirrored_gaussian(pictures: Tensor, size: int) -> None:
-    images = pictures[:4, :, :size, :size]
+def test_blur_is_a_mirrored_gaussian(images: Tensor, size: int) -> None:
+    images = images[:4, :, :size, :size]
     sigma = torch.tensor([0.3, 0.9, 1.4, 2.0])
     g = resample.blur_matrix(sigma, size, longest=2.0)
     ours = resample.resample(images, g, g)
@@ -111,18 +105,18 @@ def test_blur_is_a_mirrored_gaussian(pictures: Tensor, size: int) -> None:
         np.testing.assert_allclose(blurred.numpy(), theirs, atol=2e-4)
 
 
-def test_blur_is_torchvisions_away_from_the_border(pictures: Tensor) -> None:
+def test_blur_is_torchvisions_away_from_the_border(images: Tensor) -> None:
     g = resample.blur_matrix(torch.full((16,), 1.5), 48, longest=2.0)
-    ours = resample.resample(pictures, g, g)[..., 8:-8, 8:-8]
-    theirs = tv.gaussian_blur(pictures, [17, 17], [1.5, 1.5])[..., 8:-8, 8:-8]
+    ours = resample.resample(images, g, g)[..., 8:-8, 8:-8]
+    theirs = tv.gaussian_blur(images, [17, 17], [1.5, 1.5])[..., 8:-8, 8:-8]
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
 
 
-def test_no_blur_is_the_identity_and_blur_keeps_the_mean(pictures: Tensor) -> None:
+def test_no_blur_is_the_identity_and_blur_keeps_the_mean(images: Tensor) -> None:
     g = resample.blur_matrix(torch.tensor([0.0, 2.0]), 48, longest=2.0)
     assert torch.equal(g[0], torch.eye(48))
-    blurred = resample.resample(pictures[:2], g, g)
-    torch.testing.assert_close(blurred.mean((2, 3)), pictures[:2].mean((2, 3)), atol=1e-5, rtol=0)
+    blurred = resample.resample(images[:2], g, g)
+    torch.testing.assert_close(blurred.mean((2, 3)), images[:2].mean((2, 3)), atol=1e-5, rtol=0)
 
 
 def test_blur_has_no_denormal_numbers() -> None:

@@ -3,6 +3,7 @@
 W1 [z_i ; z_j] + b1 splits into u_i + v_j, so that the score of a pair is b + sum_h w_h relu(u_ih + v_jh).
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -47,67 +48,62 @@ class _Blocked(torch.autograd.Function):
     @staticmethod
     def forward(ctx, u: Tensor, v: Tensor, w: Tensor) -> Tensor:
         ctx.save_for_backward(u, v, w)
-        out = u.new_empty(len(u), len(v))
-        u, minus_v, base = u.T.contiguous(), -v.T.contiguous(), v @ w
+        tile = _Tile(u, v)
+        us, vs, ws = tile.of_u(u.T.contiguous()), tile.of_v(-v.T.contiguous()), w.split(tile.hidden)
+        out = (v @ w).repeat(len(u), 1)
         with _one_thread(u):
-            tile = _Tile(u, minus_v)
-            for rows, columns in tile.blocks():
-                total = base[columns].repeat(_length(rows))
-                for hidden in tile.hidden():
-                    s = tile.buffer(hidden, rows, columns)
-                    torch.maximum(u[hidden, rows, None], minus_v[hidden, None, columns], out=s)
-                    total.addmv_(s.flatten(1).T, w[hidden])
-                out[rows, columns] = total.view(_length(rows), -1)
+            for u_parts, strip in zip(us, out.split(tile.rows), strict=True):
+                for v_parts, block in zip(vs, strip.split(tile.columns, 1), strict=True):
+                    total = block.clone(memory_format=torch.contiguous_format).view(-1)
+                    for u_h, v_h, w_h in zip(u_parts, v_parts, ws, strict=True):
+                        s = torch.maximum(u_h, v_h, out=tile.buffer(u_h, v_h))
+                        total.addmv_(s.flatten(1).T, w_h)
+                    block.copy_(total.view_as(block))
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         u, v, w = ctx.saved_tensors
-        u, v = u.T.contiguous(), v.T.contiguous()
+        tile, u, v = _Tile(u, v), u.T.contiguous(), v.T.contiguous()
         over_others, over_anchors = torch.zeros_like(u), torch.zeros_like(v)  # sum_j P, sum_i P: (H, r), (H, n)
+        columns = list(zip(tile.of_v(v), tile.of_v(over_anchors), strict=True))
         with _one_thread(u):
-            tile = _Tile(u, v)
-            for rows, columns in tile.blocks():
-                g = grad[rows, columns]
-                for hidden in tile.hidden():
-                    s = tile.buffer(hidden, rows, columns)
-                    torch.add(u[hidden, rows, None], v[hidden, None, columns], out=s)
-                    torch.ops.aten.threshold_backward.grad_input(g.expand_as(s), s, 0, grad_input=s)
-                    over_others[hidden, rows] += s.sum(2)
-                    over_anchors[hidden, columns] += s.sum(1)
+            for u_parts, u_sums, strip in zip(tile.of_u(u), tile.of_u(over_others), grad.split(tile.rows), strict=True):
+                for (v_parts, v_sums), g in zip(columns, strip.split(tile.columns, 1), strict=True):
+                    for u_h, v_h, u_sum, v_sum in zip(u_parts, v_parts, u_sums, v_sums, strict=True):
+                        s = torch.add(u_h, v_h, out=tile.buffer(u_h, v_h))
+                        torch.ops.aten.threshold_backward.grad_input(g.expand_as(s), s, 0, grad_input=s)
+                        u_sum += s.sum(2, keepdim=True)
+                        v_sum += s.sum(1, keepdim=True)
         grad_w = (u * over_others).sum(1) + (v * over_anchors).sum(1)
-        return (over_others.T * w), (over_anchors.T * w), grad_w
+        return over_others.T * w, over_anchors.T * w, grad_w
 
 
 class _Tile:
-    """One reused buffer and the walk over (rows, columns) and hidden units, for u (H, r) and v (H, n)."""
+    """How u (r, H) and v (n, H) are cut, and the one buffer that all tiles share. All parts are views."""
 
     def __init__(self, u: Tensor, v: Tensor) -> None:
-        self.sizes = (len(u), u.shape[1], v.shape[1])
+        sizes = (u.shape[1], len(u), len(v))
         limits = _GPU_TILE if u.is_cuda else _CPU_TILE
-        self.steps = tuple(min(size, limit) for size, limit in zip(self.sizes, limits, strict=True))
-        self.memory = u.new_empty(self.steps[0] * self.steps[1] * self.steps[2])
+        self.hidden, self.rows, self.columns = (max(1, min(pair)) for pair in zip(sizes, limits, strict=True))
+        self.memory = u.new_empty(self.hidden * self.rows * self.columns)
+        self.views: dict[tuple[int, ...], Tensor] = {}
 
-    def hidden(self) -> Iterator[slice]:
-        return _slices(self.sizes[0], self.steps[0])
+    def of_u(self, x: Tensor) -> list[tuple[Tensor, ...]]:
+        """x: (H, r) -> for each block of rows its blocks of hidden units, (h, rows, 1)."""
+        return list(zip(*(part.split(self.rows, 1) for part in x[:, :, None].split(self.hidden)), strict=True))
 
-    def blocks(self) -> Iterator[tuple[slice, slice]]:
-        for rows in _slices(self.sizes[1], self.steps[1]):
-            for columns in _slices(self.sizes[2], self.steps[2]):
-                yield rows, columns
+    def of_v(self, x: Tensor) -> list[tuple[Tensor, ...]]:
+        """x: (H, n) -> for each block of columns its blocks of hidden units, (h, 1, columns)."""
+        return list(zip(*(part.split(self.columns, 2) for part in x[:, None].split(self.hidden)), strict=True))
 
-    def buffer(self, *block: slice) -> Tensor:
-        shape = [_length(part) for part in block]
-        return self.memory[: shape[0] * shape[1] * shape[2]].view(shape)
-
-
-def _slices(size: int, step: int) -> Iterator[slice]:
-    return (slice(start, min(start + step, size)) for start in range(0, size, step))
-
-
-def _length(part: slice) -> int:
-    return part.stop - part.start
+    def buffer(self, u: Tensor, v: Tensor) -> Tensor:
+        """(h, rows, columns) for one part of each, whatever it held before."""
+        shape = (*u.shape[:2], v.shape[2])
+        if shape not in self.views:
+            self.views[shape] = self.memory[: math.prod(shape)].view(shape)
+        return self.views[shape]
 
 
 @contextmanager

@@ -150,7 +150,9 @@ def test_every_option_changes_the_loss(options: dict, fashion) -> None:
     loss.backward()
     source = e.h if changed.where == "backbone" else e.z
     assert loss.isfinite() and source.grad.isfinite().all() and source.grad.any()
-    assert all(p.grad.isfinite().all() and p.grad.any() for p in changed.parameters())
+    shifted = "arrange.last.bias" if options.get("phi") == "exp" else ""  # a softmax does not see it
+    dead = [k for k, p in changed.named_parameters() if not (p.grad.isfinite().all() and p.grad.any()) and k != shifted]
+    assert not dead
     assert abs(loss - sum(build(neighbours="batch").terms(e, images).values())) > 1e-4
 
 

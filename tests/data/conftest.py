@@ -1,0 +1,19 @@
+"""Real pictures for the tests of views."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import sslkit.data.embedded
+
+
+@pytest.fixture(scope="session")
+def pictures() -> Tensor:
+    """The 64 most colourful of the embedded clip art: (64, 3, 48, 48) uint8."""
+    with np.load(Path(sslkit.data.embedded.__file__).with_name("clipart.npz")) as arrays:
+        x = arrays["x"]
+    most = np.argsort(-x.astype(np.int16).std(-1).mean((1, 2)), kind="stable")[:64]
+    return torch.from_numpy(x[most]).permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,107 @@
+"""Two gloo processes equal one on the joined batch: loss, gradient and state, for every objective and regulariser."""
+
+import itertools
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+
+import sslkit
+from sslkit import distributed, objectives, regularizers
+
+WORLD = 2
+NAMES = [*objectives.names(), *(f"{o}+{r}" for o, r in itertools.product(objectives.names(), regularizers.names()))]
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    images = sslkit.open_images("clipart")
+    rows = images.__getitems__(list(range(12)))
+    return rows["images"], rows["index"]
+
+
+def build(name: str) -> sslkit.Method:
+    return sslkit.method(name, backbone="narrow_resnet", image_size=24, in_chans=3, objective={"dim": 8}, seed=1).double()
+
+
+def one_step(m: torch.nn.Module, method: sslkit.Method, images: torch.Tensor, index: torch.Tensor) -> dict:
+    terms = m(images, index)
+    terms["loss"].backward()
+    grads = {k: p.grad.clone() for k, p in method.named_parameters() if p.grad is not None}
+    torch.optim.SGD([p for p in method.parameters() if p.requires_grad], 0.1).step()
+    method.after_step(0.2)
+    state = {k: v.clone() for k, v in method.state_dict().items() if v.is_floating_point()}
+    return {"terms": {k: v.detach() for k, v in terms.items()}, "grads": grads, "state": state}
+
+
+def work(rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=WORLD)
+    images, index = batch()
+    for name in NAMES:
+        method = distributed.synchronize_batch_norm(build(name), "cpu")
+        m = DistributedDataParallel(method)
+        done = one_step(m, method, images[rank::WORLD], index[rank::WORLD])
+        if rank == 0:
+            torch.save(done, folder / f"{name}.pt")
+    # Sums and gathers, as such.
+    x = torch.arange(3.0).add(10 * rank).requires_grad_()
+    everything = distributed.gather(x.view(3, 1), dim=1)
+    (everything[:, 0] * everything[:, 1]).sum().div(WORLD).backward()
+    total = distributed.sum_over_ranks(x)
+    torch.save({"gathered": everything.detach(), "grad": x.grad, "sum": total.detach()}, folder / f"collective{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("ranks")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    mp.spawn(work, (folder,), nprocs=WORLD)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_two_processes_equal_one(name: str, together: Path) -> None:
+    method = build(name)
+    alone = one_step(method, method, *batch())
+    both = torch.load(together / f"{name}.pt", weights_only=True)
+    # The networks run in fp64; what is left is DSA's prior, whose features are fp32.
+    for k, v in alone["terms"].items():
+        torch.testing.assert_close(both["terms"][k], v, rtol=3e-5, atol=1e-9, msg=lambda m, k=k: f"{k}: {m}")
+    largest = max(g.abs().max() for g in alone["grads"].values())
+    assert both["grads"].keys() == alone["grads"].keys()
+    for k, v in alone["grads"].items():
+        torch.testing.assert_close(both["grads"][k], v, rtol=1e-4, atol=1e-5 * largest.item(), msg=lambda m, k=k: f"{k}: {m}")
+    for k, v in alone["state"].items():
+        torch.testing.assert_close(both["state"][k], v, rtol=1e-4, atol=1e-5, msg=lambda m, k=k: f"{k}: {m}")
+
+
+def test_collectives_and_their_gradients(together: Path) -> None:
+    first, second = (torch.load(together / f"collective{r}.pt", weights_only=True) for r in range(WORLD))
+    a, b = torch.arange(3.0), torch.arange(3.0) + 10
+    for part in (first, second):
+        torch.testing.assert_close(part["gathered"], torch.stack([a, b], 1))
+        torch.testing.assert_close(part["sum"], a + b)
+    # Each rank holds the whole loss over WORLD, so their sum is the loss, and its derivative is the other's value.
+    torch.testing.assert_close(first["grad"], b)
+    torch.testing.assert_close(second["grad"], a)
+
+
+def test_one_process_is_the_identity() -> None:
+    x = torch.ones(2, requires_grad=True)
+    assert distributed.gather(x) is x and distributed.sum_over_ranks(x) is x and distributed.world_size() == 1
+
+
+def test_our_batch_norm_alone_is_torchs() -> None:
+    x = torch.randn(6, 5, 4, 4)
+    theirs = torch.nn.BatchNorm2d(5)
+    ours = distributed.synchronize_batch_norm(torch.nn.Sequential(torch.nn.BatchNorm2d(5)), "cpu")
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert ours.state_dict().keys() == torch.nn.Sequential(theirs).state_dict().keys()
