@@ -110,14 +110,10 @@ def test_many_processes_make_the_views_of_one(world_size: int, pictures: Tensor)
 
 
 def test_aspect_changes_the_crops(pictures: Tensor) -> None:
-    square, wide = (one(View(), pictures[:1].expand(64, -1, -1, -1)), None)
-    wide = augment(
-        pictures[:1].expand(64, -1, -1, -1),
-        ViewRecipe((View(),)),
-        SIZE,
-        torch.Generator().manual_seed(0),
-        aspect=torch.full((64,), 3.0),
-    )[0]
+    recipe, images = ViewRecipe((View(),)), pictures[:1].expand(64, -1, -1, -1)
+    (square,) = augment(images, recipe, SIZE, view_generator(0, 0, 0), aspect=torch.ones(64))
+    (wide,) = augment(images, recipe, SIZE, view_generator(0, 0, 0), aspect=torch.full((64,), 3.0))
+    assert torch.equal(square, augment(images, recipe, SIZE, view_generator(0, 0, 0))[0])
     assert (square - wide).abs().mean() > 0.01
 
 
@@ -126,6 +122,26 @@ def test_autocast_does_not_reach_the_pixels(pictures: Tensor) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         cast = augment(pictures, SIMCLR, 32, view_generator(0, 0, 0))
     assert all(torch.equal(a, b) for a, b in zip(plain, cast, strict=True))
+
+
+def test_autocast_does_not_reach_the_draws_for_another_device(
+    pictures: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = []
+    compose = views.color.compose
+    monkeypatch.setattr(views.color, "compose", lambda *a: types.append(compose(*a).dtype) or compose(*a))
+    with torch.autocast("cpu", torch.bfloat16):
+        augment(pictures.to("meta"), SIMCLR, 32, view_generator(0, 0, 0))
+    assert types == [torch.float32] * 2
+
+
+def test_colours_change_in_every_order(pictures: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = []
+    compose = views.color.compose
+    monkeypatch.setattr(views.color, "compose", lambda maps, order: orders.append(order) or compose(maps, order))
+    one(View(), pictures.repeat(8, 1, 1, 1))
+    seen, times = orders[0].unique(dim=0, return_counts=True)
+    assert len(seen) == 24 and times.max() < 50  # of 512 / 24 = 21
 
 
 def test_no_step_waits_for_the_device(pictures: Tensor) -> None:

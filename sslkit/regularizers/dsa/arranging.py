@@ -252,9 +252,10 @@ class _LogSum(torch.autograd.Function):
 
 def _add_distance_gradient(grad_z: Tensor, by_d: Tensor, z: Tensor, d: Tensor, form: _Form, block: slice) -> None:
     """d = sqrt(2 - 2 cos), so dd/dcos = -1/d; squared, -2; nothing where d was clamped."""
-    apart = d > (_TINY if form.squared else _TINY**0.5)
     by_cosine = by_d.mul_(-2) if form.squared else by_d.div_(d).neg_()
-    by_cosine = torch.where(apart, by_cosine, 0)
+    clamped = _TINY if form.squared else _TINY**0.5
+    # where(d > clamped, by_cosine, 0) in one pass
+    torch.ops.aten.threshold_backward.grad_input(by_cosine, d, clamped, grad_input=by_cosine)
     rows = form.rows[block]
     grad_z.index_add_(0, rows, by_cosine @ z)
     grad_z.addmm_(by_cosine.T, z[rows])

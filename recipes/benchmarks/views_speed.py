@@ -1,0 +1,157 @@
+"""Source images per second through two views: ours, batched, against lightly's transforms, in one run.
+
+    python recipes/benchmarks/views_speed.py
+
+One thread. Both start from decoded images in memory (ours from a uint8 batch, lightly's from PIL images of the same
+pixels) and end with two float batches without normalisation. The repeats alternate, so that a busy machine slows both.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numpy as np
+import torch
+from lightly.transforms import BYOLTransform, SimCLRTransform
+from lightly.transforms.byol_transform import BYOLView1Transform, BYOLView2Transform
+from PIL import Image
+from sklearn.datasets import load_sample_images
+
+import sslkit.data.embedded
+from sslkit.data.views import BYOL, SIMCLR, ViewRecipe, augment, view_generator
+
+RESULTS = Path(__file__).with_name("results") / "views_speed.json"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    images: np.ndarray  # (N, H, W, C) uint8
+    size: int
+    recipe: ViewRecipe
+    peer: Callable[[Image.Image], list[torch.Tensor]]
+
+
+def photographs(count: int, size: int) -> np.ndarray:
+    """(count, size, size, 3) uint8: square pieces of scikit-learn's two photographs, resized."""
+    rng = np.random.default_rng(0)
+    photos = [Image.fromarray(photo) for photo in load_sample_images().images]
+    pieces = []
+    for k in range(count):
+        photo = photos[k % len(photos)]
+        side = int(rng.integers(256, photo.height + 1))
+        x, y = rng.integers(0, photo.width - side + 1), rng.integers(0, photo.height - side + 1)
+        pieces.append(np.asarray(photo.resize((size, size), Image.BICUBIC, (x, y, x + side, y + side))))
+    return np.stack(pieces)
+
+
+def clothes(count: int) -> np.ndarray:
+    """(count, 28, 28, 1) uint8 of Fashion-MNIST."""
+    with np.load(Path(sslkit.data.embedded.__file__).with_name("fashion_mnist.npz")) as arrays:
+        return arrays["x_train"][:count, :, :, None]
+
+
+def simclr(size: int, **options: float) -> SimCLRTransform:
+    return SimCLRTransform(size, normalize=None, **options)
+
+
+def byol(size: int, **options: float) -> BYOLTransform:
+    first = BYOLView1Transform(size, normalize=None, **options)
+    second = BYOLView2Transform(size, normalize=None, **options)
+    return BYOLTransform(first, second)
+
+
+def cases() -> list[Case]:
+    small = {"cj_strength": 0.5, "gaussian_blur": 0.0}
+    tiny, large, gray = photographs(256, 32), photographs(32, 256), clothes(256)
+    return [
+        Case("simclr, 32 px, as published for small images", tiny, 32, SIMCLR.at(32), simclr(32, **small)),
+        Case("simclr, 32 px, with blur", tiny, 32, SIMCLR, simclr(32)),
+        Case("byol, 32 px, as published for small images", tiny, 32, BYOL.at(32), byol(32, **small)),
+        Case("simclr, 28 px gray, as published for small images", gray, 28, SIMCLR.at(28), simclr(28, **small)),
+        Case("byol, 28 px gray, as published for small images", gray, 28, BYOL.at(28), byol(28, **small)),
+        Case("simclr, 224 px out of 256", large, 224, SIMCLR, simclr(224)),
+        Case("byol, 224 px out of 256", large, 224, BYOL, byol(224)),
+    ]
+
+
+def ours(case: Case) -> Callable[[int], object]:
+    batch = torch.from_numpy(case.images).permute(0, 3, 1, 2).contiguous()
+    return lambda step: augment(batch, case.recipe, case.size, view_generator(0, 0, step))
+
+
+def lightlys(case: Case) -> Callable[[int], object]:
+    originals = [Image.fromarray(image.squeeze()) for image in case.images]
+    return lambda _: [torch.stack(view) for view in zip(*map(case.peer, originals), strict=True)]
+
+
+def rate(make: Callable[[int], object], count: int, seconds: float) -> float:
+    """Images per second of batches made for at least `seconds`."""
+    start, step = time.perf_counter(), 0
+    while (spent := time.perf_counter() - start) < seconds or step == 0:
+        make(step)
+        step += 1
+    return count * step / spent
+
+
+def measure(case: Case, repeats: int, seconds: float) -> dict[str, object]:
+    contenders = {"sslkit": ours(case), "lightly": lightlys(case)}
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
+    for repeat in range(repeats + 1):
+        for name, make in contenders.items():
+            speed = rate(make, len(case.images), seconds)
+            if repeat:  # the first warms up
+                rates[name].append(speed)
+    summary = {k: {"median": median(v), "min": min(v), "max": max(v)} for k, v in rates.items()}
+    ratios = [a / b for a, b in zip(rates["sslkit"], rates["lightly"], strict=True)]
+    ratio = {"median": median(ratios), "min": min(ratios), "max": max(ratios)}
+    return {"case": case.name, "batch": len(case.images), "images_per_second": summary, "ratio": ratio}
+
+
+def machine() -> dict[str, object]:
+    cpu = platform.processor() or platform.machine()
+    if (info := Path("/proc/cpuinfo")).exists():
+        cpu = next((line.split(":")[1].strip() for line in info.open() if line.startswith("model name")), cpu)
+    packages = ("torch", "torchvision", "lightly", "pillow", "numpy")
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "date": date.today().isoformat(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in packages},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=7, help="measured repeats of each case, alternating")
+    parser.add_argument("--seconds", type=float, default=0.5, help="the least time of one repeat")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"{'source images per second':52}{'sslkit':>24}{'lightly':>24}{'ratio':>20}")
+    rows = []
+    for case in cases():
+        rows.append(row := measure(case, given.repeats, given.seconds))
+        shown = [*row["images_per_second"].values(), row["ratio"]]
+        formats = ("{median:.0f} ({min:.0f} to {max:.0f})",) * 2 + ("{median:.1f} ({min:.1f} to {max:.1f})",)
+        a, b, c = (form.format(**numbers) for form, numbers in zip(formats, shown, strict=True))
+        print(f"{case.name:52}{a:>24}{b:>24}{c:>20}")
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    given.output.write_text(json.dumps({"machine": machine(), "results": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""The command line as a person types it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sslkit
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    call = [sys.executable, str(ROOT / "recipes" / "train.py"), *words]
+    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+def test_help_names_every_member_and_every_option() -> None:
+    said = command("--help", "method=byol+dsa").stdout
+    for name in (*sslkit.methods(), *sslkit.regularizers()):
+        assert f"  {name} " in said
+    for setting in ("epochs=6", "data.batch_size=128", "trainer.precision=auto", "method.objective.momentum=0.996"):
+        assert setting in said
+    assert "method.dsa.nu=0.1" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["method=byolo"], "did you mean 'byol'"),
+        (["method=byol+dsaa"], "did you mean 'dsa'"),
+        (["epohcs=3"], "did you mean 'epochs'"),
+        (["method=byol+dsa", "method.dsa.nuu=3"], "did you mean 'nu'"),
+        (["method=byol+dsa", "method.dsa.nu=-3"], "nu"),
+        (["data=/no/such/folder"], "/no/such/folder"),
+        (["data=fashion_mnist", "backbone=resnet81"], "did you mean"),
+        (["data.batch_size=9000"], "batch_size=9000"),
+        (["resume=true", "name=never_started"], "there is no run"),
+        (["epochs"], "key=value"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path) -> None:
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1 and lines[0].startswith("error: "), done.stderr
+    assert not list(tmp_path.rglob("card.json"))
+
+
+def test_one_image_and_an_empty_folder(tmp_path) -> None:
+    from PIL import Image
+
+    folder = tmp_path / "pictures with, odd = names"
+    folder.mkdir()
+    assert "no images" in command(f"data={folder}", cwd=tmp_path).stderr
+    Image.new("RGB", (20, 20)).save(folder / "one.png")
+    said = command(f"data={folder}", cwd=tmp_path).stderr
+    assert said.startswith("error: ") and "1 image" in said
+
+
+def test_a_sweep_with_options_makes_an_entry_for_each(tmp_path) -> None:
+    words = ["data=digits", "data.batch_size=512", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    done = command("-m", "method=simclr,byol+koleo", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(e.card["method"] for e in sslkit.zoo.open(tmp_path / "zoo")) == ["byol+koleo", "simclr"]
+
+
+def test_options_of_the_command_line_arrive(tmp_path) -> None:
+    words = ["data=digits", "data.batch_size=512", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "name=x"]
+    options = ["method.objective.momentum=0.5", "method.koleo.weight=0.3", "method.views.scale=[0.5,1]"]
+    done = command("method=byol+koleo", *options, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    kept = sslkit.ZooEntry.load(tmp_path / "zoo" / "x").card["options"]
+    assert kept["objective"]["momentum"] == 0.5 and kept["koleo"]["weight"] == 0.3
+    assert kept["views"]["scale"] == [0.5, 1]
+
+
+@pytest.mark.slow
+def test_two_processes_end_where_one_does(tmp_path) -> None:
+    import torch
+
+    words = ["method=byol+dsa", "data=digits", "data.batch_size=256", "epochs=2", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    words += ["trainer.precision=32-true", "trainer.accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=0.05"]
+    ddp = ["trainer.devices=2", "trainer.strategy=ddp"]
+    for name, more in (("one", []), ("two", ddp)):
+        done = command(*words, f"name={name}", *more, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    one, two = (sslkit.ZooEntry.load(tmp_path / "zoo" / name).state_dict() for name in ("one", "two"))
+    for k in one:
+        torch.testing.assert_close(two[k], one[k], rtol=1e-2, atol=1e-3)
