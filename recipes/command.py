@@ -32,7 +32,9 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
         _check(words, dataclasses.asdict(settings), methods)
         _register(settings, methods)
         sys.argv[1:] = words
-        hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")(_job(task))()
+        hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")(
+            _job(task)
+        )()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

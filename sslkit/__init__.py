@@ -19,7 +19,18 @@ _WHERE = {
     "ZooEntry": ("sslkit.zoo", "ZooEntry"),
     "UserError": ("sslkit.errors", "UserError"),
 }
-_MODULES = ("backbones", "data", "diagnostics", "distributed", "heads", "method", "objectives", "regularizers", "training", "zoo")
+_MODULES = (
+    "backbones",
+    "data",
+    "diagnostics",
+    "distributed",
+    "heads",
+    "method",
+    "objectives",
+    "regularizers",
+    "training",
+    "zoo",
+)
 __all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604
 
 if TYPE_CHECKING:

@@ -71,7 +71,9 @@ def alpha_req(z: Tensor, first: int = 1, last: int | None = None) -> float:
     above = int((eigenvalues > eigenvalues[0] * 1e-12).sum())
     stop = min(last or above, above)
     if stop - first < 1:
-        raise UserError(f"alpha_req needs at least two eigenvalues above zero between ranks {first} and {last or above}")
+        raise UserError(
+            f"alpha_req needs at least two eigenvalues above zero between ranks {first} and {last or above}"
+        )
     rank = torch.arange(first, stop + 1, dtype=z.dtype, device=z.device).log()
     level = eigenvalues[first - 1 : stop].log()
     rank = rank - rank.mean()
@@ -91,7 +93,9 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
     mu = torch.zeros(len(counts), z.shape[1], dtype=z.dtype, device=z.device).index_add_(0, g, z) / counts[:, None]
     within = z - mu[g]
     between = mu - mu.mean(0)
-    s_within = within.T @ within / (len(z) - len(counts)) + delta * torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+    s_within = within.T @ within / (len(z) - len(counts)) + delta * torch.eye(
+        z.shape[1], dtype=z.dtype, device=z.device
+    )
     s_between = between.T @ between / (len(counts) - 1)
     values, vectors = torch.linalg.eigh(s_within)
     root = vectors * values.rsqrt() @ vectors.T

@@ -42,7 +42,9 @@ def test_crowding_obeys_the_two_identities() -> None:
     assert got.intra == pytest.approx((1 - mu.square().sum(1)).mean().item(), rel=1e-10)
     mean_squared = torch.pdist(mu).square().mean().item()
     k = 4
-    assert mean_squared == pytest.approx(2 * k / (k - 1) * (1 - got.intra - mu.mean(0).square().sum().item()), rel=1e-10)
+    assert mean_squared == pytest.approx(
+        2 * k / (k - 1) * (1 - got.intra - mu.mean(0).square().sum().item()), rel=1e-10
+    )
 
 
 def test_crowding_leaves_single_images_out_and_says_so() -> None:

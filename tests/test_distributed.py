@@ -25,7 +25,9 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def build(name: str) -> sslkit.Method:
-    return sslkit.method(name, backbone="narrow_resnet", image_size=24, in_chans=3, objective={"dim": 8}, seed=1).double()
+    return sslkit.method(
+        name, backbone="narrow_resnet", image_size=24, in_chans=3, objective={"dim": 8}, seed=1
+    ).double()
 
 
 def one_step(m: torch.nn.Module, method: sslkit.Method, images: torch.Tensor, index: torch.Tensor) -> dict:
@@ -54,7 +56,9 @@ def work(rank: int, folder: Path) -> None:
     everything = distributed.gather(x.view(3, 1), dim=1)
     (everything[:, 0] * everything[:, 1]).sum().div(WORLD).backward()
     total = distributed.sum_over_ranks(x)
-    torch.save({"gathered": everything.detach(), "grad": x.grad, "sum": total.detach()}, folder / f"collective{rank}.pt")
+    torch.save(
+        {"gathered": everything.detach(), "grad": x.grad, "sum": total.detach()}, folder / f"collective{rank}.pt"
+    )
     dist.destroy_process_group()
 
 
@@ -78,7 +82,9 @@ def test_two_processes_equal_one(name: str, together: Path) -> None:
     largest = max(g.abs().max() for g in alone["grads"].values())
     assert both["grads"].keys() == alone["grads"].keys()
     for k, v in alone["grads"].items():
-        torch.testing.assert_close(both["grads"][k], v, rtol=1e-4, atol=1e-5 * largest.item(), msg=lambda m, k=k: f"{k}: {m}")
+        torch.testing.assert_close(
+            both["grads"][k], v, rtol=1e-4, atol=1e-5 * largest.item(), msg=lambda m, k=k: f"{k}: {m}"
+        )
     for k, v in alone["state"].items():
         torch.testing.assert_close(both["state"][k], v, rtol=1e-4, atol=1e-5, msg=lambda m, k=k: f"{k}: {m}")
 

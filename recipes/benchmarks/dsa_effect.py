@@ -136,7 +136,10 @@ def keep(key: str, numbers: dict) -> None:
 
 def table(results: dict) -> str:
     """Markdown: mean ± sd over the seeds, and the difference to plain, seed by seed."""
-    lines = ["| | variant | linear probe | 10-NN | probe minus plain, by seed | inter | intra |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| | variant | linear probe | 10-NN | probe minus plain, by seed | inter | intra |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for objective in HEADS:
         plain = rows(results, objective, "plain")
         for variant in VARIANTS:
@@ -146,7 +149,9 @@ def table(results: dict) -> str:
             cells = [spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn")]
             gains = " ".join(f"{100 * (r['probe'] - plain[s]['probe']):+.1f}" for s, r in found.items() if s in plain)
             crowding = [f"{statistics.mean(r[k] for r in found.values()):.3f}" for k in ("inter", "intra")]
-            lines.append(f"| {objective} | {variant} | {' | '.join([*cells, gains if variant != 'plain' else '', *crowding])} |")
+            lines.append(
+                f"| {objective} | {variant} | {' | '.join([*cells, gains if variant != 'plain' else '', *crowding])} |"
+            )
     return "\n".join(lines)
 
 

@@ -19,5 +19,9 @@ def machine() -> dict[str, str | int | None]:
 
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    names = (
+        [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        if info.exists()
+        else []
+    )
     return names[0] if names else platform.processor()

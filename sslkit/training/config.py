@@ -39,7 +39,7 @@ class TrainerConfig:
     devices: Any = setting("auto", "how many, or a list; auto: all GPUs, or one CPU process")
     num_nodes: int = setting(1, "machines")
     strategy: str = setting("auto", "auto, ddp, fsdp, ...: Lightning's names")
-    precision: str = setting("auto", "32-true, bf16-mixed, 16-mixed; auto: bf16 where the processor has it")
+    precision: str = setting("auto", "32-true, bf16-mixed, 16-mixed; auto: bf16 on a GPU that has it")
     accumulate: int = setting(1, "batches per optimiser step")
     log_every: int = setting(20, "steps between two rows of metrics.csv")
     progress: bool = setting(True, "progress bar (only on a terminal)")

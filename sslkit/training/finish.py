@@ -99,9 +99,14 @@ def summary(entry: ZooEntry, data: Data) -> str:
     lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}"]
     before, after = card["before"], card["after"]
     if after:
-        where = f"{after['n']:,} held-out images" if data.held_out else f"{after['n']:,} images (trained on, no test split)"
+        where = (
+            f"{after['n']:,} held-out images" if data.held_out else f"{after['n']:,} images (trained on, no test split)"
+        )
         lines += ["", f"  on {where:<46} random weights   pretrained"]
-        for key, name in (("knn", f"{card['config']['eval']['k']}-nearest-neighbour accuracy"), ("probe", "linear probe accuracy")):
+        for key, name in (
+            ("knn", f"{card['config']['eval']['k']}-nearest-neighbour accuracy"),
+            ("probe", "linear probe accuracy"),
+        ):
             half = 100 * wilson(after[key], after["n"])
             lines.append(f"  {name:<49} {100 * before[key]:8.1f} %   {100 * after[key]:8.1f} % ± {half:.1f}")
         for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):

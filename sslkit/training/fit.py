@@ -17,6 +17,7 @@ from sslkit.training import run
 from sslkit.training.config import Config
 from sslkit.zoo import ZooEntry
 
+
 @dataclass
 class Judged:
     """Labelled clean images and which rows of them are used."""
@@ -102,7 +103,13 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     """The method of a config for its data."""
     name = config.backbone
     if name == "auto":
-        name = "narrow_resnet" if data.image_size <= 32 else "resnet18" if data.image_size <= backbones.SMALL else "resnet50"
+        name = (
+            "narrow_resnet"
+            if data.image_size <= 32
+            else "resnet18"
+            if data.image_size <= backbones.SMALL
+            else "resnet50"
+        )
     return method(
         config.method_name,
         backbone=backbone or name,

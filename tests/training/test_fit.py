@@ -66,7 +66,11 @@ def test_unlabelled_images_need_no_labels(small_run, small_npz, tmp_path) -> Non
     with np.load(small_npz) as arrays:
         for i, image in enumerate(arrays["x_train"][:40]):
             Image.fromarray(image).save(tmp_path / f"{i}.png")
-    run = {**small_run, "epochs": 1, "data": {"source": str(tmp_path), "batch_size": 16, "image_size": 28, "workers": 0}}
+    run = {
+        **small_run,
+        "epochs": 1,
+        "data": {"source": str(tmp_path), "batch_size": 16, "image_size": 28, "workers": 0},
+    }
     entry = sslkit.pretrain(run)
     assert entry.card["after"] == {} and entry.card["features"]["images"] == 40
 

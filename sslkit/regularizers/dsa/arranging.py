@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.regularizers.dsa.pairwise import KERNELS, pair_scores
+from sslkit.regularizers.dsa.threads import one_thread
 
 PHIS = ("relu", "softplus", "exp")
 NORMALISE = ("row", "none")
@@ -79,7 +80,9 @@ class ArrangingMLP(nn.Module):
                 return scores.sigmoid()
             if self.phi == "exp":
                 return scores.softmax(1)
-            q = scores.relu_() if self.phi == "relu" else F.softplus(scores)
+            if self.phi == "relu":
+                return _ReluShare.apply(scores)
+            q = F.softplus(scores)
             return q / (q.sum(1, keepdim=True) + _EPS)
 
     def _scores(self, z: Tensor, rows: Tensor | None) -> Tensor:
@@ -109,8 +112,27 @@ class CosineArranger(nn.Module):
             cosine = (z if rows is None else z[rows]) @ z.T
             if self.normalise == "none":
                 return cosine
-            q = cosine.relu_()
-            return q / (q.sum(1, keepdim=True) + _EPS)
+            return _ReluShare.apply(cosine)
+
+
+class _ReluShare(torch.autograd.Function):
+    """Each row's relu(x) over its sum, (r, n); keeps only the result, which is also the relu's mask."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        share = x.relu()
+        total = share.sum(1, keepdim=True).add_(_EPS)
+        share.div_(total)
+        ctx.save_for_backward(share, total)
+        return share
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Tensor:
+        share, total = ctx.saved_tensors
+        with one_thread(share.device, share.numel()):
+            by_q = (grad - (grad * share).sum(1, keepdim=True)).div_(total)
+            return torch.ops.aten.threshold_backward(by_q, share, 0)
 
 
 def arrange_loss(
@@ -223,9 +245,10 @@ class _LogSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z: Tensor, m: Tensor, form: _Form) -> Tensor:
         parts = []
-        for block in form.blocks(len(z)):
-            exponent = form.exponent(form.slope(m, block), form.distance(z, block), block)
-            parts.append(exponent.flatten().logsumexp(0))
+        with one_thread(m.device, m.numel()):
+            for block in form.blocks(len(z)):
+                exponent = form.exponent(form.slope(m, block), form.distance(z, block), block)
+                parts.append(exponent.flatten().logsumexp(0))
         total = torch.stack(parts).logsumexp(0)
         ctx.form = form
         ctx.save_for_backward(z, m, total)
@@ -238,15 +261,16 @@ class _LogSum(torch.autograd.Function):
         form, (want_z, want_m, _) = ctx.form, ctx.needs_input_grad
         grad_z = torch.zeros_like(z) if want_z else None
         grad_m = torch.empty_like(m) if want_m else None
-        for block in form.blocks(len(z)):
-            d, slope = form.distance(z, block), form.slope(m, block)
-            share = form.exponent(slope, d, block).sub_(total.clamp_min(-1e30)).exp_().mul_(grad)
-            if want_z:
-                _add_distance_gradient(grad_z, share * slope, z, d, form, block)
-            if want_m:
-                torch.mul(share, d, out=grad_m[block]).mul_(2 / form.gamma)
-                if form.strength is not None:
-                    grad_m[block] *= form.strength[block, None]
+        with one_thread(m.device, m.numel()):
+            for block in form.blocks(len(z)):
+                d, slope = form.distance(z, block), form.slope(m, block)
+                share = form.exponent(slope, d, block).sub_(total.clamp_min(-1e30)).exp_().mul_(grad)
+                if want_z:
+                    _add_distance_gradient(grad_z, slope.mul_(share), z, d, form, block)
+                if want_m:
+                    torch.mul(share, d, out=grad_m[block]).mul_(2 / form.gamma)
+                    if form.strength is not None:
+                        grad_m[block] *= form.strength[block, None]
         return grad_z, grad_m, None
 
 

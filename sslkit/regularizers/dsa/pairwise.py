@@ -4,8 +4,7 @@ W1 [z_i ; z_j] + b1 splits into u_i + v_j, so that the score of a pair is b + su
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -14,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.regularizers.dsa.threads import one_thread
 
 KERNELS = ("auto", "blocked", "compiled")
 
@@ -51,7 +51,7 @@ class _Blocked(torch.autograd.Function):
         tile = _Tile(u, v)
         us, vs, ws = tile.of_u(u.T.contiguous()), tile.of_v(-v.T.contiguous()), w.split(tile.hidden)
         out = (v @ w).repeat(len(u), 1)
-        with _one_thread(u):
+        with one_thread(u.device):  # a tile's operation takes 20 us
             for u_parts, strip in zip(us, out.split(tile.rows), strict=True):
                 for v_parts, block in zip(vs, strip.split(tile.columns, 1), strict=True):
                     total = block.clone(memory_format=torch.contiguous_format).view(-1)
@@ -68,7 +68,7 @@ class _Blocked(torch.autograd.Function):
         tile, u, v = _Tile(u, v), u.T.contiguous(), v.T.contiguous()
         over_others, over_anchors = torch.zeros_like(u), torch.zeros_like(v)  # sum_j P, sum_i P: (H, r), (H, n)
         columns = list(zip(tile.of_v(v), tile.of_v(over_anchors), strict=True))
-        with _one_thread(u):
+        with one_thread(u.device):
             for u_parts, u_sums, strip in zip(tile.of_u(u), tile.of_u(over_others), grad.split(tile.rows), strict=True):
                 for (v_parts, v_sums), g in zip(columns, strip.split(tile.columns, 1), strict=True):
                     for u_h, v_h, u_sum, v_sum in zip(u_parts, v_parts, u_sums, v_sums, strict=True):
@@ -104,20 +104,6 @@ class _Tile:
         if shape not in self.views:
             self.views[shape] = self.memory[: math.prod(shape)].view(shape)
         return self.views[shape]
-
-
-@contextmanager
-def _one_thread(x: Tensor) -> Iterator[None]:
-    """A tile takes about 20 us, less than waking a second thread costs: on 2 cores, one is twice as fast."""
-    threads = torch.get_num_threads()
-    if x.is_cuda or threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _elementwise(u: Tensor, v: Tensor, w: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from sslkit.regularizers.dsa import arranging, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.features import FeatureTable, tabulate
 from sslkit.regularizers.dsa.prior import FilePrior, build_prior
+from sslkit.regularizers.dsa.threads import one_thread
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
@@ -155,15 +156,17 @@ class DSA(Regularizer):
         source = e.h if self.where == "backbone" else e.z
         with arranging.without_autocast(source):
             z, index, rows = self._rows(F.normalize(arranging.wide(source), dim=-1), e.index)
+            clean = self._clean_features(index, images)
+            seen = self._view_features(e) if self.mode == "view" and self.upsilon else clean
             arrange = consistency = z.new_zeros(())
-            if self.nu or self.upsilon:
-                m = self.arrange(z.detach() if self.detach_embedding else z, rows.anchors)
-                self._watch(m)
-                clean = self._clean_features(index, images)
+            with one_thread(z.device, len(z) ** 2):
+                if self.nu or self.upsilon:
+                    m = self.arrange(z.detach() if self.detach_embedding else z, rows.anchors)
+                    self._watch(m)
                 if self.nu:
                     arrange = self._arrange(z, m, clean, index, rows)
                 if self.upsilon:
-                    consistency = self.upsilon * self._consistency(m, clean, e, rows)
+                    consistency = self.upsilon * self._consistency(m, seen, rows)
             if self.training:
                 self.calls += 1
         return {"dsa/arrange": arrange, "dsa/consistency": consistency}
@@ -236,8 +239,9 @@ class DSA(Regularizer):
         self.watched["dsa/arrange_mean"] = F.softplus(mean).detach()
         return self._rank_mean(F.softplus(mean if self.reduction == "mean" else pairs)) * self._nu()
 
-    def _consistency(self, m: Tensor, clean: Tensor | None, e: Embeddings, rows: _Rows) -> Tensor:
-        features = self._view_features(e) if self.mode == "view" else clean.repeat(rows.views, 1)
+    def _consistency(self, m: Tensor, features: Tensor, rows: _Rows) -> Tensor:
+        if self.mode == "cached":
+            features = features.repeat(rows.views, 1)
         prior = scoring.prior_matrix(
             features,
             tau=self.tau,

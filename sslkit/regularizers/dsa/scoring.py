@@ -6,8 +6,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, wide, without_autocast
+from sslkit.regularizers.dsa.threads import one_thread
 
 FROBENIUS = ("squared", "norm")
 RULES = ("threshold", "fraction", "mutual")
@@ -47,8 +49,24 @@ def prior_matrix(
 def consistency_loss(m: Tensor, prior: Tensor, *, frobenius: str = "squared") -> Tensor:
     """Eq. 13: the sum of squares of M - Mpre, both (r, n); "norm" takes its root. Scalar."""
     one_of("frobenius", frobenius, FROBENIUS)
-    square = F.mse_loss(m, prior.to(m.dtype), reduction="sum")
+    square = _SquareDistance.apply(m, prior.detach().to(m.dtype))
     return square if frobenius == "squared" else root(square)
+
+
+class _SquareDistance(torch.autograd.Function):
+    """sum (m - prior)^2, with gradient for m; keeps no copy of either."""
+
+    @staticmethod
+    def forward(ctx, m: Tensor, prior: Tensor) -> Tensor:
+        ctx.save_for_backward(m, prior)
+        return F.mse_loss(m, prior, reduction="sum")
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        m, prior = ctx.saved_tensors
+        with one_thread(m.device, m.numel()):
+            return (m - prior).mul_(2 * grad), None
 
 
 def root(square: Tensor) -> Tensor:
