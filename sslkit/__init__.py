@@ -7,7 +7,7 @@ Everything is imported when it is first used: `import sslkit` alone loads neithe
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -31,14 +31,7 @@ _MODULES = (
     "training",
     "zoo",
 )
-__all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604
-
-if TYPE_CHECKING:
-    from sslkit import method, objectives, regularizers  # the modules are callable: sslkit.method("byol+dsa")
-    from sslkit.method import Method
-    from sslkit.training.fit import pretrain
-    from sslkit.zoo import ZooEntry
-
+__all__ = [*_WHERE, *_MODULES]
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:

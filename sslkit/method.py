@@ -165,7 +165,7 @@ def method(
     seed: int = 0,
     **plugins: Mapping[str, Any],
 ) -> Method:
-    """Build `objective+regulariser+...`, e.g. `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
+    """Build `objective+regulariser+...`: `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
 
     name: member names, or `package.module:Class` from outside.
     backbone: a timm name, `package.module:function` or an nn.Module; randomly initialised from the seed.

@@ -1,4 +1,4 @@
-"""The zoo: a folder of entries, each `backbone.safetensors` and a `card.json` that says what it is and how to load it."""
+"""The zoo: a folder of entries, each `backbone.safetensors` and the `card.json` that says what it is."""
 
 import json
 import os

@@ -78,14 +78,18 @@ def test_options_of_the_command_line_arrive(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_two_processes_end_where_one_does(tmp_path) -> None:
-    import torch
-
-    words = ["method=byol+dsa", "data=digits", "data.batch_size=256", "epochs=2", "eval.tsne=0", "eval.k=3", "out=zoo"]
-    words += ["trainer.precision=32-true", "trainer.accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=0.05"]
-    ddp = ["trainer.devices=2", "trainer.strategy=ddp"]
-    for name, more in (("one", []), ("two", ddp)):
+    """Loader, views and batch norm of two ranks together; fp32 sums in another order drift apart over 10 steps."""
+    words = ["method=byol", "data=digits", "data.batch_size=256", "epochs=2", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    words += ["trainer.precision=32-true", "trainer.accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=0.01"]
+    two = ["trainer.devices=2", "trainer.strategy=ddp"]
+    for name, more in (("one", []), ("two", two), ("other", ["seed=1"])):
         done = command(*words, f"name={name}", *more, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    one, two = (sslkit.ZooEntry.load(tmp_path / "zoo" / name).state_dict() for name in ("one", "two"))
-    for k in one:
-        torch.testing.assert_close(two[k], one[k], rtol=1e-2, atol=1e-3)
+    one, two, other = (sslkit.ZooEntry.load(tmp_path / "zoo" / name).state_dict() for name in ("one", "two", "other"))
+    assert distance(one, two) < 2e-3 < 20e-3 < distance(one, other)
+
+
+def distance(one: dict, two: dict) -> float:
+    """Median over the tensors of their relative difference."""
+    relative = [(one[k] - two[k]).float().norm() / one[k].float().norm() for k in one if one[k].is_floating_point()]
+    return sorted(relative)[len(relative) // 2].item()

@@ -288,29 +288,3 @@ def test_pure_repulsion_is_said_once(fashion, caplog) -> None:
 def test_describe_names_the_prior_and_how_to_have_clip() -> None:
     assert "pca" in DSA(4).describe() and "dsa.prior=clip" in DSA(4).describe()
     assert "hog" in build().describe()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"arranger": "mpl"},
-        {"mode": "views"},
-        {"neighbours": "all"},
-        {"ddp": "global"},
-        {"where": "head"},
-        {"nu": -1.0},
-        {"gamma": 0.0},
-        {"eta": 0},
-        {"tau": "median"},
-        {"tau": 0.0},
-        {"alpha": "twice"},
-        {"where": "backbone"},
-        {"kernel": "fast"},
-        {"prior_precision": "int8"},
-        {"mode": "view", "prior": "features:a.npy"},
-    ],
-    ids=str,
-)
-def test_bad_options_are_named(options: dict) -> None:
-    with pytest.raises(UserError, match=next(iter(options))):
-        build(**options)
