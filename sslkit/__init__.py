@@ -33,6 +33,7 @@ _MODULES = (
 )
 __all__ = [*_WHERE, *_MODULES]
 
+
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         module, attribute = _WHERE[name]

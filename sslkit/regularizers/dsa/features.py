@@ -81,7 +81,9 @@ def _batches(prior: Prior, dataset: "Images", device: torch.device) -> Iterator[
     from tqdm import tqdm
 
     starts = range(0, len(dataset), _BATCH)
-    for start in tqdm(starts, desc=f"prior {prior.name}", unit="batch", disable=len(dataset) <= _BAR_FROM):
+    for start in tqdm(
+        starts, desc=f"prior {prior.name}", unit="batch", disable=True if len(dataset) <= _BAR_FROM else None
+    ):
         rows = list(range(start, min(start + _BATCH, len(dataset))))
         features = prior(dataset.__getitems__(rows)["images"].to(device))
         if not features.isfinite().all():

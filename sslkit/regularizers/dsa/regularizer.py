@@ -143,10 +143,9 @@ class DSA(Regularizer):
 
     def describe(self) -> str:
         """Which prior, and why."""
-        line = f"DSA's prior is {self.prior.name}"
         if self.prior.name == "pca":
-            line += " (no download; the paper's is CLIP: dsa.prior=clip)"
-        return line
+            return "prior pca, the images' own principal components: no download. The paper's is CLIP: method.dsa.prior=clip"
+        return f"prior {self.prior.name}"
 
     def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
         """{"dsa/arrange": nu L_AM^s, "dsa/consistency": upsilon L_con}, the same on every rank.
