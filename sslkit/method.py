@@ -57,10 +57,13 @@ class Method(nn.Module):
     def backbone(self) -> backbones.Backbone:
         return self.objective.backbone
 
-    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
-        """Let the regularisers read the clean training images once: cached priors, data-set neighbours."""
+    def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
+        """Let the regularisers read the clean training images once: cached priors, data-set neighbours.
+
+        Optional in a loop of one's own: without it they see no more than the batch.
+        """
         for plugin in self.regularizers.values():
-            plugin.prepare(dataset, cache=cache)
+            plugin.prepare(dataset, cache=cache, steps=steps)
 
     def forward(self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None) -> dict[str, Tensor]:
         """images: (N, C, H, W) uint8, or float in [0, 1]; index: (N,) rows of the data set.

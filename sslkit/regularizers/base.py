@@ -23,8 +23,11 @@ class Regularizer(nn.Module):
         super().__init__()
         self.watched: dict[str, Tensor] = {}
 
-    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
-        """Called once before training with the clean training images; for priors and neighbours."""
+    def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
+        """Called once before training with the clean training images; for priors and neighbours.
+
+        cache: folder for files that a later run may use again. steps: of the whole run, 0 if unknown.
+        """
 
     def describe(self) -> str:
         """One line for the start of a run: what it stands on and why; empty if there is nothing to say."""

@@ -116,7 +116,7 @@ def summary(entry: ZooEntry, data: Data) -> str:
         paths = card["unreadable"]
         shown = "\n    ".join(paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else []))
         lines += ["", f"  {len(paths)} unreadable images were left out:\n    {shown}"]
-    pictures = [name for name in ("loss.png", "embedding.png") if (folder / name).is_file()]
+    pictures = [name for name in ("views.png", "loss.png", "embedding.png") if (folder / name).is_file()]
     lines += [
         "",
         f"  weights   {folder / WEIGHTS}   (card.json beside it says how to load them without sslkit)",

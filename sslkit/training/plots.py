@@ -7,9 +7,22 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from sslkit.data.sources import Images
+from sslkit.data.views import contact_sheet
+from sslkit.method import Method
 from sslkit.zoo import write_whole
 
 matplotlib.use("Agg")
+
+
+def save_views(method: Method, images: Images, path: Path) -> None:
+    """The first eight images and the views that training will see of them, side by side."""
+    rows = images.__getitems__(list(range(min(len(images), 8))))
+    device = next(method.parameters()).device
+    views = method.make_views(rows["images"].to(device), rows["aspect"].to(device))
+    method.batch = 0
+    with write_whole(path) as partial:
+        contact_sheet(rows["images"], views).save(partial, format="png")
 
 
 def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> None:

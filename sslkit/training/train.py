@@ -21,6 +21,7 @@ from sslkit.training.fit import Data
 from sslkit.training.history import History
 from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
+from sslkit.training.plots import save_views
 from sslkit.training.progress import Bar
 from sslkit.zoo import ZooEntry
 
@@ -34,7 +35,7 @@ class Prepare(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
         for turn in (True, False):
             if trainer.is_global_zero is turn:
-                module.method.prepare(self.data.train, cache=self.cache)
+                module.method.prepare(self.data.train, cache=self.cache, steps=module.steps)
             trainer.strategy.barrier()
 
 
@@ -61,7 +62,10 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     _quiet()
     run.sweep(folder)
     say(config, data, method, folder, checkpoint)
-    before = judge(method, data, config.eval.k) if rank_zero_only.rank == 0 else {}
+    before = {}
+    if not rank_zero_only.rank:
+        before = judge(method, data, config.eval.k)
+        save_views(method, data.train, folder / "views.png")
     world = _world(config)
     loader = make_loader(
         data.train,

@@ -15,7 +15,15 @@ from sslkit.errors import UserError
 def test_a_run_leaves_all_that_is_promised(small_run, capsys) -> None:
     entry = sslkit.pretrain(small_run)
     names = {p.name for p in entry.folder.iterdir()}
-    assert {"backbone.safetensors", "card.json", "config.yaml", "metrics.csv", "loss.png", "embedding.png"} <= names
+    assert {
+        "backbone.safetensors",
+        "card.json",
+        "config.yaml",
+        "metrics.csv",
+        "loss.png",
+        "embedding.png",
+        "views.png",
+    } <= names
     assert any(n.startswith("events.out.tfevents") for n in names)
     assert (entry.folder / "checkpoints" / "last.ckpt").is_file()
     assert not list(entry.folder.rglob("*.part"))
@@ -28,7 +36,7 @@ def test_a_run_leaves_all_that_is_promised(small_run, capsys) -> None:
     judged = [r for r in rows if r["knn"]]
     assert len(judged) == 2 and all(0 <= float(r["knn"]) <= 1 and float(r["rankme"]) > 1 for r in judged)
 
-    for picture in ("loss.png", "embedding.png"):
+    for picture in ("views.png", "loss.png", "embedding.png"):
         pixels = np.asarray(Image.open(entry.folder / picture).convert("L"))
         assert pixels.std() > 5, f"{picture} is blank"
 
@@ -63,13 +71,15 @@ def test_the_same_command_twice_keeps_the_first_run(small_run) -> None:
 
 
 def test_unlabelled_images_need_no_labels(small_run, small_npz, tmp_path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
     with np.load(small_npz) as arrays:
         for i, image in enumerate(arrays["x_train"][:40]):
-            Image.fromarray(image).save(tmp_path / f"{i}.png")
+            Image.fromarray(image).save(folder / f"{i}.png")
     run = {
         **small_run,
         "epochs": 1,
-        "data": {"source": str(tmp_path), "batch_size": 16, "image_size": 28, "workers": 0},
+        "data": {"source": str(folder), "batch_size": 16, "image_size": 28, "workers": 0},
     }
     entry = sslkit.pretrain(run)
     assert entry.card["after"] == {} and entry.card["features"]["images"] == 40

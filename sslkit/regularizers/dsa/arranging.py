@@ -67,6 +67,7 @@ class ArrangingMLP(nn.Module):
         one_of("inputs", inputs, INPUTS)
         one_of("kernel", kernel, KERNELS)
         self.phi, self.normalise, self.inputs, self.kernel = phi, normalise, inputs, kernel
+        self.steps = 0  # calls to come, once somebody knows
         self.first = nn.Linear(2 * dim if inputs == "concat" else dim, hidden)
         self.last = nn.Linear(hidden, 1)
         if phi == "relu" and normalise == "row":
@@ -91,7 +92,7 @@ class ArrangingMLP(nn.Module):
         z = z.to(dtype)
         to_u, to_v = weight.chunk(2, 1) if self.inputs == "concat" else (weight, -weight)
         u = F.linear(z if rows is None else z[rows], to_u, bias)
-        return pair_scores(u, F.linear(z, to_v), w[0], b[0], kernel=self.kernel)
+        return pair_scores(u, F.linear(z, to_v), w[0], b[0], kernel=self.kernel, steps=self.steps)
 
 
 class CosineArranger(nn.Module):

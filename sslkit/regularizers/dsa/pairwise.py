@@ -4,6 +4,7 @@ W1 [z_i ; z_j] + b1 splits into u_i + v_j, so that the score of a pair is b + su
 """
 
 import math
+import shutil
 from collections.abc import Callable
 from functools import cache
 
@@ -23,17 +24,24 @@ _CPU_TILE = (16, 64, 256)
 _GPU_TILE = (16, 1024, 4096)
 
 
-def pair_scores(u: Tensor, v: Tensor, w: Tensor, b: Tensor, *, kernel: str = "auto") -> Tensor:
+def compiling_pays(pairs_a_side: int, steps: int) -> bool:
+    """On the CPU inductor's 15 s come back after some 10,000 steps of 256 rows (1.6 ms each) and never above 512."""
+    return steps >= 10_000 and pairs_a_side <= 512 and shutil.which("g++") is not None
+
+
+def pair_scores(u: Tensor, v: Tensor, w: Tensor, b: Tensor, *, kernel: str = "auto", steps: int = 0) -> Tensor:
     """b + sum_h w_h relu(u_ih + v_jh), (r, n): row i is the anchor, column j the other sample.
 
     u: (r, H), v: (n, H), w: (H,), b: scalar; all of one floating dtype. r < n when each rank has its own rows.
     kernel: "blocked" walks tiles and recomputes them in the backward; "compiled" lets inductor fuse the
-    elementwise form, for some 15 s of compiling; "auto" is compiled on a GPU and blocked elsewhere.
+    elementwise form, for some 15 s of compiling; "auto" is compiled on a GPU and where `compiling_pays`.
+    steps: calls of the whole run, if known.
     Both keep only u, v and w for the backward.
     """
     if kernel not in KERNELS:
         raise UserError(f"there is no pair kernel {kernel!r}: {nearest(kernel, KERNELS)}")
-    if kernel == "compiled" or (kernel == "auto" and u.is_cuda):
+    pays = u.is_cuda or compiling_pays(len(v), steps)
+    if kernel == "compiled" or (kernel == "auto" and pays):
         return b + _run_compiled(u, v, w)
     return b + _Blocked.apply(u, v, w)
 

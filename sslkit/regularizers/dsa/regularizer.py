@@ -125,11 +125,12 @@ class DSA(Regularizer):
         self._warned_dead = False
         self._said_repulsive = False
 
-    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
+    def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Fit the prior (pca), read or compute the features of every clean image, and score them.
 
-        cache: folder for the features, kept by content; None keeps them in memory.
+        cache: folder for the features, kept by content; None keeps them in memory. steps: of the whole run.
         """
+        self.arrange.steps = steps
         if self.prior.needs_fit:
             count = min(len(dataset), self.prior.most_images)
             rows = torch.linspace(0, len(dataset) - 1, count).long().tolist()
@@ -144,7 +145,7 @@ class DSA(Regularizer):
     def describe(self) -> str:
         """Which prior, and why."""
         if self.prior.name == "pca":
-            return "prior pca, the images' own principal components: no download. The paper's is CLIP: method.dsa.prior=clip"
+            return "prior pca, because it needs no download; for the paper's, CLIP: method.dsa.prior=clip"
         return f"prior {self.prior.name}"
 
     def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:

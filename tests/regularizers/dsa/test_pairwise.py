@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa import pairwise
+from sslkit.regularizers.dsa import ArrangingMLP, pairwise
 from sslkit.regularizers.dsa.pairwise import pair_scores
 
 
@@ -104,3 +104,21 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 def test_8192_rows_of_hidden_128_fit_in_3_gb() -> None:
     answer = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     assert int(answer.stdout) * 1024 < 3e9
+
+
+def test_auto_compiles_on_the_cpu_only_where_a_run_is_long_enough(monkeypatch) -> None:
+    monkeypatch.setattr(pairwise.shutil, "which", lambda name: name)
+    assert pairwise.compiling_pays(256, 10_000) and not pairwise.compiling_pays(256, 9_999)
+    assert not pairwise.compiling_pays(1024, 100_000)
+    monkeypatch.setattr(pairwise.shutil, "which", lambda name: None)
+    assert not pairwise.compiling_pays(256, 10_000)
+    called = []
+    monkeypatch.setattr(pairwise, "compiling_pays", lambda n, steps: steps > 5)
+    monkeypatch.setattr(pairwise, "_run_compiled", lambda u, v, w: called.append(1) or u.new_zeros(len(u), len(v)))
+    z = torch.rand(4, 3)
+    arrange = ArrangingMLP(3, 2)
+    arrange(z)
+    assert not called
+    arrange.steps = 6
+    arrange(z)
+    assert called
