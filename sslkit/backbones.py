@@ -117,7 +117,7 @@ def _size_arguments(timm_name: str, image_size: int) -> dict[str, Any]:
 
 
 def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> None:
-    """A ResNet gets a 3x3 stem without pooling, other convolutional nets a first stride of 1."""
+    """A ResNet gets a 3x3 stem (a deep stem keeps its own) without pooling, other nets a first stride of 1."""
     if isinstance(getattr(net, "conv1", None), nn.Conv2d) and hasattr(net, "maxpool"):
         old = net.conv1
         stride = old.stride if wide_stride else (1, 1)
@@ -126,6 +126,10 @@ def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> No
         net.maxpool = nn.Identity()
         recipe.stem = f"3x3 with stride {stride[0]} and no pooling, for images of {SMALL} pixels or less"
         recipe.lines += ["import torch", f"net.conv1.stride, net.maxpool = {stride}, torch.nn.Identity()"]
+    elif isinstance(getattr(net, "conv1", None), nn.Sequential) and hasattr(net, "maxpool"):
+        net.conv1[0].stride, net.maxpool = (1, 1), nn.Identity()
+        recipe.stem = f"stride 1 and no pooling, for images of {SMALL} pixels or less"
+        recipe.lines += ["import torch", "net.conv1[0].stride, net.maxpool = (1, 1), torch.nn.Identity()"]
     elif isinstance(getattr(net, "conv_stem", None), nn.Conv2d):
         net.conv_stem.stride = (1, 1)
         recipe.stem = f"stride 1, for images of {SMALL} pixels or less"

@@ -41,12 +41,13 @@ def test_export_loads_strict_into_plain_timm_and_gives_the_same_features(name, s
 
 
 def test_small_images_keep_their_resolution() -> None:
-    small = backbones.build("resnet18", image_size=32, in_chans=3).eval()
-    large = backbones.build("resnet18", image_size=224, in_chans=3).eval()
     x = torch.rand(1, 3, 32, 32)
-    assert small.net.forward_features(x).shape[-1] == 4
-    assert large.net.forward_features(x).shape[-1] == 1
-    assert "3x3" in small.recipe.stem and large.recipe.stem == "as published"
+    for name, said in (("resnet18", "3x3"), ("resnet10t", "stride 1")):
+        small = backbones.build(name, image_size=32, in_chans=3).eval()
+        large = backbones.build(name, image_size=224, in_chans=3).eval()
+        assert small.net.forward_features(x).shape[-1] == 4
+        assert large.net.forward_features(x).shape[-1] == 1
+        assert said in small.recipe.stem and large.recipe.stem == "as published"
 
 
 def test_convolutional_nets_run_channels_last() -> None:
