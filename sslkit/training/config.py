@@ -81,7 +81,8 @@ class Config:
         return config
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """What YAML and JSON can hold; a function stands as its name."""
+        return _plain(dataclasses.asdict(self))
 
     @property
     def method_name(self) -> str:
@@ -114,6 +115,16 @@ def _typed(value: Any, default: Any, path: str) -> Any:
     if isinstance(default, strict) and type(value) is not type(default):
         raise UserError(f"{path}={value!r} must be a {type(default).__name__}, like its default {default!r}")
     return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if callable(value):
+        return f"{value.__module__}:{value.__qualname__}"
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def _check(config: Config) -> None:

@@ -72,7 +72,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
     return {
         "format": 1,
         "method": method.name,
-        "options": config.method_options(),
+        "options": {} if isinstance(config.method, str) else config.to_dict()["method"],
         "config": config.to_dict(),
         "backbone": {
             "name": body.recipe.name,

@@ -77,9 +77,23 @@ def open_data(config: Config) -> Data:
     bank = open_images(source, split=known[0], **clean)
     if len(known) > 1:
         query = open_images(source, split=known[1], **clean)
-        return Data(train, _some(bank, config), _some(query, config), size)
-    learn, test = held_out_rows(bank.labels)
-    return Data(train, _some(bank, config, learn), _some(bank, config, test), size, held_out=False)
+        parts = (_some(bank, config), _some(query, config))
+    else:
+        parts = (_some(bank, config, rows) for rows in held_out_rows(bank.labels))
+    return _judged(Data(train, *parts, size, held_out=len(known) > 1), config)
+
+
+def _judged(data: Data, config: Config) -> Data:
+    """Too few labels judge nothing: two classes need two held-out images each, and the vote its k neighbours."""
+    if len(data.bank.rows) < config.eval.k:
+        raise UserError(
+            f"eval.k={config.eval.k} neighbours, but only {len(data.bank.rows)} labelled images: lower eval.k"
+        )
+    counts = np.bincount(data.query.images.labels[data.query.rows])
+    if (counts >= 2).sum() >= 2:
+        return data
+    print(f"too few labelled images to judge by ({len(data.query.rows)} held out): trained as if there were none")
+    return Data(data.train, None, None, data.image_size)
 
 
 def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
@@ -94,6 +108,7 @@ def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, n
 
 def _some(images: Images, config: Config, rows: np.ndarray | None = None) -> Judged:
     rows = np.arange(len(images)) if rows is None else rows
+    rows = rows if images.labels is None else rows[images.labels[rows] >= 0]
     if len(rows) > config.eval.max_images:
         rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
     return Judged(images, rows)

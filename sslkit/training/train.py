@@ -26,6 +26,25 @@ from sslkit.training.progress import Bar
 from sslkit.zoo import ZooEntry
 
 
+class Start(pl.Callback):
+    """Before the first step, on the device: a picture of the views, and the judgement of random weights."""
+
+    def __init__(self, data: Data, folder: Path, k: int) -> None:
+        self.data, self.folder, self.k = data, folder, k
+        self.judged: dict[str, float] | None = None
+
+    def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
+        if trainer.is_global_zero and self.judged is None:
+            save_views(module.method, self.data.train, self.folder / "views.png")
+            self.judged = judge(module.method, self.data, self.k)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"judged": self.judged}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.judged = state["judged"]
+
+
 class Prepare(pl.Callback):
     """Lets the regularisers read the clean images: rank 0 first, the others then find its files."""
 
@@ -62,10 +81,6 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     _quiet()
     run.sweep(folder)
     say(config, data, method, folder, checkpoint)
-    before = {}
-    if not rank_zero_only.rank:
-        before = judge(method, data, config.eval.k)
-        save_views(method, data.train, folder / "views.png")
     world = _world(config)
     loader = make_loader(
         data.train,
@@ -79,7 +94,8 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     unreadable = Unreadable()
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     # The order is that of reading: the history closes its clock before the evaluation starts.
-    callbacks = [Prepare(data, Path(config.out).parent / "cache"), history, monitor, unreadable]
+    start = Start(data, folder, config.eval.k)
+    callbacks = [start, Prepare(data, Path(config.out).parent / "cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
         callbacks.append(Bar(loader))
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history)])
@@ -87,7 +103,8 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
     if not trainer.is_global_zero:
         return None
-    return finish(config, data, method, folder, before=before, history=history, unreadable=unreadable.paths)
+    module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
+    return finish(config, data, method, folder, before=start.judged, history=history, unreadable=unreadable.paths)
 
 
 def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> pl.Trainer:

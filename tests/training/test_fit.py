@@ -61,6 +61,15 @@ def test_the_card_says_how_to_load_and_its_statistics_are_the_features(small_run
     assert [e.folder for e in sslkit.zoo.open(entry.folder.parent)] == [entry.folder]
 
 
+def brightness(images: torch.Tensor) -> torch.Tensor:
+    return images.float().flatten(1)
+
+
+def test_a_function_may_be_the_prior(small_run) -> None:
+    run = {**small_run, "epochs": 1, "method": {"name": "byol+dsa", "dsa": {"prior": brightness, "eta": 3}}}
+    assert sslkit.pretrain(run).card["options"]["dsa"]["prior"].endswith(":brightness")
+
+
 def test_the_same_command_twice_keeps_the_first_run(small_run) -> None:
     first = sslkit.pretrain({**small_run, "epochs": 1})
     weights = (first.folder / "backbone.safetensors").read_bytes()
@@ -83,6 +92,21 @@ def test_unlabelled_images_need_no_labels(small_run, small_npz, tmp_path) -> Non
     }
     entry = sslkit.pretrain(run)
     assert entry.card["after"] == {} and entry.card["features"]["images"] == 40
+
+
+def test_few_or_missing_labels(small_run, small_npz, tmp_path, capsys) -> None:
+    with np.load(small_npz) as arrays:
+        x, y = arrays["x_train"][:40], arrays["y_train"][:40].astype(np.int64)
+    few = tmp_path / "few.npz"
+    np.savez(few, x=x, y=np.where(np.arange(40) < 6, y, -1))
+    run = {**small_run, "epochs": 1}
+    entry = sslkit.pretrain({**run, "data": {"source": str(few), "batch_size": 20}})
+    assert entry.card["after"] == {} and "too few labelled images" in capsys.readouterr().out
+    some = tmp_path / "some.npz"
+    np.savez(some, x=x, y=np.where(np.arange(40) < 30, y % 2, -1))
+    assert sslkit.pretrain({**run, "data": {"source": str(some), "batch_size": 20}}).card["after"]["n"] == 6
+    with pytest.raises(UserError, match=r"lower eval\.k"):
+        sslkit.pretrain({**run, "data": {"source": str(some), "batch_size": 20}, "eval": {"k": 30}})
 
 
 def test_unreadable_images_are_counted_and_named(small_run, small_npz, tmp_path, capsys) -> None:
