@@ -135,7 +135,7 @@ def keep(key: str, numbers: dict) -> None:
 def table(results: dict) -> str:
     """Markdown: mean ± sd over the seeds, and the difference to plain, seed by seed."""
     lines = [
-        "| | variant | linear probe | 10-NN | probe minus plain, by seed | inter | intra |",
+        "| | variant | linear probe, % | 10-NN, % | probe minus plain, by seed | inter | intra |",
         "|---|---|---|---|---|---|---|",
     ]
     for objective in HEADS:

@@ -147,13 +147,11 @@ def _normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]
 
 
 def _folder(config: Config, model: Method) -> tuple[Path, Path | None]:
-    from pytorch_lightning.utilities import rank_zero_only
-
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
     if config.resume:
         return run.to_resume(out, name, config)
     folder = run.fresh(out, name)
-    if rank_zero_only.rank == 0:
+    if run.is_main():
         run.create(folder, config)
     return folder, None

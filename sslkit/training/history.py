@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from sslkit.data.loader import TimedLoader
+from sslkit.training.loading import Loading
 from sslkit.zoo import write_whole
 
 
@@ -19,8 +19,8 @@ class History(pl.Callback):
     metrics.csv is written whole at every epoch and its rows are part of the checkpoint: a resumed run has one curve.
     """
 
-    def __init__(self, folder: Path, loader: TimedLoader, *, log_every: int) -> None:
-        self.folder, self.loader, self.log_every = folder, loader, log_every
+    def __init__(self, folder: Path, loading: Loading, *, log_every: int) -> None:
+        self.folder, self.loading, self.log_every = folder, loading, log_every
         self.rows: list[dict[str, float]] = []
         self.pending: list[dict[str, Tensor]] = []
         self.noted: dict[str, float] = {}
@@ -33,7 +33,7 @@ class History(pl.Callback):
         self.noted |= values
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.started = (time.perf_counter(), self.loader.waited, self.loader.images)
+        self.started = (time.perf_counter(), self.loading.loader.waited, self.loading.loader.images)
         self.noted = {}
 
     def on_train_batch_end(
@@ -50,8 +50,8 @@ class History(pl.Callback):
         start, waited, images = self.started
         seconds = time.perf_counter() - start
         self.seconds += seconds
-        rate = (self.loader.images - images) * trainer.world_size / seconds
-        self.note(images_per_second=rate, waiting=(self.loader.waited - waited) / seconds)
+        rate = (self.loading.loader.images - images) * trainer.world_size / seconds
+        self.note(images_per_second=rate, waiting=(self.loading.loader.waited - waited) / seconds)
 
     def close_epoch(self, trainer: pl.Trainer) -> None:
         """Called once all callbacks have noted what they have: the epoch's row, the file, the line."""

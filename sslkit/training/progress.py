@@ -7,22 +7,22 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ProgressBar
 from tqdm import tqdm
 
-from sslkit.data.loader import TimedLoader
+from sslkit.training.loading import Loading
 
 
 class Bar(ProgressBar):
     """One tqdm bar an epoch, on a terminal only; it vanishes when the epoch's line is printed."""
 
-    def __init__(self, loader: TimedLoader) -> None:
+    def __init__(self, loading: Loading) -> None:
         super().__init__()
-        self.loader = loader
+        self.loading = loading
         self.bar: tqdm | None = None
         self.started = (0.0, 0.0)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.started = (time.perf_counter(), self.loader.waited)
+        self.started = (time.perf_counter(), self.loading.loader.waited)
         self.bar = tqdm(
-            total=len(self.loader) * self.loader.batch_size,
+            total=len(self.loading.loader) * self.loading.loader.batch_size,
             desc=f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}",
             unit=" images",
             leave=False,
@@ -32,9 +32,9 @@ class Bar(ProgressBar):
 
     def on_train_batch_end(self, *_: Any) -> None:
         start, waited = self.started
-        share = (self.loader.waited - waited) / max(time.perf_counter() - start, 1e-9)
+        share = (self.loading.loader.waited - waited) / max(time.perf_counter() - start, 1e-9)
         self.bar.set_postfix_str(f"waiting for data {100 * share:.0f} %", refresh=False)
-        self.bar.update(self.loader.batch_size)
+        self.bar.update(self.loading.loader.batch_size)
 
     def on_train_epoch_end(self, *_: Any) -> None:
         self.bar.close()

@@ -13,6 +13,14 @@ from sslkit.zoo import CARD, write_whole
 MAY_CHANGE = ("resume", "out", "name", "trainer", "eval")  # settings that leave the weights as they are
 
 
+def is_main() -> bool:
+    """Whether this is the first process, as the launchers say it before Lightning has met the others."""
+    from pytorch_lightning.utilities import rank_zero_only
+
+    node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
+    return not rank_zero_only.rank and int(node) == 0
+
+
 def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, unless the config names the run."""
     if config.name:

@@ -9,9 +9,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import TensorBoardLogger
-from pytorch_lightning.utilities import rank_zero_only
 
-from sslkit.data.loader import TimedLoader, make_loader
 from sslkit.method import Method
 from sslkit.training import run
 from sslkit.training.checkpoint import SaveLast
@@ -19,6 +17,7 @@ from sslkit.training.config import Config
 from sslkit.training.finish import finish, judge
 from sslkit.training.fit import Data
 from sslkit.training.history import History
+from sslkit.training.loading import Loading
 from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
 from sslkit.training.plots import save_views
@@ -81,26 +80,18 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     _quiet()
     run.sweep(folder)
     say(config, data, method, folder, checkpoint)
-    world = _world(config)
-    loader = make_loader(
-        data.train,
-        batch_size=config.data.batch_size,
-        seed=config.seed,
-        workers=config.data.workers,
-        rank=rank_zero_only.rank or 0,
-        world_size=world,
-    )
-    history = History(folder, loader, log_every=config.trainer.log_every)
+    loading = Loading(config, data)
+    history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     # The order is that of reading: the history closes its clock before the evaluation starts.
     start = Start(data, folder, config.eval.k)
     callbacks = [start, Prepare(data, Path(config.out).parent / "cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
-        callbacks.append(Bar(loader))
+        callbacks.append(Bar(loading))
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history)])
-    module = Pretraining(method, config.optimizer, steps=_steps(config, loader))
-    trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
+    module = Pretraining(method, config.optimizer, steps=_steps(config, data))
+    trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
     if not trainer.is_global_zero:
         return None
     module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
@@ -144,7 +135,7 @@ def precision(asked: str, accelerator: str) -> str:
 
 def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
     """The first lines of a run: what is trained on what, and every choice that was made for the user."""
-    if rank_zero_only.rank:
+    if not run.is_main():
         return
     body = method.backbone
     train = data.train
@@ -169,15 +160,8 @@ def _devices(config: Config) -> Any:
     return config.trainer.devices
 
 
-def _world(config: Config) -> int:
-    devices = _devices(config)
-    if devices == "auto" or devices == -1:
-        devices = max(torch.cuda.device_count(), 1)
-    return (len(devices) if isinstance(devices, (list, tuple)) else int(devices)) * config.trainer.num_nodes
-
-
-def _steps(config: Config, loader: TimedLoader) -> int:
-    return config.epochs * -(-len(loader) // config.trainer.accumulate)
+def _steps(config: Config, data: Data) -> int:
+    return config.epochs * -(-(len(data.train) // config.data.batch_size) // config.trainer.accumulate)
 
 
 def _quiet() -> None:

@@ -1,0 +1,27 @@
+"""The loader of a run, made once Lightning knows which of how many ranks this process is."""
+
+import pytorch_lightning as pl
+
+from sslkit.data.loader import TimedLoader, make_loader
+from sslkit.training.config import Config
+from sslkit.training.fit import Data
+
+
+class Loading(pl.LightningDataModule):
+    """loader: what `train_dataloader` made, for those who time it."""
+
+    def __init__(self, config: Config, data: Data) -> None:
+        super().__init__()
+        self.config, self.data = config, data
+        self.loader: TimedLoader | None = None
+
+    def train_dataloader(self) -> TimedLoader:
+        self.loader = make_loader(
+            self.data.train,
+            batch_size=self.config.data.batch_size,
+            seed=self.config.seed,
+            workers=self.config.data.workers,
+            rank=self.trainer.global_rank,
+            world_size=self.trainer.world_size,
+        )
+        return self.loader
