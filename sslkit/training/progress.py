@@ -22,7 +22,7 @@ class Bar(ProgressBar):
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.started = (time.perf_counter(), self.loading.loader.waited)
         self.bar = tqdm(
-            total=len(self.loading.loader) * self.loading.loader.batch_size,
+            total=len(self.loading.loader) * self.loading.config.data.batch_size,
             desc=f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}",
             unit=" images",
             leave=False,
@@ -34,7 +34,7 @@ class Bar(ProgressBar):
         start, waited = self.started
         share = (self.loading.loader.waited - waited) / max(time.perf_counter() - start, 1e-9)
         self.bar.set_postfix_str(f"waiting for data {100 * share:.0f} %", refresh=False)
-        self.bar.update(self.loading.loader.batch_size)
+        self.bar.update(self.loading.config.data.batch_size)
 
     def on_train_epoch_end(self, *_: Any) -> None:
         self.bar.close()

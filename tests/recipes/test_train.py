@@ -93,3 +93,29 @@ def distance(one: dict, two: dict) -> float:
     """Median over the tensors of their relative difference."""
     relative = [(one[k] - two[k]).float().norm() / one[k].float().norm() for k in one if one[k].is_floating_point()]
     return sorted(relative)[len(relative) // 2].item()
+
+
+def test_on_a_terminal_a_bar_shows_rate_and_waiting(tmp_path) -> None:
+    import fcntl
+    import os
+    import pty
+    import struct
+    import termios
+
+    words = ["method=simclr", "data=digits", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    main, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    call = [sys.executable, str(ROOT / "recipes" / "train.py"), *words]
+    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=terminal, cwd=tmp_path, timeout=300)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            part = os.read(main, 4096)
+        except OSError:  # the other end is closed and all is read
+            break
+        if not part:
+            break
+        shown += part
+    assert done.returncode == 0, shown.decode()
+    assert "images/s" in shown.decode() and "waiting for data" in shown.decode()
