@@ -41,9 +41,8 @@ class Lightly(nn.Module):
         from lightly.loss import NegativeCosineSimilarity
         from lightly.models.modules import BYOLPredictionHead, BYOLProjectionHead
 
-        self.backbone = backbones.build("narrow_resnet", image_size=28, in_chans=1).net
-        self.backbone.to(memory_format=torch.contiguous_format)
-        self.projector = BYOLProjectionHead(128, HEAD["hidden"], HEAD["dim"])
+        self.backbone = backbones.build("narrow_resnet", image_size=28, in_chans=1)  # channels_last, as ours
+        self.projector = BYOLProjectionHead(self.backbone.width, HEAD["hidden"], HEAD["dim"])
         self.predictor = BYOLPredictionHead(HEAD["dim"], HEAD["hidden"], HEAD["dim"])
         self.teacher = copy.deepcopy(nn.ModuleList([self.backbone, self.projector])).requires_grad_(False)
         self.loss = NegativeCosineSimilarity()
