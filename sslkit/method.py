@@ -85,8 +85,14 @@ class Method(nn.Module):
         with torch.autocast(images.device.type, enabled=False):
             terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
             terms = {k: v for k, v in terms.items() if v is not None}
-            for plugin in self.regularizers.values():
-                terms |= plugin.terms(e, images)
+            for name, plugin in self.regularizers.items():
+                own = plugin.terms(e, images)
+                if own.keys() & terms.keys():
+                    raise ValueError(f"{name} names its terms {sorted(own)}, and some stand already: {sorted(terms)}")
+                terms |= own
+        if self.training:
+            with torch.no_grad():
+                self.objective.observe(e)
         return {**terms, "loss": torch.stack(list(terms.values())).sum()}, e
 
     def make_views(self, images: Tensor, aspect: Tensor | None = None) -> list[Tensor]:
@@ -138,7 +144,7 @@ def parse(name: str) -> tuple[str, list[str]]:
     first, *rest = [part.strip() for part in name.split("+")]
     if not all([first, *rest]):
         raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
-    if len(set(rest)) < len(rest):
+    if len({key(part) for part in rest}) < len(rest):
         raise UserError(f"method {name!r} names a regulariser twice")
     return first, rest
 

@@ -1,10 +1,11 @@
 """A BYOL step, plain and with DSA, against the same step written with lightly's parts.
 
-    python recipes/benchmarks/step_speed.py            (a few minutes; writes results/step_speed.json)
+    python recipes/benchmarks/step_speed.py            (some five minutes; writes results/step_speed.json)
 
-Embedded Fashion-MNIST, 128 images a step, narrow_resnet, AdamW, fp32, one thread. `same`: both get the same two
-tensors of views. `end to end`: images in, views included, each with its own defaults (lightly's transforms take PIL
-images one by one, ours take the batch). All contestants take turns, so that a busy machine slows all alike.
+Embedded Fashion-MNIST, 128 images a step, narrow_resnet, AdamW, fp32, with one and with two threads. `same`: both get
+the same two tensors of views, both networks are channels_last. `end to end`: images in, views included, each with its
+own defaults (lightly: PIL images one by one, torch's memory layout; ours: the batch, channels_last). All contestants
+take turns, so that a busy machine slows all alike.
 """
 
 import argparse
@@ -36,12 +37,15 @@ N = 128
 class Lightly(nn.Module):
     """BYOL as lightly's own examples write it: a forward per view and network."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, channels_last: bool) -> None:
         super().__init__()
         from lightly.loss import NegativeCosineSimilarity
         from lightly.models.modules import BYOLPredictionHead, BYOLProjectionHead
 
-        self.backbone = backbones.build("narrow_resnet", image_size=28, in_chans=1)  # channels_last, as ours
+        self.backbone = backbones.build("narrow_resnet", image_size=28, in_chans=1)
+        if not channels_last:
+            self.backbone.convolutional = False
+            self.backbone.to(memory_format=torch.contiguous_format)
         self.projector = BYOLProjectionHead(self.backbone.width, HEAD["hidden"], HEAD["dim"])
         self.predictor = BYOLPredictionHead(HEAD["dim"], HEAD["hidden"], HEAD["dim"])
         self.teacher = copy.deepcopy(nn.ModuleList([self.backbone, self.projector])).requires_grad_(False)
@@ -63,37 +67,41 @@ class Lightly(nn.Module):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    images = sslkit.open_images("fashion_mnist")
-    batch = images.__getitems__(list(range(N)))
-    contestants = steps(images, batch["images"], batch["index"])
-    times = take_turns(contestants, args.repeats)
-    results = {
-        "machine": machine(),
-        "date": datetime.date.today().isoformat(),
-        "threads": args.threads,
-        "images": N,
-        "milliseconds": {k: summary([1e3 * t for t in v]) for k, v in times.items()},
-        "ratios": {
-            "same: lightly / byol": ratio(times, "same: lightly", "same: byol"),
-            "end to end: lightly / byol": ratio(times, "end to end: lightly", "end to end: byol"),
-            "end to end: lightly / byol+dsa": ratio(times, "end to end: lightly", "end to end: byol+dsa"),
-            "same: byol+dsa / byol": ratio(times, "same: byol+dsa", "same: byol"),
-            "end to end: byol+dsa / byol": ratio(times, "end to end: byol+dsa", "end to end: byol"),
-        },
-    }
+    results = {"machine": machine(), "date": datetime.date.today().isoformat(), "images": N, "threads": {}}
+    for threads in args.threads:
+        torch.set_num_threads(threads)
+        results["threads"][threads] = found = compare(args.repeats)
+        print(f"{threads} thread{'s' if threads > 1 else ''}")
+        for name, values in {**found["milliseconds"], **found["ratios"]}.items():
+            print(f"  {name:<34} {values['median']:8.2f}  ({values['min']:.2f} to {values['max']:.2f})")
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    for name, values in {**results["milliseconds"], **results["ratios"]}.items():
-        print(f"{name:<34} {values['median']:8.2f}  ({values['min']:.2f} to {values['max']:.2f})")
+
+
+def compare(repeats: int) -> dict[str, dict]:
+    """Milliseconds of every contestant, and the ratios that matter, turn by turn."""
+    images = sslkit.open_images("fashion_mnist")
+    batch = images.__getitems__(list(range(N)))
+    times = take_turns(steps(images, batch["images"], batch["index"]), repeats)
+    ratios = {
+        "same: lightly / byol": ("same: lightly", "same: byol"),
+        "same: byol+dsa / byol": ("same: byol+dsa", "same: byol"),
+        "end to end: lightly / byol": ("end to end: lightly", "end to end: byol"),
+        "end to end: lightly / byol+dsa": ("end to end: lightly", "end to end: byol+dsa"),
+        "end to end: byol+dsa / byol": ("end to end: byol+dsa", "end to end: byol"),
+    }
+    return {
+        "milliseconds": {k: summary([1e3 * t for t in v]) for k, v in times.items()},
+        "ratios": {name: ratio(times, *pair) for name, pair in ratios.items()},
+    }
 
 
 def steps(images, pixels: Tensor, index: Tensor) -> dict[str, Callable[[], None]]:
     """Each contestant as a function that does one whole step."""
     plain, dsa = (build(name, images) for name in ("byol", "byol+dsa"))
-    peer = Lightly()
+    peer, plain_peer = Lightly(channels_last=True), Lightly(channels_last=False)
     made = plain.make_views(pixels)
     fixed = [plain.normalized(v) for v in made]
     own_views, pictures = lightly_views(), [Image.fromarray(x[0].numpy()) for x in pixels]
@@ -101,7 +109,7 @@ def steps(images, pixels: Tensor, index: Tensor) -> dict[str, Callable[[], None]
         "same: lightly": step(peer, lambda: peer(fixed), peer.after_step),
         "same: byol": step(plain, lambda: from_views(plain, made, pixels, index), lambda: plain.after_step(0.5)),
         "same: byol+dsa": step(dsa, lambda: from_views(dsa, made, pixels, index), lambda: dsa.after_step(0.5)),
-        "end to end: lightly": step(peer, lambda: peer(own_views(pictures)), peer.after_step),
+        "end to end: lightly": step(plain_peer, lambda: plain_peer(own_views(pictures)), plain_peer.after_step),
         "end to end: byol": step(plain, lambda: plain(pixels, index)["loss"], lambda: plain.after_step(0.5)),
         "end to end: byol+dsa": step(dsa, lambda: dsa(pixels, index)["loss"], lambda: dsa.after_step(0.5)),
     }

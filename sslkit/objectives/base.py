@@ -1,8 +1,8 @@
 """The contract of every objective: L_ssl = align + constrain (Song et al. 2024, arXiv 2407.13541, eq. 1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,11 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype is torch.float64 else x.float()
 
 
+def along(dim: int | None, **options: Any) -> Any:
+    """A field of Embeddings whose dimension `dim` counts images; None: it stays on its rank."""
+    return field(metadata={"batch": dim}, **options)
+
+
 @dataclass
 class Embeddings:
     """All that a loss may see of one step: N images, V views of each.
@@ -27,21 +32,23 @@ class Embeddings:
     target: (V, N, D) what z is aligned to, fp32, without gradient; None if nothing but z.
     index: (N,) row of each image in the data set, for cached priors.
     views: V tensors (N_local, C, H, W) in [0, 1], this rank's augmented images; None outside a Method.
+
+    A subclass declares with `along` which dimension of its field counts images, so that ranks can be joined.
     """
 
-    z: Tensor
-    h: Tensor
-    target: Tensor | None
-    index: Tensor
-    views: Sequence[Tensor] | None = None
+    z: Tensor = along(1)
+    h: Tensor = along(1)
+    target: Tensor | None = along(1)
+    index: Tensor = along(0)
+    views: Sequence[Tensor] | None = along(None, default=None)
 
     def gathered(self) -> "Embeddings":
         """The same step over all ranks: N becomes the global batch, gradients flow back to each rank."""
         if distributed.world_size() == 1:
             return self
-        tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
-        dims = {k: 0 if k == "index" else 1 for k in tensors}
-        return replace(self, **{k: distributed.gather(v, dim=dims[k]) for k, v in tensors.items()})
+        dims = {f.name: f.metadata["batch"] for f in fields(self)}  # KeyError: the field does not say
+        own = {k: getattr(self, k) for k, dim in dims.items() if dim is not None}
+        return replace(self, **{k: distributed.gather(v, dims[k]) for k, v in own.items() if v is not None})
 
 
 class Objective(nn.Module):
@@ -73,5 +80,8 @@ class Objective(nn.Module):
         """What keeps the embeddings from collapsing; None where the architecture does it."""
         return None
 
+    def observe(self, e: Embeddings) -> None:
+        """Sees every training batch of all ranks after its losses, without gradient: a queue or a centre fills here."""
+
     def after_step(self, progress: float) -> None:
-        """The constraint on the update rule (teacher, queue, centre). progress runs from 0 to 1."""
+        """The constraint on the update rule (a teacher), after an optimiser step. progress runs from 0 to 1."""

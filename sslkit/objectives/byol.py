@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from sslkit.data.views import BYOL as BYOL_VIEWS
 from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective, wide
+from sslkit.objectives.base import Embeddings, Objective, along, wide
 
 
 @dataclass
 class Predicted(Embeddings):
     """z: the student's projections. target: the teacher's. prediction: (V, N, D) what the predictor makes of z."""
 
-    prediction: Tensor | None = None
+    prediction: Tensor | None = along(1, default=None)
 
 
 class BYOL(Objective):

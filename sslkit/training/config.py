@@ -38,7 +38,7 @@ class TrainerConfig:
     accelerator: str = setting("auto", "auto, cpu, gpu, mps")
     devices: Any = setting("auto", "how many, or a list; auto: all GPUs, or one CPU process")
     num_nodes: int = setting(1, "machines")
-    strategy: str = setting("auto", "auto, ddp, fsdp, ...: Lightning's names")
+    strategy: str = setting("auto", "auto, ddp or ddp_find_unused_parameters_true")
     precision: str = setting("auto", "32-true, bf16-mixed, 16-mixed; auto: bf16 on a GPU that has it")
     accumulate: int = setting(1, "batches per optimiser step")
     log_every: int = setting(20, "steps between two rows of metrics.csv")
@@ -141,7 +141,14 @@ def _check(config: Config) -> None:
     for path, value in positive.items():
         if not value > 0:
             raise UserError(f"{path}={value} must be above 0")
+    if config.seed < 0:
+        raise UserError(f"seed={config.seed} must be 0 or more")
+    if not isinstance(config.method, str) and "name" not in config.method:
+        raise UserError('method needs a name: {"name": "byol+dsa", ...}')
+    if config.eval.tsne != 0 and config.eval.tsne < 5:
+        raise UserError(f"eval.tsne={config.eval.tsne} images make no picture: 0 for none, else at least 5")
     choices = {
+        "trainer.strategy": (config.trainer.strategy, ("auto", "ddp", "ddp_find_unused_parameters_true")),
         "optimizer.name": (config.optimizer.name, ("adamw", "sgd", "lars")),
         "data.on_error": (config.data.on_error, ("skip", "raise")),
     }

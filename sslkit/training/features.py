@@ -22,18 +22,19 @@ def features(method: Method, images: Images, *, rows: np.ndarray | None = None, 
     device = next(method.parameters()).device
     training = method.training
     method.eval()
-    x, y, seen = [], [], np.zeros(len(images), bool)
+    x, y = [], []
     for start in range(0, len(rows), batch_size):
-        batch = images.__getitems__(rows[start : start + batch_size].tolist())
-        index = batch["index"].numpy()
-        # A row that could not be read came back as its neighbour: once is enough.
-        first = np.unique(index, return_index=True)[1]
-        fresh = np.sort(first[~seen[index[first]]])
-        seen[index[fresh]] = True
-        pixels = batch["images"][fresh].to(device, non_blocking=True).float() / 255
-        x.append(method.backbone(method.normalized(pixels)).float().cpu())
-        y.append(batch["label"][fresh])
+        asked = rows[start : start + batch_size]
+        batch = images.__getitems__(asked.tolist())
+        # In place of an unreadable image came its neighbour, which may be of the other side: left out.
+        own = np.flatnonzero(batch["index"].numpy() == asked)
+        if len(own):
+            pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
+            x.append(method.backbone(method.normalized(pixels)).float().cpu())
+            y.append(batch["label"][own])
     method.train(training)
+    if not x:
+        raise UserError(f"none of {len(rows)} images of {images.name} can be read")
     x = torch.cat(x)
     if not x.isfinite().all():
         raise UserError("the backbone's features are not finite")

@@ -48,7 +48,10 @@ def finish(
     """Write backbone.safetensors, card.json, loss.png and embedding.png; print the summary."""
     after = judge(method, data, config.eval.k)
     x, y = _training_features(config, data, method)
-    diagnosis = {"rankme": diagnostics.rankme(x), "uniformity": diagnostics.uniformity(x[:2000])}
+    diagnosis = {
+        "rankme": diagnostics.rankme(x),
+        "uniformity": diagnostics.uniformity(x[torch.linspace(0, len(x) - 1, min(len(x), 2000)).long()]),
+    }
     card = make_card(config, data, method, folder)
     card |= {
         "seconds": round(history.seconds, 1),
@@ -58,9 +61,9 @@ def finish(
         "features": {"images": len(x), "mean": x.mean(0).tolist(), "std": x.std(0).tolist()},
         "unreadable": sorted(unreadable),
     }
+    entry = save(folder, method.backbone.export(), card)  # first: a picture that fails costs no training
     plot_terms(history.rows, history.terms, folder / "loss.png")
     _picture(config, data, method, folder, (x, y))
-    entry = save(folder, method.backbone.export(), card)
     print(summary(entry, data), flush=True)
     return entry
 

@@ -50,12 +50,13 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     config = config if isinstance(config, Config) else Config.from_mapping(config)
     data = open_data(config)
     model = build_method(config, data, backbone)
+    from sslkit.training.train import check_trainer, train
+
+    check_trainer(config)
     folder, checkpoint = _folder(config, model)
     if config.resume and run.finished(folder):
         print(f"{folder} is already finished; nothing to do")
         return ZooEntry.load(folder)
-    from sslkit.training.train import train
-
     return train(config, data, model, folder, checkpoint)
 
 
@@ -75,25 +76,24 @@ def open_data(config: Config) -> Data:
         return Data(train, None, None, size)
     clean = {**options, "channels": train.channels, "image_size": size, "fit": "crop"}
     bank = open_images(source, split=known[0], **clean)
-    if len(known) > 1:
-        query = open_images(source, split=known[1], **clean)
-        parts = (_some(bank, config), _some(query, config))
-    else:
-        parts = (_some(bank, config, rows) for rows in held_out_rows(bank.labels))
-    return _judged(Data(train, *parts, size, held_out=len(known) > 1), config)
+    held_out = next((name for name in ("test", "val") if name in known), None)
+    query = open_images(source, split=held_out, **clean) if held_out else None
+    if query is not None and query.labels is not None:
+        return _judged(Data(train, _some(bank, config), _some(query, config), size), config)
+    parts = (_some(bank, config, rows) for rows in held_out_rows(bank.labels))
+    return _judged(Data(train, *parts, size, held_out=False), config)
 
 
 def _judged(data: Data, config: Config) -> Data:
     """Too few labels judge nothing: two classes need two held-out images each, and the vote its k neighbours."""
-    if len(data.bank.rows) < config.eval.k:
-        raise UserError(
-            f"eval.k={config.eval.k} neighbours, but only {len(data.bank.rows)} labelled images: lower eval.k"
-        )
-    counts = np.bincount(data.query.images.labels[data.query.rows])
-    if (counts >= 2).sum() >= 2:
-        return data
-    print(f"too few labelled images to judge by ({len(data.query.rows)} held out): trained as if there were none")
-    return Data(data.train, None, None, data.image_size)
+    learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
+    if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
+        if run.is_main():
+            print(f"too few labelled images to judge by ({len(asked)} held out): trained as if there were none")
+        return Data(data.train, None, None, data.image_size)
+    if len(learned) < config.eval.k:
+        raise UserError(f"eval.k={config.eval.k} neighbours, but only {len(learned)} labelled images: lower eval.k")
+    return data
 
 
 def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:

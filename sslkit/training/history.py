@@ -76,9 +76,9 @@ class History(pl.Callback):
         """Means over the steps since the last row; the one place where numbers leave the device."""
         if not self.pending:
             return
-        keys = list(self.pending[-1])
-        stacked = torch.stack([torch.stack([step[k].float() for k in keys if k in step]) for step in self.pending])
-        means = dict(zip(keys, stacked.mean(0).tolist(), strict=True))
+        keys = list(dict.fromkeys(k for step in self.pending for k in step))  # some are reported now and then
+        means = [torch.stack([step[k].float() for step in self.pending if k in step]).mean() for k in keys]
+        means = dict(zip(keys, torch.stack(means).tolist(), strict=True))
         self.pending = []
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **means, "lr": lr}, trainer)
@@ -90,10 +90,10 @@ class History(pl.Callback):
             trainer.logger.log_metrics(values, step=int(row["step"]))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows, "seconds": self.seconds}
+        return {"rows": self.rows, "seconds": self.seconds, "terms": self.terms}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows, self.seconds = state["rows"], state["seconds"]
+        self.rows, self.seconds, self.terms = state["rows"], state["seconds"], state["terms"]
 
 
 def write_csv(path: Path, rows: list[dict[str, float]]) -> None:

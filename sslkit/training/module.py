@@ -41,7 +41,8 @@ class Pretraining(pl.LightningModule):
     def check_finite(self, terms: dict[str, Tensor]) -> None:
         """Stop on the first non-finite loss and name its term; a GPU is asked one step late, so as not to stall it."""
         now = {k: v.detach() for k, v in terms.items()}
-        due, self._pending = (self._pending, now) if now["loss"].is_cuda else (now, None)
+        late = now["loss"].is_cuda and not self.trainer.is_last_batch
+        due, self._pending = (self._pending, now) if late else (now, None)
         if due is None or due["loss"].isfinite():
             return
         guilty = [k for k, v in due.items() if k != "loss" and not v.isfinite()] or ["loss"]
@@ -51,13 +52,10 @@ class Pretraining(pl.LightningModule):
             "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
         )
 
-    def on_train_epoch_end(self) -> None:
-        if self._pending is not None:
-            self.check_finite(self._pending)
-
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         super().optimizer_step(*args, **kwargs)
-        self.method.after_step(min(self.trainer.global_step / self.steps, 1.0))
+        # Lightning counts the step only after this hook.
+        self.method.after_step(min((self.trainer.global_step + 1) / self.steps, 1.0))
 
     def configure_optimizers(self) -> dict[str, Any]:
         optimizer = make_optimizer(self.method, self.optimizer)

@@ -73,7 +73,7 @@ class Monitor(pl.Callback):
             self.z.popleft()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        z = torch.cat(list(self.z))[-WINDOW:]
+        z = torch.cat(list(self.z))[-WINDOW:].cpu()
         self.z.clear()  # nothing is carried over an epoch, so a resumed run sees the same window
         last = trainer.current_epoch + 1 == trainer.max_epochs
         if trainer.is_global_zero and (last or (trainer.current_epoch + 1) % self.every == 0):

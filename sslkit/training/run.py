@@ -10,7 +10,9 @@ from sslkit.errors import UserError
 from sslkit.training.config import Config
 from sslkit.zoo import CARD, write_whole
 
-MAY_CHANGE = ("resume", "out", "name", "trainer", "eval")  # settings that leave the weights as they are
+# Settings that leave the weights as they are.
+MAY_CHANGE = ("resume", "out", "name", "eval")
+MAY_CHANGE_INSIDE = ("workers", "accelerator", "devices", "num_nodes", "strategy", "log_every", "progress")
 
 
 def is_main() -> bool:
@@ -77,8 +79,7 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
 
 
 def _plain(value: object) -> object:
-    """Loader processes change no pixel."""
-    return {k: v for k, v in value.items() if k != "workers"} if isinstance(value, dict) else value
+    return {k: v for k, v in value.items() if k not in MAY_CHANGE_INSIDE} if isinstance(value, dict) else value
 
 
 def finished(folder: Path) -> bool:

@@ -1,6 +1,7 @@
 """One run: announce it, train it with Lightning, hand over to `finish`."""
 
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from sslkit.errors import UserError
 from sslkit.method import Method
 from sslkit.training import run
 from sslkit.training.checkpoint import SaveLast
@@ -86,16 +89,35 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     # The order is that of reading: the history closes its clock before the evaluation starts.
     start = Start(data, folder, config.eval.k)
-    callbacks = [start, Prepare(data, Path(config.out).parent / "cache"), history, monitor, unreadable]
+    callbacks = [start, Prepare(data, Path(config.out) / ".cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
         callbacks.append(Bar(loading))
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history)])
+    launched_outside = "LOCAL_RANK" in os.environ
     module = Pretraining(method, config.optimizer, steps=_steps(config, data))
-    trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
+    try:
+        trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
+    except OSError as error:  # TensorBoard's writer, say
+        raise UserError(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
+    finally:
+        _leave_group(launched_outside)
     if not trainer.is_global_zero:
         return None
     module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
     return finish(config, data, method, folder, before=start.judged, history=history, unreadable=unreadable.paths)
+
+
+def check_trainer(config: Config) -> None:
+    """Raises UserError for what Lightning refuses, and for a batch that the ranks cannot share evenly."""
+    _quiet()
+    try:
+        trainer = make_trainer(config, Path(config.out), [])
+    except (MisconfigurationException, ValueError, TypeError) as error:
+        raise UserError(f"trainer: {str(error).strip().splitlines()[0]}") from error
+    if config.data.batch_size % trainer.world_size:
+        raise UserError(
+            f"data.batch_size={config.data.batch_size} cannot be shared evenly by {trainer.world_size} processes"
+        )
 
 
 def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
@@ -162,6 +184,15 @@ def _devices(config: Config) -> Any:
 
 def _steps(config: Config, data: Data) -> int:
     return config.epochs * -(-(len(data.train) // config.data.batch_size) // config.trainer.accumulate)
+
+
+def _leave_group(launched_outside: bool) -> None:
+    """A later run in this process starts its own ranks; Lightning leaves the group open and its variables set."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    if not launched_outside:
+        for name in ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            os.environ.pop(name, None)
 
 
 def _quiet() -> None:

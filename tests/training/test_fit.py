@@ -105,6 +105,14 @@ def test_few_or_missing_labels(small_run, small_npz, tmp_path, capsys) -> None:
     some = tmp_path / "some.npz"
     np.savez(some, x=x, y=np.where(np.arange(40) < 30, y % 2, -1))
     assert sslkit.pretrain({**run, "data": {"source": str(some), "batch_size": 20}}).card["after"]["n"] == 6
+    flat = tmp_path / "flat"  # labelled training folders beside test images without any
+    for i, image in enumerate(x):
+        (flat / "train" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(flat / "train" / "ab"[i % 2] / f"{i}.png")
+    (flat / "test").mkdir()
+    Image.fromarray(x[0]).save(flat / "test" / "0.png")
+    data = {"source": str(flat), "batch_size": 20, "image_size": 28, "workers": 0}
+    assert sslkit.pretrain({**run, "data": data}).card["after"]["n"] == 8
     with pytest.raises(UserError, match=r"lower eval\.k"):
         sslkit.pretrain({**run, "data": {"source": str(some), "batch_size": 20}, "eval": {"k": 30}})
 
@@ -136,6 +144,13 @@ def test_unreadable_images_are_counted_and_named(small_run, small_npz, tmp_path,
         ({"epochs": 0}, "above 0"),
         ({"epochs": "many"}, "must be a int"),
         ({"optimizer": {"name": "adan"}}, "did you mean 'adamw'"),
+        ({"trainer": {"strategy": "dpp"}}, "did you mean 'ddp'"),
+        ({"trainer": {"precision": "bf17"}}, "trainer: .*bf17"),
+        ({"trainer": {"accelerator": "gpuu"}}, "trainer: .*gpuu"),
+        ({"trainer": {"devices": 3, "accelerator": "cpu"}}, "shared evenly by 3 processes"),
+        ({"seed": -1}, "seed=-1"),
+        ({"method": {"dsa": {}}}, "method needs a name"),
+        ({"eval": {"tsne": 2}}, "no picture"),
         ({"data": "no/such/place"}, "no/such/place"),
         ({"data": "fashion_mist"}, "did you mean 'fashion_mnist'"),
     ],

@@ -83,6 +83,40 @@ def test_resume_without_a_run_and_with_other_settings_is_refused(run) -> None:
         sslkit.pretrain({**run, "epochs": 1, "name": "x", "resume": True, "optimizer": {"lr": 1e-4}})
 
 
+def test_accumulation_may_not_change_on_the_way(run) -> None:
+    sslkit.pretrain({**run, "epochs": 1, "name": "x"})
+    trainer = {**run["trainer"], "accumulate": 2}
+    with pytest.raises(UserError, match=r"other settings.*accumulate"):
+        sslkit.pretrain({**run, "epochs": 1, "name": "x", "resume": True, "trainer": trainer})
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_killed_between_training_and_the_entry(run, labelled: bool, small_npz, tmp_path, monkeypatch) -> None:
+    import numpy as np
+
+    from sslkit.training import train
+
+    if not labelled:
+        np.savez(tmp_path / "plain.npz", x=np.load(small_npz)["x_train"])
+        run = {**run, "data": {**run["data"], "source": str(tmp_path / "plain.npz")}}
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            sslkit.pretrain({**run, "name": "late"})
+    entry = sslkit.pretrain({**run, "name": "late", "resume": True})
+    assert entry.backbone() is not None and (entry.folder / "loss.png").is_file()
+
+
+def test_the_teacher_ends_at_the_end(run, monkeypatch) -> None:
+    from sslkit.objectives.byol import BYOL
+
+    seen = []
+    monkeypatch.setattr(BYOL, "after_step", lambda self, progress: seen.append(progress))
+    trainer = {**run["trainer"], "accumulate": 2}
+    sslkit.pretrain({**run, "trainer": trainer})
+    assert seen == pytest.approx([i / 6 for i in range(1, 7)])
+
+
 @pytest.mark.slow
 def test_killed_from_outside_at_random_moments(run, tmp_path) -> None:
     """kill -9 by the clock, again and again, until the run gets through."""
