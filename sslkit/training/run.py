@@ -27,7 +27,8 @@ def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, unless the config names the run."""
     if config.name:
         return config.name
-    source = Path(config.data.source).stem or "data"
+    kind, _, rest = config.data.source.partition(":")
+    source = rest.partition(":")[0] if kind == "torchvision" else Path(config.data.source).stem or "data"
     parts = (config.method_name, source, backbone, f"e{config.epochs}", f"s{config.seed}")
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
 

@@ -71,6 +71,12 @@ class Unreadable(pl.Callback):
     ) -> None:
         self.paths.update(batch["bad"])
 
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if trainer.world_size > 1:
+            ranks: list[set[str]] = [set()] * trainer.world_size
+            torch.distributed.all_gather_object(ranks, self.paths)
+            self.paths = set().union(*ranks)
+
     def state_dict(self) -> dict[str, Any]:
         return {"paths": sorted(self.paths)}
 

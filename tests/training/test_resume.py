@@ -67,6 +67,15 @@ def test_killed_and_resumed_is_bitwise_the_unbroken_run(run, die: str, tmp_path)
     assert resumed.card["after"] == unbroken.card["after"] and resumed.card["before"] == unbroken.card["before"]
 
 
+def test_the_name_of_a_run_says_what_it_is() -> None:
+    from sslkit.training import run as runs
+    from sslkit.training.config import Config
+
+    for source, name in (("torchvision:CIFAR10:/d/x", "CIFAR10"), ("a/my images", "my_images"), ("b.npz", "b")):
+        config = Config.from_mapping({"method": "simclr", "data": source})
+        assert runs.base_name(config, "resnet18") == f"simclr-{name}-resnet18-e6-s0"
+
+
 def test_resume_of_a_finished_run_does_nothing(run, capsys) -> None:
     entry = sslkit.pretrain({**run, "epochs": 1})
     stamp = (entry.folder / "backbone.safetensors").stat().st_mtime_ns
