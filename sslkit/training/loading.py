@@ -1,6 +1,9 @@
 """The loader of a run, made once Lightning knows which of how many ranks this process is."""
 
+from typing import Any
+
 import pytorch_lightning as pl
+import torch
 
 from sslkit.data.loader import TimedLoader, make_loader
 from sslkit.training.config import Config
@@ -25,3 +28,7 @@ class Loading(pl.LightningDataModule):
             world_size=self.trainer.world_size,
         )
         return self.loader
+
+    def transfer_batch_to_device(self, batch: dict[str, Any], device: torch.device, dataloader_idx: int) -> dict:
+        """The views' numbers are drawn on the CPU, so the aspects they need stay there: no step waits for them."""
+        return {**super().transfer_batch_to_device(batch, device, dataloader_idx), "aspect": batch["aspect"]}

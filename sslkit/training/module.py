@@ -28,10 +28,6 @@ class Pretraining(pl.LightningModule):
         if self.trainer.world_size > 1:
             distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
 
-    def transfer_batch_to_device(self, batch: dict[str, Any], device: torch.device, dataloader_idx: int) -> dict:
-        """The views' numbers are drawn on the CPU, so the aspects they need stay there: no step waits for them."""
-        return {**super().transfer_batch_to_device(batch, device, dataloader_idx), "aspect": batch["aspect"]}
-
     def on_train_epoch_start(self) -> None:
         self.method.epoch, self.method.batch = self.current_epoch, 0
 

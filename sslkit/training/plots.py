@@ -5,6 +5,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 from sslkit.data.sources import Images
@@ -21,8 +22,12 @@ def save_views(method: Method, images: Images, path: Path) -> None:
     device = next(method.parameters()).device
     views = method.make_views(rows["images"].to(device), rows["aspect"].to(device))
     method.batch = 0
+    sheet = contact_sheet(rows["images"], views)
+    larger = max(1, 96 // method.image_size)
     with write_whole(path) as partial:
-        contact_sheet(rows["images"], views).save(partial, format="png")
+        sheet.resize((sheet.width * larger, sheet.height * larger), Image.Resampling.NEAREST).save(
+            partial, format="png"
+        )
 
 
 def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> None:

@@ -41,6 +41,12 @@ def test_a_run_leaves_all_that_is_promised(small_run, capsys) -> None:
         assert pixels.std() > 5, f"{picture} is blank"
 
 
+def test_odd_steps_join_the_last_row_of_an_epoch(small_run) -> None:
+    entry = sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "log_every": 2}})
+    rows = list(csv.DictReader((entry.folder / "metrics.csv").open()))
+    assert [r["step"] for r in rows if r["loss"]] == ["3", "6"]
+
+
 def test_the_card_says_how_to_load_and_its_statistics_are_the_features(small_run) -> None:
     entry = sslkit.pretrain({**small_run, "epochs": 1})
     again = sslkit.ZooEntry.load(entry.folder)
