@@ -105,6 +105,10 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
         trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
     except OSError as error:  # TensorBoard's writer, say
         raise UserError(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
+    except SystemExit:  # how Lightning ends on Ctrl+C
+        if trainer.interrupted and trainer.is_global_zero:
+            print(f"interrupted; the same command with resume=true continues {folder}", file=sys.stderr)
+        raise
     finally:
         _leave_group(launched_outside)
     if not trainer.is_global_zero:

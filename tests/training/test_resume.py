@@ -155,3 +155,17 @@ def _without(text: str, columns: tuple[str, ...]) -> list[list[str]]:
     rows = [line.split(",") for line in text.splitlines()]
     keep = [i for i, name in enumerate(rows[0]) if name not in columns]
     return [[row[i] for i in keep] for row in rows]
+
+
+def test_ctrl_c_says_how_to_go_on(run, monkeypatch, capsys) -> None:
+    from sslkit.training.monitor import Monitor
+
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Monitor, "on_train_batch_end", press)
+        with pytest.raises(SystemExit):
+            sslkit.pretrain({**run, "name": "stopped"})
+    assert "resume=true" in capsys.readouterr().err
+    assert sslkit.pretrain({**run, "name": "stopped", "resume": True}).folder.name == "stopped"
