@@ -41,9 +41,11 @@ class Start(pl.Callback):
             self.judged = judge(module.method, self.data, self.k)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"judged": self.judged}
+        return {"judged": self.judged, "digest": self.data.train.digest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["digest"] != self.data.train.digest:
+            raise UserError(f"the images have changed since {self.folder} was started: start a new run")
         self.judged = state["judged"]
 
 

@@ -157,6 +157,23 @@ def _without(text: str, columns: tuple[str, ...]) -> list[list[str]]:
     return [[row[i] for i in keep] for row in rows]
 
 
+def test_other_images_cannot_continue_a_run(run, small_npz, tmp_path, monkeypatch) -> None:
+    import numpy as np
+
+    from sslkit.training import train
+
+    data = tmp_path / "own.npz"
+    arrays = dict(np.load(small_npz))
+    np.savez(data, **arrays)
+    run = {**run, "epochs": 1, "name": "x", "data": {**run["data"], "source": str(data)}}
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "finish", lambda *_, **__: None)
+        sslkit.pretrain(run)
+    np.savez(data, **{**arrays, "x_train": 255 - arrays["x_train"]})
+    with pytest.raises(UserError, match="images have changed"):
+        sslkit.pretrain({**run, "resume": True})
+
+
 def test_ctrl_c_says_how_to_go_on(run, monkeypatch, capsys) -> None:
     from sslkit.training.monitor import Monitor
 
