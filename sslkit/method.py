@@ -134,9 +134,20 @@ class Method(nn.Module):
         if len(images) * distributed.world_size() < 2:
             raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
         # On a GPU the check would stall the step; there a NaN shows in the loss, and training stops on it.
-        if images.is_floating_point() and images.device.type == "cpu" and not images.isfinite().all():
-            row = (~images.isfinite()).flatten(1).any(1).nonzero()[0].item()
-            raise UserError(f"image {row} of the batch (row {row} of `images`) has NaN or infinite pixels")
+        if images.is_floating_point() and images.device.type == "cpu":
+            _check_floats(images)
+
+
+def _check_floats(images: Tensor) -> None:
+    if not images.isfinite().all():
+        row = (~images.isfinite()).flatten(1).any(1).nonzero()[0].item()
+        raise UserError(f"image {row} of the batch (row {row} of `images`) has NaN or infinite pixels")
+    low, high = images.aminmax()
+    if low < -1e-3 or high > 1 + 1e-3:
+        raise UserError(
+            f"float images must lie in [0, 1], got {low.item():.3g} to {high.item():.3g}; pass uint8, divide by 255, "
+            "or leave the normalisation to sslkit.method(normalize=...)"
+        )
 
 
 def parse(name: str) -> tuple[str, list[str]]:

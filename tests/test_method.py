@@ -1,0 +1,122 @@
+"""The grammar `objective+regulariser+...`, and what a method does with its input."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import sslkit
+from sslkit.errors import UserError
+from sslkit.objectives.base import Embeddings
+from sslkit.regularizers.base import Regularizer
+
+
+class Shrink(Regularizer):
+    """From outside the package."""
+
+    def __init__(self, dim: int, *, weight: float = 1.0, name: str = "shrink") -> None:
+        super().__init__()
+        self.weight, self.name = weight, name
+
+    def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
+        return {self.name: self.weight * e.z.square().mean()}
+
+
+def build(name: str, **options) -> sslkit.Method:
+    return sslkit.method(name, backbone="narrow_resnet", image_size=16, in_chans=1, **options)
+
+
+def real(n: int = 16) -> tuple[Tensor, Tensor]:
+    rows = sslkit.open_images("fashion_mnist").__getitems__(list(range(n)))
+    return rows["images"], rows["index"]
+
+
+def test_the_issue_s_call() -> None:
+    options = {"objective": {"momentum": 0.99}, "dsa": {"nu": 0.2}}
+    m = sslkit.method("byol+dsa", backbone="resnet10t", image_size=32, in_chans=3, **options)
+    assert m.objective.momentum == 0.99 and m.regularizers["dsa"].nu == 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("byol+", {}, "empty part"),
+        ("+dsa", {}, "empty part"),
+        ("byol+dsa+dsa", {}, "twice"),
+        ("dsa", {}, "no objective 'dsa'"),
+        ("byol+simclr", {}, "no regularizer 'simclr'"),
+        ("byol", {"dsa": {}}, "has no part 'dsa'"),
+        ("byol+dsa", {"dsa": {"nuu": 1}}, "did you mean 'nu'"),
+        ("byol", {"views": {"scael": (0.2, 1)}}, "did you mean 'scale'"),
+        ("byol+no.where:Thing", {}, "cannot import"),
+    ],
+)
+def test_a_bad_name_or_option_is_one_clear_error(name: str, options: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        build(name, **options)
+
+
+def test_a_class_from_outside_with_options() -> None:
+    m = build(f"simclr+{__name__}:Shrink", Shrink={"weight": 2.0})
+    assert m.regularizers["Shrink"].weight == 2.0 and "shrink" in m(*real())
+
+
+def test_two_terms_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="some stand already"):
+        build(f"simclr+{__name__}:Shrink", Shrink={"name": "align"})(*real())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: x.float().div(255).index_fill(0, torch.tensor([3]), float("nan")), "image 3 of the batch"),
+        (lambda x: x.float(), r"must lie in \[0, 1\]"),
+        (lambda x: x.float().div(255).sub(0.5), "must lie in"),
+        (lambda x: x[:, 0], "images must be"),
+        (lambda x: x.expand(-1, 3, -1, -1), "in_chans=1"),
+        (lambda x: x[:1], "at least two images"),
+    ],
+)
+def test_bad_batches_are_one_clear_error(change, said: str) -> None:
+    images, index = real()
+    with pytest.raises(UserError, match=said):
+        build("simclr")(change(images), index)
+
+
+def test_options_of_the_views_replace_the_recipe_s() -> None:
+    m = build("byol", views={"scale": [0.5, 1.0], "solarize": None})
+    assert all(v.scale == (0.5, 1.0) for v in m.recipe.views)
+    assert [v.solarize for v in m.recipe.views] == [0.0, 0.2]
+
+
+def test_building_leaves_the_callers_random_state_alone() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    build("byol+dsa")
+    assert torch.rand(1) == expected
+
+
+def test_an_own_loop_learns_real_images_without_lightning() -> None:
+    images, index = real(64)
+    m = build("byol+dsa", objective={"momentum": 0.9}, dsa={"eta": 5})
+    m.prepare(sslkit.open_images("fashion_mnist"))
+    optimizer = torch.optim.AdamW((p for p in m.parameters() if p.requires_grad), lr=2e-3)
+    losses = []  # of align: at the paper's weight the prior's term hardly moves in a dozen steps
+    for step in range(12):
+        terms = m(images, index)
+        optimizer.zero_grad()
+        terms["loss"].backward()
+        optimizer.step()
+        m.after_step(step / 12)
+        losses.append(terms["align"].item())
+    assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
+
+
+def test_observe_sees_training_batches_only() -> None:
+    m = build("simclr")
+    seen = []
+    m.objective.observe = lambda e: seen.append(torch.is_grad_enabled())
+    m(*real())
+    m.eval()
+    m(*real())
+    assert seen == [False]
