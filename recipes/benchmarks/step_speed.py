@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.training.fit import _normalization
+from sslkit.training.fit import normalization
 
 RESULTS = Path(__file__).parent / "results" / "step_speed.json"
 HEAD = {"hidden": 256, "dim": 64}
@@ -117,7 +117,7 @@ def steps(images, pixels: Tensor, index: Tensor) -> dict[str, Callable[[], None]
 
 def build(name: str, images) -> sslkit.Method:
     method = sslkit.method(
-        name, backbone="narrow_resnet", image_size=28, in_chans=1, objective=HEAD, normalize=_normalization(images)
+        name, backbone="narrow_resnet", image_size=28, in_chans=1, objective=HEAD, normalize=normalization(images)
     )
     method.prepare(images)
     return method

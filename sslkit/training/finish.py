@@ -137,11 +137,11 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
     if data.bank is not None:
         return features(method, data.bank.images, rows=data.bank.rows)
     from sslkit.data.sources import open_images
-    from sslkit.training.fit import _some
+    from sslkit.training.fit import capped
 
     options = {"channels": data.train.channels, "image_size": data.image_size, "on_error": config.data.on_error}
     clean = open_images(config.data.source, split=data.train.split, fit="crop", **options)
-    part: Judged = _some(clean, config)
+    part: Judged = capped(clean, config)
     return features(method, part.images, rows=part.rows)
 
 

@@ -79,8 +79,8 @@ def open_data(config: Config) -> Data:
     held_out = next((name for name in ("test", "val") if name in known), None)
     query = open_images(source, split=held_out, **clean) if held_out else None
     if query is not None and query.labels is not None:
-        return _judged(Data(train, _some(bank, config), _some(query, config), size), config)
-    parts = (_some(bank, config, rows) for rows in held_out_rows(bank.labels))
+        return _judged(Data(train, capped(bank, config), capped(query, config), size), config)
+    parts = (capped(bank, config, rows) for rows in held_out_rows(bank.labels))
     return _judged(Data(train, *parts, size, held_out=False), config)
 
 
@@ -106,7 +106,8 @@ def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, n
     return np.flatnonzero(~test), np.flatnonzero(test)
 
 
-def _some(images: Images, config: Config, rows: np.ndarray | None = None) -> Judged:
+def capped(images: Images, config: Config, rows: np.ndarray | None = None) -> Judged:
+    """The labelled ones among `rows` (all, if the images have no labels), at most eval.max_images, always the same."""
     rows = np.arange(len(images)) if rows is None else rows
     rows = rows if images.labels is None else rows[images.labels[rows] >= 0]
     if len(rows) > config.eval.max_images:
@@ -130,13 +131,13 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         backbone=backbone or name,
         image_size=data.image_size,
         in_chans=data.train.channels,
-        normalize=_normalization(data.train),
+        normalize=normalization(data.train),
         seed=config.seed,
         **config.method_options(),
     )
 
 
-def _normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Three channels: ImageNet's (None); else mean and std of up to 2,000 images, evenly spaced."""
     if images.channels == 3:
         return None

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.objectives.base import wide
 from sslkit.regularizers.dsa.pairwise import KERNELS, pair_scores
 from sslkit.regularizers.dsa.threads import one_thread
 
@@ -29,11 +30,6 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Raises UserError unless `value`, given as option `name`, is one of `known`."""
     if value not in known:
         raise UserError(f"{name}={value!r} is not possible: {nearest(str(value), known)}")
-
-
-def wide(x: Tensor) -> Tensor:
-    """float64 stays, everything else becomes float32."""
-    return x if x.dtype == torch.float64 else x.float()
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sslkit import distributed
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings
+from sslkit.objectives.base import Embeddings, wide
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
@@ -155,7 +155,7 @@ class DSA(Regularizer):
         """
         source = e.h if self.where == "backbone" else e.z
         with arranging.without_autocast(source):
-            z, index, rows = self._rows(F.normalize(arranging.wide(source), dim=-1), e.index)
+            z, index, rows = self._rows(F.normalize(wide(source), dim=-1), e.index)
             clean = self._clean_features(index, images)
             seen = self._view_features(e) if self.mode == "view" and self.upsilon else clean
             arrange = consistency = z.new_zeros(())

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, wide, without_autocast
+from sslkit.objectives.base import wide
+from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, without_autocast
 from sslkit.regularizers.dsa.threads import one_thread
 
 FROBENIUS = ("squared", "norm")
