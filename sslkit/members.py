@@ -48,7 +48,9 @@ def find(family: str, name: str) -> type:
     own = [
         member
         for member in vars(module).values()
-        if inspect.isclass(member) and issubclass(member, contract) and member.__module__.startswith(module.__name__)
+        if inspect.isclass(member)
+        and issubclass(member, contract)
+        and f"{member.__module__}.".startswith(f"{module.__name__}.")
     ]
     if len(own) != 1:
         raise TypeError(f"{module.__name__} must define exactly one {contract.__name__}, it has {len(own)}")
