@@ -41,6 +41,16 @@ def gather(x: Tensor, dim: int = 0) -> Tensor:
     return x if world_size() == 1 else _Gather.apply(x, dim)
 
 
+def in_batch_order(x: Tensor, dim: int = 0) -> Tensor:
+    """Gathered rows, which stand rank by rank, in the order of the one batch that the ranks share.
+
+    Rank r has the images r, r + world_size, ... of a batch, as the loader and the views give them out.
+    """
+    return (
+        x if world_size() == 1 else x.unflatten(dim, (world_size(), -1)).transpose(dim, dim + 1).flatten(dim, dim + 1)
+    )
+
+
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:

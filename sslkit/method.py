@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import backbones, distributed, members, objectives, regularizers
-from sslkit.data.views import View, ViewRecipe, augment, view_generator
+from sslkit.data.views import ViewRecipe, Views, augment, view_generator
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, Objective
 from sslkit.regularizers.base import Regularizer
@@ -49,6 +49,7 @@ class Method(nn.Module):
         self.seed = seed
         self.epoch = 0
         self.batch = 0
+        self.progress = 0.0
         mean, std = (torch.tensor(x).view(1, -1, 1, 1) for x in normalize)
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
@@ -65,22 +66,25 @@ class Method(nn.Module):
         for plugin in self.regularizers.values():
             plugin.prepare(dataset, cache=cache, steps=steps)
 
-    def forward(self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(
+        self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """images: (N, C, H, W) uint8, or float in [0, 1]; index: (N,) rows of the data set.
 
         aspect: (N,) width / height of the originals if they were squashed to a square.
+        labels: (N,) int64, -1 where unknown; only for an objective that learns from labels.
         Returns named scalars; "loss" is their sum, over the images of all ranks.
         """
-        return self.step(images, index, aspect=aspect)[0]
+        return self.step(images, index, aspect=aspect, labels=labels)[0]
 
     def step(
-        self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None
+        self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> tuple[dict[str, Tensor], Embeddings]:
         """As forward, with the embeddings of all ranks beside the terms."""
-        self._check(images)
-        views = self.make_views(images, aspect)
-        e = self.objective.embed([self.normalized(x) for x in views], index)
-        e.views = views
+        self._check(images, labels)
+        self.objective.epoch, self.objective.progress = self.epoch, self.progress
+        e = self.embed(images, index, aspect)
+        e.labels = labels if self.objective.needs_labels else None
         e = e.gathered()
         with torch.autocast(images.device.type, enabled=False):
             terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
@@ -95,10 +99,20 @@ class Method(nn.Module):
                 self.objective.observe(e)
         return {**terms, "loss": torch.stack(list(terms.values())).sum()}, e
 
-    def make_views(self, images: Tensor, aspect: Tensor | None = None) -> list[Tensor]:
-        """V tensors (N, C, S, S) in [0, 1]; N ranks make the views that one process would make."""
+    def embed(self, images: Tensor, index: Tensor, aspect: Tensor | None = None) -> Embeddings:
+        """This rank's views and what the objective makes of them. All that is drawn comes from one generator."""
         generator = view_generator(self.seed, self.epoch, self.batch)
         self.batch += 1
+        views = self._augmented(images, aspect, generator)
+        e = self.objective.embed(Views(map(self.normalized, views), views.boxes), index, generator)
+        e.views = [views[i % len(views)] for i in range(len(e.z))]  # of one view MAE embeds two parts
+        return e
+
+    def make_views(self, images: Tensor, aspect: Tensor | None = None) -> Views:
+        """V tensors (N, C, S, S) in [0, 1], those of the next step; N ranks make the views that one process would."""
+        return self._augmented(images, aspect, view_generator(self.seed, self.epoch, self.batch))
+
+    def _augmented(self, images: Tensor, aspect: Tensor | None, generator: torch.Generator) -> Views:
         ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
         with torch.autocast(images.device.type, enabled=False):
             return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
@@ -109,23 +123,26 @@ class Method(nn.Module):
 
     def after_step(self, progress: float) -> None:
         """Call once after every optimiser step. progress: share of the run that is done, 0 to 1."""
+        self.progress = progress
         self.objective.after_step(progress)
 
     def watched(self) -> dict[str, Tensor]:
-        """What the regularisers would like to have logged beside the terms."""
-        return {k: v for plugin in self.regularizers.values() for k, v in plugin.watched.items()}
+        """What objective and regularisers would like to have logged beside the terms."""
+        parts = (self.objective, *self.regularizers.values())
+        return {k: v for part in parts for k, v in part.watched.items()}
 
     def describe(self) -> dict[str, str]:
         """One line for the start of a run from each part that has something to say."""
         return {name: text for name, plugin in self.regularizers.items() if (text := plugin.describe())}
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor([self.epoch, self.batch])
+        return torch.tensor([self.epoch, self.batch, self.progress], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.epoch, self.batch = state.tolist()
+        epoch, batch, self.progress = state.tolist()
+        self.epoch, self.batch = int(epoch), int(batch)
 
-    def _check(self, images: Tensor) -> None:
+    def _check(self, images: Tensor, labels: Tensor | None) -> None:
         if images.dim() != 4 or images.shape[1] != self.backbone.in_chans:
             raise UserError(
                 f"images must be (N, {self.backbone.in_chans}, H, W) for in_chans={self.backbone.in_chans}, "
@@ -133,9 +150,19 @@ class Method(nn.Module):
             )
         if len(images) * distributed.world_size() < 2:
             raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
+        check_batch(self, len(images) * distributed.world_size())
+        if self.objective.needs_labels and labels is None:
+            raise UserError(f"{self.name} learns from labels: call method(images, index, labels=labels)")
         # On a GPU the check would stall the step; there a NaN shows in the loss, and training stops on it.
         if images.is_floating_point() and images.device.type == "cpu":
             _check_floats(images)
+
+
+def check_batch(method: Method, images: int) -> None:
+    """Raises UserError if a step of so many images, over all ranks, is too small for the objective."""
+    least = method.objective.least_images
+    if images < least:
+        raise UserError(f"{method.name} needs at least {least} images a step, not {images}: raise the batch size")
 
 
 def _check_floats(images: Tensor) -> None:
@@ -168,15 +195,15 @@ def key(part: str) -> str:
 def signature(name: str) -> dict[str, dict[str, Any]]:
     """Every option of a method with its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
     first, rest = parse(name)
-    own_views = dict.fromkeys(View.__dataclass_fields__)
-    known = {"objective": members.options(objectives.find(first)), "views": own_views}
+    member = objectives.find(first)
+    known = {"objective": members.options(member), "views": member.views.options()}
     return known | {key(part): members.options(regularizers.find(part)) for part in rest}
 
 
 def method(
     name: str,
     *,
-    backbone: str | nn.Module = "resnet18",
+    backbone: str | nn.Module = "auto",
     image_size: int = 224,
     in_chans: int = 3,
     objective: Mapping[str, Any] | None = None,
@@ -188,9 +215,10 @@ def method(
     """Build `objective+regulariser+...`: `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
 
     name: member names, or `package.module:Class` from outside.
-    backbone: a timm name, `package.module:function` or an nn.Module; randomly initialised from the seed.
+    backbone: a timm name, `package.module:function` or an nn.Module; randomly initialised from the seed. "auto": a
+        small network of the family that the objective was published with (`backbones.default`).
     objective, and one mapping per regulariser under its name: their options.
-    views: fields of `sslkit.data.views.View` that replace those of the objective's own recipe; None keeps them.
+    views: what `ViewRecipe.replace` takes, to change the objective's own recipe; None keeps what it has.
     normalize: mean and std per channel; None takes ImageNet's for three channels, else 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
@@ -203,22 +231,18 @@ def method(
     classes = {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
     for part, given in options.items():
         members.check_options(classes[part], given, part)
-    recipe = _view_recipe(classes["objective"].views.at(image_size), views or {})
+    if backbone == "auto":
+        backbone = backbones.default(classes["objective"].families[0], image_size)
     # The weights depend on the seed alone, and the caller's own random state stays as it is.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans)
         head = classes["objective"](body, **options["objective"])
         parts = {key(part): classes[key(part)](head.dim, **options[key(part)]) for part in rest}
+    changes = {k: tuple(v) if isinstance(v, list) else v for k, v in (views or {}).items() if v is not None}
+    recipe = classes["objective"].views.at(image_size, patch=body.patch).replace(**changes)
     normalize = normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans))
     return Method(name, head, parts, recipe=recipe, image_size=image_size, normalize=normalize, seed=seed)
-
-
-def _view_recipe(recipe: ViewRecipe, changes: Mapping[str, Any]) -> ViewRecipe:
-    for field in changes:
-        if field not in View.__dataclass_fields__:
-            raise UserError(f"views has no option {field!r}: {members.nearest(field, View.__dataclass_fields__)}")
-    return recipe.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None})
 
 
 members.callable_module(__name__, method)

@@ -8,99 +8,30 @@ Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXi
 """
 
 import hashlib
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from PIL import Image
 from torch import Tensor
 
 from sslkit.data import color, resample
+from sslkit.data.recipe import BYOL, SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
-from sslkit.members import nearest
 
-SMALL = 64  # pixels: up to here the recipes for small images
+__all__ = ["BYOL", "SIMCLR", "View", "ViewRecipe", "Views", "augment", "contact_sheet", "view_generator"]
 
 
-@dataclass(frozen=True)
-class View:
-    """The distribution of one augmented view. The defaults are SimCLR's at 224 pixels.
+class Views(list[Tensor]):
+    """V tensors (N, C, S, S), and where in its image each lies.
 
-    scale: share of the image's area in the crop. ratio: width / height of the crop. flip: probability.
-    jitter: probability of the four colour changes, of strengths brightness, contrast, saturation (factors from
-    1 - s to 1 + s) and hue (turns from -s to s). grayscale: probability.
-    blur: probability, with a Gaussian of sigma output pixels. solarize: probability of inverting what is above
-    threshold.
+    boxes: (V, N, 5) top, left, height, width as shares of the image, and 1 where the crop was mirrored; on the CPU.
     """
 
-    scale: tuple[float, float] = (0.08, 1.0)
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    flip: float = 0.5
-    jitter: float = 0.8
-    brightness: float = 0.8
-    contrast: float = 0.8
-    saturation: float = 0.8
-    hue: float = 0.2
-    grayscale: float = 0.2
-    blur: float = 0.5
-    sigma: tuple[float, float] = (0.1, 2.0)
-    solarize: float = 0.0
-    threshold: float = 0.5
-
-    def __post_init__(self) -> None:
-        for name in ("flip", "jitter", "grayscale", "blur", "solarize"):
-            self._limit(name, 1)
-        for name in ("brightness", "contrast", "saturation", "threshold"):
-            self._limit(name, 1)
-        self._limit("hue", 0.5)
-        for name, limit in (("scale", 1), ("ratio", math.inf), ("sigma", math.inf)):
-            self._order(name, limit)
-
-    def _limit(self, name: str, most: float) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, (int, float)) or not 0 <= value <= most:
-            raise UserError(f"view option {name}={value!r}: give a number from 0 to {most}")
-
-    def _order(self, name: str, most: float) -> None:
-        value = getattr(self, name)
-        pair = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-        numbers = len(pair) == 2 and all(isinstance(number, (int, float)) for number in pair)
-        if not numbers or not 0 < pair[0] <= pair[1] <= most or math.isinf(pair[1]):
-            raise UserError(f"view option {name}={value!r}: give two numbers, 0 < low <= high <= {most}")
-        object.__setattr__(self, name, pair)
-
-
-@dataclass(frozen=True)
-class ViewRecipe:
-    """The views of one image, a distribution each."""
-
-    views: tuple[View, ...]
-
-    def at(self, image_size: int) -> "ViewRecipe":
-        """The recipe for this size: up to 64 pixels no blur and colour changes of half the strength, else as it is.
-
-        That is SimCLR's own practice on CIFAR-10 (appendix B.9) and what the peers' CIFAR recipes do for BYOL.
-        """
-        if image_size > SMALL:
-            return self
-        strengths = ("brightness", "contrast", "saturation", "hue")
-        halved = ({name: getattr(view, name) / 2 for name in strengths} for view in self.views)
-        return ViewRecipe(tuple(replace(v, blur=0.0, **h) for v, h in zip(self.views, halved, strict=True)))
-
-    def replace(self, **options: float | tuple[float, float]) -> "ViewRecipe":
-        """The recipe with these options of View changed in all views: `SIMCLR.replace(scale=(0.2, 1.0))`."""
-        known = [field.name for field in fields(View)]
-        for name in options:
-            if name not in known:
-                raise UserError(f"a view has no option {name!r}: {nearest(name, known)}")
-        return ViewRecipe(tuple(replace(view, **options) for view in self.views))
-
-
-SIMCLR = ViewRecipe((View(), View()))
-_BYOL = View(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
-BYOL = ViewRecipe((replace(_BYOL, blur=1.0), replace(_BYOL, blur=0.1, solarize=0.2)))
+    def __init__(self, pixels: Iterable[Tensor], boxes: Tensor) -> None:
+        super().__init__(pixels)
+        self.boxes = boxes
 
 
 def view_generator(seed: int, epoch: int, step: int) -> torch.Generator:
@@ -129,6 +60,10 @@ class _Draw:
         moved = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat.to(device)
         pieces = moved.split([part[0].numel() for part in parts], dim=1)
         return _Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
+
+    def place(self, height: int, width: int) -> Tensor:
+        """(N, 5) the box as shares of the image, and the flip."""
+        return torch.cat([self.box / torch.tensor([height, width, height, width]), self.flip[:, None]], 1)
 
     def __getitem__(self, rows: slice) -> "_Draw":
         return _Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -177,10 +112,11 @@ def augment(
     aspect: Tensor | None = None,
     rank: int = 0,
     world_size: int = 1,
-) -> list[Tensor]:
-    """The views of a batch: V tensors (N, C, size, size), float32 in [0, 1], on the device of the images.
+) -> Views:
+    """The views of a batch: V tensors (N, C, S, S), float32 in [0, 1], on the device of the images.
 
     images: (N, C, H, W) uint8, or float in [0, 1]; any number of channels.
+    size: S of the views that do not give their own.
     generator: on the CPU; all randomness comes from it, and its state says what the views are.
     aspect: (N,) width / height of the originals where the images were squashed, so that the crop's ratio is theirs.
     rank, world_size: draws are made for the world_size * N images of all processes (N is one number on all), of
@@ -191,12 +127,12 @@ def augment(
     n, *shape = images.shape
     unit = 255.0 if images.dtype == torch.uint8 else 1.0
     aspect = torch.full((n,), shape[2] / shape[1]) if aspect is None else aspect.cpu()
-    uniform = torch.rand(len(recipe.views), n * world_size, sum(_COLUMNS), generator=generator)
-    made = []
+    views = recipe.each()
+    uniform = torch.rand(len(views), n * world_size, sum(_COLUMNS), generator=generator)[:, rank::world_size]
     with _full_precision("cpu"), _full_precision(images.device.type):
-        for view, row in zip(recipe.views, uniform[:, rank::world_size], strict=True):
-            made.append(_render(images, _draw(view, row, shape, aspect, unit), size, view.sigma[1]))
-    return made
+        draws = [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
+        made = [_render(images, d, v.size or size, v.sigma[1]) for v, d in zip(views, draws, strict=True)]
+    return Views(made, torch.stack([draw.place(*shape[1:]) for draw in draws]))
 
 
 def _full_precision(device: str) -> AbstractContextManager:
@@ -259,11 +195,19 @@ def contact_sheet(images: Tensor, views: Sequence[Tensor], rows: int = 8) -> Ima
     images: (N, C, H, W) uint8 or float in [0, 1]. views: as augment returns them. Of channels other than 1 or 3
     the first is shown.
     """
-    size = views[0].shape[-1]
+    size = max(view.shape[-1] for view in views)
     whole = images[:rows].float() / (255 if images.dtype == torch.uint8 else 1)
     whole = torch.nn.functional.interpolate(whole, (size, size), mode="bilinear", antialias=True)
-    tiles = torch.stack([whole, *(view[:rows] for view in views)], 1).cpu()  # (rows, 1 + V, C, size, size)
+    shown = [_on_canvas(view[:rows], size) for view in views]
+    tiles = torch.stack([whole, *shown], 1).cpu()  # (rows, 1 + V, C, size, size)
     tiles = tiles if tiles.shape[2] == 3 else tiles[:, :, :1].expand(-1, -1, 3, -1, -1)
     tiles = torch.nn.functional.pad(tiles, (1, 1, 1, 1), value=1.0)
     grid = tiles.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
     return Image.fromarray((grid * 255).round().clamp(0, 255).byte().numpy())
+
+
+def _on_canvas(view: Tensor, size: int) -> Tensor:
+    """A smaller view keeps its pixels, on white."""
+    missing = size - view.shape[-1]
+    before, after = missing // 2, missing - missing // 2
+    return torch.nn.functional.pad(view, (before, after, before, after), value=1.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from typing import Any, ClassVar
 
 import torch
@@ -18,6 +19,16 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype is torch.float64 else x.float()
 
 
+def stacked(v: int, *rows: Tensor) -> tuple[Tensor, ...]:
+    """Each (V N, ...), view by view, as (V, N, ...) in fp32."""
+    return tuple(wide(x).unflatten(0, (v, -1)) for x in rows)
+
+
+def each_resolution(views: Sequence[Tensor]) -> list[Tensor]:
+    """Neighbouring views of one size joined along the batch: a multi-crop step needs one forward for each of them."""
+    return [torch.cat(list(group)) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
+
+
 def along(dim: int | None, **options: Any) -> Any:
     """A field of Embeddings whose dimension `dim` counts images; None: it stays on its rank."""
     return field(metadata={"batch": dim}, **options)
@@ -27,11 +38,13 @@ def along(dim: int | None, **options: Any) -> Any:
 class Embeddings:
     """All that a loss may see of one step: N images, V views of each.
 
-    z: (V, N, D) projected embeddings, fp32, with gradient.
+    z: (V, N, D) projected embeddings of the first V views of the recipe, fp32, with gradient. V counts full-size
+        views that are comparable: local crops stand in a field of their own.
     h: (V, N, F) backbone features, fp32.
     target: (V, N, D) what z is aligned to, fp32, without gradient; None if nothing but z.
     index: (N,) row of each image in the data set, for cached priors.
-    views: V tensors (N_local, C, H, W) in [0, 1], this rank's augmented images; None outside a Method.
+    views: V tensors (N_local, C, H, W) in [0, 1], this rank's augmented images behind z; None outside a Method.
+    labels: (N,) int64, -1 where unknown; None unless the objective asks for them.
 
     A subclass declares with `along` which dimension of its field counts images, so that ranks can be joined.
     """
@@ -41,9 +54,13 @@ class Embeddings:
     target: Tensor | None = along(1)
     index: Tensor = along(0)
     views: Sequence[Tensor] | None = along(None, default=None)
+    labels: Tensor | None = along(0, default=None)
 
     def gathered(self) -> "Embeddings":
-        """The same step over all ranks: N becomes the global batch, gradients flow back to each rank."""
+        """The same step over all ranks: N becomes the global batch, gradients flow back to each rank.
+
+        The rows stand rank by rank; `distributed.in_batch_order` gives them the order that one process has.
+        """
         if distributed.world_size() == 1:
             return self
         dims = {f.name: f.metadata["batch"] for f in fields(self)}  # KeyError: the field does not say
@@ -55,25 +72,42 @@ class Objective(nn.Module):
     """An objective owns its heads and its teacher; it never sees the trainer.
 
     backbone: maps (B, C, H, W) images to (B, backbone.width) features.
-    Subclasses set `views`, make `self.projector` and put `self.dim`, the width of z.
+    Subclasses set `views`, make `self.projector` if they have one, and put `self.dim`, the width of z.
+
+    families: kinds of backbone that the paper trains, the default one first: "resnet", "vit".
+    needs_labels: whether the loss reads e.labels.
+    least_images: fewest images of a step, over all ranks, that the loss is defined for.
+    epoch, progress: set by `Method` before every step and restored with it: the epoch that the step belongs to, and
+        the share of the run's steps that is done, 0 to 1. For schedules.
+    watched: what the last step would like to have logged beside its terms, detached scalars.
     """
 
     views: ClassVar[ViewRecipe]
+    families: ClassVar[tuple[str, ...]] = ("resnet",)
+    needs_labels: ClassVar[bool] = False
     dim: int
+    least_images: int = 2
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
         self.backbone = backbone
+        self.epoch = 0
+        self.progress = 0.0
+        self.watched: dict[str, Tensor] = {}
 
-    def embed(self, views: Sequence[Tensor], index: Tensor) -> Embeddings:
-        """Views are V tensors (N, C, H, W) of one resolution. Autocast ends here: the losses see fp32."""
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
+        """views: tensors (N, C, H, W), normalised, in the order of the recipe: those of one size are neighbours.
+
+        generator: on the CPU, in the same state on every rank: masks and permutations are drawn from it for the images
+            of all ranks, of which this rank has the rows rank, rank + world_size, ...; None takes torch's own.
+        Autocast ends here: the losses see fp32.
+        """
         h = self.backbone(torch.cat(list(views)))
-        z = self.projector(h)
-        h, z = (wide(x).unflatten(0, (len(views), -1)) for x in (h, z))
+        z, h = stacked(len(views), self.projector(h), h)
         return Embeddings(z=z, h=h, target=None, index=index)
 
     def align(self, e: Embeddings) -> Tensor:
-        """Pulls the views of one image together. Scalar, fp32."""
+        """Pulls the views of one image together. Scalar, fp32. e holds the images of all ranks."""
         raise NotImplementedError
 
     def constrain(self, e: Embeddings) -> Tensor | None:
@@ -85,3 +119,7 @@ class Objective(nn.Module):
 
     def after_step(self, progress: float) -> None:
         """The constraint on the update rule (a teacher), after an optimiser step. progress runs from 0 to 1."""
+
+    def constant_lr(self) -> Sequence[nn.Parameter]:
+        """Parameters whose learning rate neither warms up nor decays."""
+        return ()

@@ -1,7 +1,5 @@
 """BYOL: predict a slow teacher's projection of the other view (Grill et al. 2020, arXiv 2006.07733)."""
 
-import copy
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sslkit import teacher
 from sslkit.data.views import BYOL as BYOL_VIEWS
 from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective, along, wide
+from sslkit.objectives.base import Embeddings, Objective, along, stacked
 
 
 @dataclass
@@ -40,9 +39,9 @@ class BYOL(Objective):
         hidden = hidden or 2 * backbone.width
         self.projector = mlp(backbone.width, hidden, dim)
         self.predictor = mlp(dim, hidden, dim)
-        self.teacher = copy.deepcopy(nn.Sequential(self.backbone, self.projector)).requires_grad_(False)
+        self.teacher = teacher.copy_of(self.backbone, self.projector)
 
-    def embed(self, views: Sequence[Tensor], index: Tensor) -> Predicted:
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
         """One forward of the student and one of the teacher over all views."""
         pixels = torch.cat(list(views))
         h = self.backbone(pixels)
@@ -50,7 +49,7 @@ class BYOL(Objective):
         prediction = self.predictor(z)
         with torch.no_grad():
             target = self.teacher(pixels)
-        h, z, prediction, target = (wide(x).unflatten(0, (len(views), -1)) for x in (h, z, prediction, target))
+        h, z, prediction, target = stacked(len(views), h, z, prediction, target)
         return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
 
     def align(self, e: Predicted) -> Tensor:
@@ -63,14 +62,7 @@ class BYOL(Objective):
         others = (target.sum(0) - target) / (len(target) - 1)
         return (2 - 2 * (prediction * others).sum(-1)).mean(1).sum()
 
-    @torch.no_grad()
     def after_step(self, progress: float) -> None:
-        """teacher <- m teacher + (1 - m) student, batch-norm buffers too, with m rising to 1 along a cosine."""
-        rate = (1 - self.momentum) * (math.cos(math.pi * progress) + 1) / 2
-        student = nn.Sequential(self.backbone, self.projector)
-        torch._foreach_lerp_(list(self.teacher.parameters()), list(student.parameters()), rate)
-        for slow, fast in zip(self.teacher.buffers(), student.buffers(), strict=True):
-            if slow.is_floating_point():
-                slow.lerp_(fast, rate)
-            else:
-                slow.copy_(fast)
+        """The teacher follows, batch-norm buffers too, with a momentum that rises to 1 along a cosine."""
+        momentum = teacher.cosine(self.momentum, 1.0, progress)
+        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

@@ -58,7 +58,9 @@ class Config:
     """method: a name, or {"name": ..., "objective": {...}, "views": {...}, "dsa": {...}} with options."""
 
     method: Any = setting("byol+dsa", "objective+regulariser+...")
-    backbone: Any = setting("auto", "timm name, package.module:function, narrow_resnet; auto: by the image size")
+    backbone: Any = setting(
+        "auto", "timm name, package.module:function, narrow_resnet, narrow_vit; auto: by method and size"
+    )
     epochs: int = setting(6, "passes over the data")
     seed: int = setting(0, "fixes weights, order and views")
     out: str = setting("runs/zoo", "folder that the run's own folder is made in")

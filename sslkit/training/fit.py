@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from sslkit import backbones
+from sslkit import objectives
 from sslkit.data.sources import Images, open_images, splits
 from sslkit.errors import UserError
-from sslkit.method import Method, method
+from sslkit.method import Method, check_batch, method, parse
 from sslkit.training import run
 from sslkit.training.config import Config
 from sslkit.zoo import ZooEntry
@@ -116,25 +116,32 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None) -> Ju
 
 
 def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
-    """The method of a config for its data."""
-    name = config.backbone
-    if name == "auto":
-        name = (
-            "narrow_resnet"
-            if data.image_size <= 32
-            else "resnet18"
-            if data.image_size <= backbones.SMALL
-            else "resnet50"
-        )
-    return method(
+    """The method of a config for its data. Raises UserError if it learns from labels that the data does not have."""
+    options = config.method_options()
+    member = objectives.find(parse(config.method_name)[0])
+    if member.needs_labels:
+        options["objective"] = _with_classes(member, options.get("objective") or {}, data, config)
+    built = method(
         config.method_name,
-        backbone=backbone or name,
+        backbone=backbone or config.backbone,
         image_size=data.image_size,
         in_chans=data.train.channels,
         normalize=normalization(data.train),
         seed=config.seed,
-        **config.method_options(),
+        **options,
     )
+    check_batch(built, config.data.batch_size)
+    return built
+
+
+def _with_classes(member: type, options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
+    """An objective that learns from labels has as many classes as the data."""
+    if data.train.labels is None or len(data.train.classes) < 2:
+        raise UserError(
+            f"method={config.method_name} learns from labels, and data {config.data.source!r} has none: "
+            "give class folders or y_train"
+        )
+    return {**options, "classes": len(data.train.classes)}
 
 
 def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:

@@ -11,7 +11,7 @@ from sslkit import distributed
 from sslkit.errors import UserError
 from sslkit.method import Method
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.schedules import make_optimizer, warmup_cosine
+from sslkit.training.schedules import make_optimizer, make_schedule
 
 
 class Pretraining(pl.LightningModule):
@@ -34,7 +34,7 @@ class Pretraining(pl.LightningModule):
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Tensor]:
         # Dropout and stochastic depth follow the step, so that a resumed run draws what an unbroken one would.
         torch.manual_seed(_mix(self.method.seed, self.global_rank, self.current_epoch, batch_idx))
-        terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"])
+        terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
         self.check_finite(terms)
         return {"loss": terms["loss"], "terms": {k: v.detach() for k, v in terms.items()}, "z": e.z[0].detach()}
 
@@ -58,10 +58,8 @@ class Pretraining(pl.LightningModule):
         self.method.after_step(min((self.trainer.global_step + 1) / self.steps, 1.0))
 
     def configure_optimizers(self) -> dict[str, Any]:
-        optimizer = make_optimizer(self.method, self.optimizer)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: warmup_cosine(step, self.steps, self.optimizer.warmup)
-        )
+        optimizer = make_optimizer(self.method, self.optimizer, self.method.objective.constant_lr())
+        schedule = make_schedule(optimizer, self.steps, self.optimizer.warmup)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 

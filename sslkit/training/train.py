@@ -12,8 +12,9 @@ import torch
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from sslkit import backbones
 from sslkit.errors import UserError
-from sslkit.method import Method
+from sslkit.method import Method, parse
 from sslkit.training import run
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.config import Config
@@ -173,19 +174,28 @@ def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Pa
         return
     body = method.backbone
     train = data.train
-    labels = f"{len(train.classes)} classes (only to judge)" if data.bank else "no labels"
+    use = "to learn from" if method.objective.needs_labels else "only to judge"
+    labels = f"{len(train.classes)} classes ({use})" if data.bank else "no labels"
     size = f"{data.image_size} px, {train.channels} channel{'s' if train.channels > 1 else ''}"
     parameters = sum(p.numel() for p in body.parameters()) / 1e6
     lines = [
         f"{'resuming' if checkpoint else 'run'}       {folder}",
         f"method    {method.name}, seed {config.seed}",
         f"data      {config.data.source}: {len(train):,} images, {size}, {labels}",
-        f"backbone  {body.recipe.name}: {parameters:.2f} M parameters, {body.width} features, stem {body.recipe.stem}",
+        f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
+        f"{body.width} features, stem {body.recipe.stem}",
         f"training  {config.epochs} epochs of {len(train) // config.data.batch_size} steps x {config.data.batch_size} "
         f"images, {config.optimizer.name}, {precision(config.trainer.precision, config.trainer.accelerator)}",
     ]
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     print("\n".join(lines), flush=True)
+
+
+def _chosen(config: Config, method: Method, data: Data) -> str:
+    """Says so if the network was not asked for."""
+    fitting = backbones.default(method.objective.families[0], data.image_size)
+    asked = config.backbone != "auto" or method.backbone.recipe.name != fitting
+    return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
 
 
 def _devices(config: Config) -> Any:

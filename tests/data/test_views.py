@@ -164,7 +164,7 @@ def test_a_gpu_makes_the_same_views(pictures: Tensor) -> None:
 
 
 def test_recipes_for_small_images() -> None:
-    assert SIMCLR.at(224) is SIMCLR and BYOL.at(65) is BYOL
+    assert SIMCLR.at(224) == SIMCLR and BYOL.at(65) == BYOL
     small = BYOL.at(64)
     assert [v.blur for v in small.views] == [0, 0] and [v.solarize for v in small.views] == [0.0, 0.2]
     assert small.views[0].brightness == 0.2 and SIMCLR.at(32).views[0].hue == 0.1

@@ -1,0 +1,132 @@
+"""What views an objective wants: the distribution of each, and the published recipes.
+
+Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXiv 2006.07733, appendix B; multi-crop:
+Caron et al. 2020, arXiv 2006.09882.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+SMALL = 64  # pixels: up to here the recipes for small images
+PUBLISHED = 224  # pixels: what the recipes are written for
+
+
+@dataclass(frozen=True)
+class View:
+    """The distribution of one augmented view. The defaults are SimCLR's at 224 pixels.
+
+    scale: share of the image's area in the crop. ratio: width / height of the crop. flip: probability.
+    jitter: probability of the four colour changes, of strengths brightness, contrast, saturation (factors from
+    1 - s to 1 + s) and hue (turns from -s to s). grayscale: probability.
+    blur: probability, with a Gaussian of sigma output pixels. solarize: probability of inverting what is above
+    threshold. size: side in pixels; None is the image size of the run.
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    jitter: float = 0.8
+    brightness: float = 0.8
+    contrast: float = 0.8
+    saturation: float = 0.8
+    hue: float = 0.2
+    grayscale: float = 0.2
+    blur: float = 0.5
+    sigma: tuple[float, float] = (0.1, 2.0)
+    solarize: float = 0.0
+    threshold: float = 0.5
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
+            raise UserError(f"view option size={self.size!r}: give a number of pixels from 1, or null for the run's")
+        for name in ("flip", "jitter", "grayscale", "blur", "solarize"):
+            self._limit(name, 1)
+        for name in ("brightness", "contrast", "saturation", "threshold"):
+            self._limit(name, 1)
+        self._limit("hue", 0.5)
+        for name, limit in (("scale", 1), ("ratio", math.inf), ("sigma", math.inf)):
+            self._order(name, limit)
+
+    def _limit(self, name: str, most: float) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, (int, float)) or not 0 <= value <= most:
+            raise UserError(f"view option {name}={value!r}: give a number from 0 to {most}")
+
+    def _order(self, name: str, most: float) -> None:
+        value = getattr(self, name)
+        pair = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+        numbers = len(pair) == 2 and all(isinstance(number, (int, float)) for number in pair)
+        if not numbers or not 0 < pair[0] <= pair[1] <= most or math.isinf(pair[1]):
+            raise UserError(f"view option {name}={value!r}: give two numbers, 0 < low <= high <= {most}")
+        object.__setattr__(self, name, pair)
+
+
+@dataclass(frozen=True)
+class ViewRecipe:
+    """The views of one image: full-size ones, a distribution each, and n_local smaller crops of one distribution.
+
+    A recipe is written as published, for images of 224 pixels; `at` fits it to others.
+    """
+
+    views: tuple[View, ...]
+    local: View | None = None
+    n_local: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_local, int) or self.n_local < 0:
+            raise UserError(f"view option n_local={self.n_local!r}: give a number of local crops from 0")
+        if self.n_local and self.local is None:
+            raise UserError(f"view option n_local={self.n_local}: this objective has no local crops")
+
+    def each(self) -> tuple[View, ...]:
+        """One view after the other, the local crops last."""
+        return self.views + (self.local,) * self.n_local
+
+    def at(self, image_size: int, *, patch: int = 1) -> "ViewRecipe":
+        """The recipe for this size: crops in proportion; up to 64 pixels no blur and half of the colour's strength.
+
+        The latter is SimCLR's own practice on CIFAR-10 (appendix B.9) and what the peers' CIFAR recipes do for BYOL.
+        patch: local crops become whole numbers of patches, at least one.
+        """
+
+        def fitted(view: View) -> View:
+            if image_size <= SMALL:
+                strengths = ("brightness", "contrast", "saturation", "hue")
+                view = replace(view, blur=0.0, **{name: getattr(view, name) / 2 for name in strengths})
+            size = view.size and max(round(view.size * image_size / PUBLISHED / patch), 1) * patch
+            return replace(view, size=size)
+
+        return replace(self, views=tuple(map(fitted, self.views)), local=self.local and fitted(self.local))
+
+    def replace(self, **options: float | tuple[float, float]) -> "ViewRecipe":
+        """The recipe with these options changed: `SIMCLR.replace(scale=(0.2, 1.0))`, `n_local=4`, `local_size=96`.
+
+        `scale` is that of the full-size views, `local_size` and `local_scale` are those of the local crops; every
+        other option of View is changed in all views. Raises UserError for an unknown one.
+        """
+        for name in options:
+            if name not in self.options():
+                raise UserError(f"views has no option {name!r}: {nearest(name, self.options())}")
+        full = {name: value for name, value in options.items() if name in _OPTIONS}
+        shared = {name: value for name, value in full.items() if name != "scale"}
+        own = {name: options[f"local_{name}"] for name in ("size", "scale") if f"local_{name}" in options}
+        local = self.local and replace(self.local, **shared, **own)
+        views = tuple(replace(view, **full) for view in self.views)
+        return ViewRecipe(views, local, options.get("n_local", self.n_local))
+
+    def options(self) -> dict[str, float | tuple[float, float] | None]:
+        """What `replace` takes, with the defaults of the recipe. None: each view keeps its own."""
+        local = {"n_local": self.n_local, "local_size": None, "local_scale": None} if self.local else {}
+        return {**dict.fromkeys(_OPTIONS), **local}
+
+
+_OPTIONS = [field.name for field in fields(View) if field.name != "size"]
+
+SIMCLR = ViewRecipe((View(), View()))
+_BYOL = View(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
+BYOL = ViewRecipe((replace(_BYOL, blur=1.0), replace(_BYOL, blur=0.1, solarize=0.2)))

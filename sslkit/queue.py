@@ -1,0 +1,44 @@
+"""A first-in first-out memory of embeddings: the negatives of MoCo and ReSSL, the older batches of SwAV."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit import distributed
+from sslkit.errors import UserError
+
+
+class Queue(nn.Module):
+    """rows: (size, dim), random unit vectors until they are overwritten, the oldest first.
+
+    filled: how many rows have been written. Position and count are Python numbers: nothing waits for a device.
+    Raises UserError for a size below 1.
+    """
+
+    def __init__(self, size: int, dim: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise UserError(f"a queue of {size} embeddings holds nothing: give queue_size >= 1")
+        self.register_buffer("rows", F.normalize(torch.randn(size, dim), dim=1))
+        self.position = 0
+        self.filled = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @torch.no_grad()
+    def push(self, x: Tensor) -> None:
+        """x: (N, dim) of all ranks, as gathered; N need not divide the size, and of more than fit the last stay."""
+        size = len(self)
+        x = distributed.in_batch_order(x)[-size:].to(self.rows.dtype)
+        first = x[: size - self.position]
+        self.rows[self.position : self.position + len(first)] = first
+        self.rows[: len(x) - len(first)] = x[len(first) :]
+        self.position = (self.position + len(x)) % size
+        self.filled = min(self.filled + len(x), size)
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor([self.position, self.filled])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.position, self.filled = state.tolist()
