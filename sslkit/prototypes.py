@@ -43,12 +43,13 @@ def swapped_prediction(codes: Tensor, z: Tensor, prototypes: Tensor, temperature
     """
     v, c = len(codes), len(z)
     # -sum_k q_k log softmax(s)_k = logsumexp(s) - q . s, and q . (C z) = (C' q) . z is a product in D, not in K:
-    # of all crops' scores only one tensor lives on, and codes that share a crop are summed before they meet it.
+    # of what is as wide as K only one tensor of all crops lives on, and codes are summed before they meet a crop.
+    z = z / temperature
     expected = codes @ prototypes
     agreement = (expected.sum(0) * z.sum(0)).sum(-1) - (expected * z[:v]).sum((0, 2))
-    partition = torch.logsumexp(z @ prototypes.T / temperature, dim=-1)
+    partition = torch.logsumexp(z @ prototypes.T, dim=-1)
     partition = v * partition.sum(0) - partition[:v].sum(0)
-    return (partition - agreement / temperature).mean() / (v * (c - 1))
+    return (partition - agreement).mean() / (v * (c - 1))
 
 
 def own_rows(x: Tensor) -> Tensor:
@@ -62,8 +63,10 @@ def mean_over_ranks(loss: Tensor) -> Tensor:
     return distributed.sum_over_ranks(loss) / distributed.world_size()
 
 
-def check_positive(name: str, **options: float) -> None:
-    """Raises UserError if one is not above 0."""
-    for option, value in options.items():
+def check_options(name: str, prototypes: int, **positive: float) -> None:
+    """Raises UserError for fewer than two prototypes, and for another option that is not above 0."""
+    if prototypes < 2:
+        raise UserError(f"{name}: prototypes={prototypes} tell no views apart: give at least 2")
+    for option, value in positive.items():
         if not value > 0:
             raise UserError(f"{name}: {option}={value} must be above 0")

@@ -12,13 +12,13 @@ class Queue(nn.Module):
     """rows: (size, dim), random unit vectors until they are overwritten, the oldest first.
 
     filled: how many rows have been written. Position and count are Python numbers: nothing waits for a device.
-    Raises UserError for a size below 1.
+    Raises UserError for a size that is no whole number from 1.
     """
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
-        if size < 1:
-            raise UserError(f"a queue of {size} embeddings holds nothing: give queue_size >= 1")
+        if not isinstance(size, int) or size < 1:
+            raise UserError(f"a queue of {size!r} embeddings cannot be: give queue_size, a whole number from 1")
         self.register_buffer("rows", F.normalize(torch.randn(size, dim), dim=1))
         self.position = 0
         self.filled = 0
@@ -28,12 +28,17 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, x: Tensor) -> None:
-        """x: (N, dim) of all ranks, as gathered; N need not divide the size, and of more than fit the last stay."""
+        """x: (N, dim) of all ranks, as gathered; N need not divide the size, and of more than fit the last stay.
+
+        `rows` becomes a new tensor: the step's backward, which comes later, still needs the old one.
+        """
         size = len(self)
         x = distributed.in_batch_order(x)[-size:].to(self.rows.dtype)
         first = x[: size - self.position]
-        self.rows[self.position : self.position + len(first)] = first
-        self.rows[: len(x) - len(first)] = x[len(first) :]
+        rows = self.rows.clone()
+        rows[self.position : self.position + len(first)] = first
+        rows[: len(x) - len(first)] = x[len(first) :]
+        self.rows = rows
         self.position = (self.position + len(x)) % size
         self.filled = min(self.filled + len(x), size)
 

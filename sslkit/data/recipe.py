@@ -130,3 +130,6 @@ _OPTIONS = [field.name for field in fields(View) if field.name != "size"]
 SIMCLR = ViewRecipe((View(), View()))
 _BYOL = View(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 BYOL = ViewRecipe((replace(_BYOL, blur=1.0), replace(_BYOL, blur=0.1, solarize=0.2)))
+_MOCO = View(scale=(0.2, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
+MOCO = ViewRecipe((_MOCO, _MOCO))  # version 2: Chen et al. 2020, arXiv 2003.04297
+WEAK = View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0)  # crop and flip alone

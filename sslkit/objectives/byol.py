@@ -34,7 +34,7 @@ class BYOL(Objective):
         self, backbone: nn.Module, *, momentum: float = 0.996, hidden: int | None = None, dim: int = 256
     ) -> None:
         super().__init__(backbone)
-        self.momentum = momentum
+        self.momentum = teacher.checked(momentum)
         self.dim = dim
         hidden = hidden or 2 * backbone.width
         self.projector = mlp(backbone.width, hidden, dim)

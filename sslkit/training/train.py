@@ -10,6 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from sslkit import backbones
@@ -140,7 +141,7 @@ def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> 
         accelerator=t.accelerator,
         devices=_devices(config),
         num_nodes=t.num_nodes,
-        strategy=t.strategy,
+        strategy=_strategy(config),
         precision=precision(t.precision, t.accelerator),
         max_epochs=config.epochs,
         accumulate_grad_batches=t.accumulate,
@@ -202,6 +203,21 @@ def _devices(config: Config) -> Any:
     if config.trainer.devices == "auto" and not torch.cuda.is_available():
         return 1
     return config.trainer.devices
+
+
+def _strategy(config: Config) -> Any:
+    """Several ranks: DDP that leaves the buffers alone.
+
+    Batch norm is synchronised and queues and centres are filled alike, so that sending rank 0's in every forward, as
+    DDP does by default, would change nothing; a queue has tens of megabytes.
+    """
+    asked, devices = config.trainer.strategy, _devices(config)
+    if devices in ("auto", -1, "-1"):
+        devices = torch.cuda.device_count()
+    ranks = config.trainer.num_nodes * (len(devices) if isinstance(devices, (list, tuple)) else int(devices))
+    if asked == "auto" and ranks <= 1:
+        return "auto"
+    return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
 
 
 def _steps(config: Config, data: Data) -> int:

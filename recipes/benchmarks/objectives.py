@@ -1,0 +1,262 @@
+"""Every objective, plain and with DSA, on the embedded Fashion-MNIST: equal budget, tuned alike, three seeds.
+
+    python recipes/benchmarks/objectives.py --tune --jobs 2   (on held-out training images)
+    python recipes/benchmarks/objectives.py --jobs 2          (the table's runs; done ones are skipped)
+    python recipes/benchmarks/objectives.py --profile         (seconds per step, and how much of it is the backbone)
+    python recipes/benchmarks/objectives.py --table           (print the committed results)
+
+Every run is `sslkit.pretrain`: 6 epochs of 62 steps x 128 images of 28 pixels, AdamW, narrow_resnet, or narrow_vit for
+MAE, U-MAE, MoCo v3 and DINO; judged by the linear probe, 10 nearest neighbours and crowding on the 2,000 test images.
+
+Tuning trains on 6,400 of the 8,000 training images for 3 epochs, seed 100, and judges by the probe on the other 1,600:
+every combination in TRIED of an objective, without DSA; the test images are not looked at. The best combination is what
+the table's runs take, plain and with DSA alike; DSA keeps its defaults.
+"""
+
+import argparse
+import contextlib
+import io
+import itertools
+import os
+import statistics
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import torch
+from results import keep, load
+from step_profile import profile
+
+import sslkit
+
+RESULTS = "objectives"
+LR = [1e-3, 3e-3, 9e-3]
+EPOCHS, TUNING_EPOCHS, TUNING_SEED = 6, 3, 100
+
+# Sizes for a network of 128 or 96 features and 372 steps: heads, queues and prototypes are smaller and teachers faster
+# than published. They were set once and not tuned.
+FIXED: dict[str, dict[str, Any]] = {
+    "barlow_twins": {"hidden": 256, "dim": 256},
+    "byol": {"momentum": 0.98, "hidden": 256, "dim": 64},
+    "dino": {"hidden": 256, "dim": 64, "prototypes": 512, "momentum": 0.98},
+    "mae": {},
+    "moco": {"queue_size": 2048, "momentum": 0.98, "dim": 64},
+    "moco_v3": {"momentum": 0.98, "hidden": 256, "dim": 64},
+    "ressl": {"queue_size": 2048, "momentum": 0.98, "hidden": 256, "dim": 64},
+    "simclr": {"hidden": 256, "dim": 64},
+    "simsiam": {"hidden": 256, "dim": 256},
+    "supervised": {},
+    "swav": {"hidden": 256, "dim": 64, "prototypes": 128, "queue_size": 0},
+    "u_mae": {},
+    "vicreg": {"hidden": 256, "dim": 256},
+    "vicregl": {"hidden": 256, "dim": 256},
+    "w_mse": {"dim": 16, "whitening_size": 128},
+}
+
+# What was tried of each objective's own options; every value with every learning rate of LR.
+TRIED: dict[str, dict[str, list[Any]]] = {
+    "barlow_twins": {"redundancy": [0.005, 0.02]},
+    "dino": {"teacher_temperature": [0.04, 0.07]},
+    "mae": {"mask_ratio": [0.5, 0.75]},
+    "moco": {"temperature": [0.1, 0.2]},
+    "moco_v3": {"temperature": [0.2, 0.5]},
+    "ressl": {"temperature": [0.1, 0.2]},
+    "simclr": {"temperature": [0.2, 0.5]},
+    "swav": {"temperature": [0.1, 0.2]},
+    "u_mae": {"uniformity": [0.01, 0.1]},
+    "vicregl": {"alpha": [0.75, 0.9]},
+}
+VIEWS = {"scale": [0.2, 1.0]}
+LOCAL = {"n_local": 2, "local_scale": [0.1, 0.4], "scale": [0.4, 1.0]}
+
+
+def main() -> None:
+    args = arguments()
+    if args.table:
+        print(table(load(RESULTS)))
+        return
+    names = args.only or sorted(FIXED)
+    missing = set(sslkit.methods()) - set(FIXED)
+    assert not missing, f"no settings for {missing}"
+    if args.profile:
+        torch.set_num_threads(2)
+        for name, plugin in itertools.product(names, ("", "+dsa")):
+            keep(RESULTS, name + plugin, profile(name + plugin, **settings(name)), part="steps")
+        print(table(load(RESULTS)))
+        return
+    jobs = tuning(names) if args.tune else runs(names, args.seeds)
+    with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(args.threads,)) as pool:
+        for done in [pool.submit(tune if args.tune else one, *job) for job in jobs]:
+            print(done.result(), flush=True)
+    print(table(load(RESULTS)))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", choices=sorted(FIXED), help="objectives; default all")
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--threads", type=int, default=1, help="of each run")
+    for flag, help_ in {"tune": "learning rates, temperatures", "profile": "steps", "table": "print and leave"}.items():
+        parser.add_argument(f"--{flag}", action="store_true", help=help_)
+    return parser.parse_args()
+
+
+def tuning(names: list[str]) -> list[tuple]:
+    """Every combination that has no result yet."""
+    done = load(RESULTS).get("tuning", {})
+    jobs = []
+    for name in names:
+        (option, values) = next(iter(TRIED.get(name, {"": [None]}).items()))
+        for lr, value in itertools.product(LR, values):
+            options = {option: value} if option else {}
+            if tuning_key(name, lr, options) not in done:
+                jobs.append((name, lr, options))
+    return jobs
+
+
+def tuning_key(name: str, lr: float, options: dict) -> str:
+    return " | ".join([name, f"lr {lr:g}", *(f"{k} {v:g}" for k, v in options.items())])
+
+
+def tune(name: str, lr: float, options: dict[str, Any]) -> str:
+    """One combination, judged on training images that it did not see."""
+    with tempfile.TemporaryDirectory() as scratch:
+        data = Path(scratch) / "held-out.npz"
+        held_out(data)
+        card = train(name, lr, {**FIXED[name], **options}, TUNING_SEED, Path(scratch), str(data), TUNING_EPOCHS)
+    key = tuning_key(name, lr, options)
+    numbers = {k: round(card["after"][k], 4) for k in ("probe", "knn")}
+    keep(RESULTS, key, numbers | {"lr": lr, "options": options}, part="tuning")
+    return f"{key:<50} probe {100 * numbers['probe']:.1f}"
+
+
+def held_out(path: Path) -> None:
+    """The training images alone, a fifth of every class set apart."""
+    import numpy as np
+
+    from sslkit.training.fit import held_out_rows
+
+    images = sslkit.open_images("fashion_mnist", split="train")
+    pixels = images.__getitems__(list(range(len(images))))["images"].numpy()
+    train_rows, test_rows = held_out_rows(images.labels)
+    parts = {"train": train_rows, "test": test_rows}
+    arrays = {f"x_{k}": pixels[rows] for k, rows in parts.items()}
+    np.savez(path, **arrays, **{f"y_{k}": images.labels[rows] for k, rows in parts.items()})
+
+
+def best(name: str) -> dict[str, Any]:
+    """The combination with the best probe."""
+    tried = {k: v for k, v in load(RESULTS).get("tuning", {}).items() if k.split(" | ")[0] == name}
+    if not tried:
+        raise SystemExit(f"{name} was not tuned: run with --tune first")
+    return max(tried.values(), key=lambda numbers: numbers["probe"])
+
+
+def settings(name: str) -> dict[str, Any]:
+    """The options of `sslkit.method` that the table's runs take."""
+    return {"objective": FIXED[name] | best(name)["options"], "views": LOCAL if name in ("swav", "dino") else VIEWS}
+
+
+def runs(names: list[str], seeds: list[int]) -> list[tuple]:
+    """Every run that has no result yet, seed by seed."""
+    done = load(RESULTS)["runs"]
+    wanted = itertools.product(seeds, names, ("", "+dsa"))
+    return [(name, plugin, seed) for seed, name, plugin in wanted if f"{name}{plugin} | {seed}" not in done]
+
+
+def one(name: str, plugin: str, seed: int) -> str:
+    """Train and judge one method."""
+    with tempfile.TemporaryDirectory() as scratch:
+        options = FIXED[name] | best(name)["options"]
+        card = train(name + plugin, best(name)["lr"], options, seed, Path(scratch), "fashion_mnist", EPOCHS)
+    numbers = {k: round(card["after"][k], 4) for k in ("probe", "knn", "inter", "intra")}
+    numbers |= {"rankme": round(card["diagnostics"]["rankme"], 2), "seconds": card["seconds"]}
+    numbers |= {"backbone": card["backbone"]["name"]}
+    numbers["random"] = {k: round(card["before"][k], 4) for k in ("probe", "knn", "inter", "intra")}
+    keep(RESULTS, f"{name}{plugin} | {seed}", numbers)
+    return f"{name + plugin:<20} seed {seed}  probe {100 * numbers['probe']:.1f}  kNN {100 * numbers['knn']:.1f}"
+
+
+def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data: str, epochs: int) -> dict[str, Any]:
+    """The card of one run."""
+    objective = method.partition("+")[0]
+    config = {
+        "method": {"name": method, "objective": options, "views": LOCAL if objective in ("swav", "dino") else VIEWS},
+        "data": data,
+        "epochs": epochs,
+        "optimizer": {"lr": lr},
+        "seed": seed,
+        "out": str(scratch / "zoo"),
+        "eval": {"every": 1000, "tsne": 0},
+        "trainer": {"progress": False},
+    }
+    with contextlib.redirect_stdout(io.StringIO()):
+        return sslkit.pretrain(config).card
+
+
+def table(results: dict[str, Any]) -> str:
+    """Markdown: mean ± sd over the seeds, and the difference that DSA makes, seed by seed."""
+    lines = [
+        "| method | linear probe, % | 10-NN, % | dsa minus plain | inter | intra | RankMe | ms a step | not backbone |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        baseline(results, name) for name in ("pixels", *sorted({r["backbone"] for r in results["runs"].values()}))
+    ]
+    for name, plugin in itertools.product(FIXED, ("", "+dsa")):
+        found, plain = seeds_of(results, name + plugin), seeds_of(results, name)
+        if not found:
+            continue
+        cells = [spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn")]
+        gains = " ".join(f"{100 * (r['probe'] - plain[s]['probe']):+.1f}" for s, r in found.items() if s in plain)
+        crowding = [f"{statistics.mean(r[k] for r in found.values()):.3f}" for k in ("inter", "intra")]
+        rank = f"{statistics.mean(r['rankme'] for r in found.values()):.0f}"
+        step = results.get("steps", {}).get(name + plugin)
+        cost = [f"{step['ms']:.0f}", f"{100 * step['not_backbone']:.0f} %"] if step else ["", ""]
+        lines.append(f"| {' | '.join([name + plugin, *cells, gains if plugin else '', *crowding, rank, *cost])} |")
+    return "\n".join(lines)
+
+
+def baseline(results: dict[str, Any], name: str) -> str:
+    """Raw pixels, or a network with random weights, over the seeds that were run."""
+    if name == "pixels":
+        found = [pixels()]
+    else:
+        own = {k.rpartition(" | ")[2]: r["random"] for k, r in results["runs"].items() if r["backbone"] == name}
+        found, name = list(own.values()), f"random weights, {name}"
+    cells = [spread([100 * r[k] for r in found]) for k in ("probe", "knn")]
+    crowding = [f"{statistics.mean(r[k] for r in found):.3f}" for k in ("inter", "intra")]
+    return f"| {' | '.join([name, *cells, '', *crowding, '', '', ''])} |"
+
+
+def pixels() -> dict[str, float]:
+    """Probe and neighbours on the pixels themselves."""
+    from sslkit import diagnostics
+    from sslkit.training.features import knn_accuracy, probe_accuracy
+
+    parts = []
+    for split in ("train", "test"):
+        images = sslkit.open_images("fashion_mnist", split=split)
+        x = images.__getitems__(list(range(len(images))))["images"].flatten(1).float() / 255
+        parts += [x, torch.from_numpy(images.labels)]
+    crowded = diagnostics.crowding(*parts[2:])
+    judged = {"probe": probe_accuracy(*parts), "knn": knn_accuracy(*parts, k=10)}
+    return judged | {"inter": crowded.inter, "intra": crowded.intra}
+
+
+def seeds_of(results: dict[str, Any], method: str) -> dict[str, dict]:
+    split = {tuple(key.split(" | ")): value for key, value in results["runs"].items()}
+    return {seed: value for (own, seed), value in split.items() if own == method}
+
+
+def spread(values: list[float]) -> str:
+    sd = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{sd}"
+
+
+if __name__ == "__main__":
+    main()

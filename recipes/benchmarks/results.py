@@ -1,0 +1,30 @@
+"""A benchmark's results file: JSON beside the scripts, added to run by run, also by several processes."""
+
+import datetime
+import fcntl
+import json
+from pathlib import Path
+from typing import Any
+
+from machine import machine
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def load(name: str) -> dict[str, Any]:
+    """What `results/<name>.json` holds, {"runs": {}} if it is not there."""
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {"runs": {}}
+
+
+def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> None:
+    """Add one result, with machine and date of the last."""
+    FOLDER.mkdir(exist_ok=True)
+    with open(FOLDER / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = load(name)
+        results |= {"machine": machine(), "date": datetime.date.today().isoformat()}
+        results[part] = dict(sorted({**results.get(part, {}), key: numbers}.items()))
+        partial = FOLDER / f"{name}.part"
+        partial.write_text(json.dumps(results, indent=1) + "\n")
+        partial.replace(FOLDER / f"{name}.json")

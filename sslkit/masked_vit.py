@@ -1,0 +1,151 @@
+"""A plain timm VisionTransformer on some of its patches, and the light decoder that puts back the others.
+
+He et al. 2022, arXiv 2111.06377. Patches are counted row by row; N images, L patches of an image, K of them visible.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import distributed
+from sslkit.errors import UserError
+
+HEAD = 32  # decoder channels of an attention head, as published: 16 heads of 512 channels
+_TOKENS = {"cls_token", "reg_token", "dist_token", "pos_embed"}
+_TRAINED = _TOKENS | {"patch_embed", "norm_pre", "blocks", "norm", "fc_norm"}
+
+
+def check(net: nn.Module, name: str) -> None:
+    """Raises UserError unless `net` is a timm VisionTransformer all of whose layers reconstruction trains."""
+    from timm.layers import PatchEmbed
+    from timm.models.vision_transformer import VisionTransformer
+
+    instead = "take backbone=narrow_vit, vit_small_patch16_224 or another plain ViT of timm"
+    if not isinstance(net, VisionTransformer) or not isinstance(net.patch_embed, PatchEmbed):
+        raise UserError(f"backbone {name} ({type(net).__name__}) cannot run on a part of its patches: {instead}")
+    if net.pos_embed is None:
+        raise UserError(f"backbone {name} has no position embedding, it could not say what is hidden: {instead}")
+    layers = {parameter.partition(".")[0] for parameter, _ in net.named_parameters()}
+    if layers - _TRAINED:
+        idle = ", ".join(sorted(layers - _TRAINED))
+        raise UserError(
+            f"backbone {name} would keep untrained layers ({idle}): reconstruction trains no head and no attention "
+            "pooling; make it with num_classes=0 and global_pool='avg' or 'token'"
+        )
+
+
+def patchify(images: Tensor, patch: tuple[int, int]) -> Tensor:
+    """(N, C, H, W) -> (N, L, p q C), the pixels of each patch of p x q; rows and columns left over are cut off."""
+    p, q = patch
+    h, w = images.shape[-2] // p, images.shape[-1] // q
+    tiles = images[..., : h * p, : w * q].unflatten(3, (w, q)).unflatten(2, (h, p))  # (N, C, h, p, w, q)
+    return tiles.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
+
+
+def standardize(patches: Tensor, eps: float = 1e-6) -> Tensor:
+    """Each patch (..., P) with its own mean 0 and variance 1 (the unbiased one, as in the authors' code)."""
+    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
+    return (patches - mean) / (variance + eps).sqrt()
+
+
+def sincos(grid: tuple[int, int], dim: int) -> Tensor:
+    """(L, dim) fixed position embedding of a grid (rows, columns): a half of the channels for the column, then the row.
+
+    Each half is sin and cos of the coordinate over 10000^(4 i / dim), Vaswani et al. 2017. dim: a multiple of 4.
+    """
+    omega = 10_000.0 ** (-torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
+    row, column = torch.meshgrid(*(torch.arange(n, dtype=torch.float64) for n in grid), indexing="ij")
+    angles = [coordinate.flatten()[:, None] * omega for coordinate in (column, row)]
+    return torch.cat([f(angle) for angle in angles for f in (torch.sin, torch.cos)], dim=1).float()
+
+
+@torch.no_grad()
+def fix_positions(net: nn.Module) -> None:
+    """Write the sine-cosine positions into a ViT, zero for class and register tokens, and freeze them."""
+    if net.embed_dim % 4:
+        raise UserError(f"sine-cosine positions need a width divisible by 4, not {net.embed_dim}: position=learned")
+    positions = sincos(net.patch_embed.grid_size, net.embed_dim)
+    net.pos_embed.zero_()[:, -len(positions) :] = positions
+    net.pos_embed.requires_grad_(False)
+
+
+def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tensor:
+    """(n, length) int64 on the CPU: a random order of the patches for each of this rank's n images."""
+    noise = torch.rand(n * distributed.world_size(), length, generator=generator)
+    return noise[distributed.rank() :: distributed.world_size()].argsort(dim=1)
+
+
+def split_orders(orders: Tensor, sets: int, visible: int) -> tuple[Tensor, Tensor]:
+    """(N, L) -> (V, N, K) visible and (V, N, L - K) hidden patches: V times the next K of the order are visible."""
+    turned = torch.stack([orders.roll(-v * visible, dims=1) for v in range(sets)])
+    return turned[..., :visible], turned[..., visible:]
+
+
+def pick(x: Tensor, index: Tensor) -> Tensor:
+    """Of x: (N, L, F) the rows index: (V, N, K), as (V, N, K, F)."""
+    return x.expand(len(index), *x.shape).gather(2, index[..., None].expand(*index.shape, x.shape[-1]))
+
+
+def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
+    """What `net.forward_features` makes of the visible patches alone: (V N, prefix tokens + K, F), view by view.
+
+    images: (N, C, H, W). visible: (V, N, K). With the patches 0 ... L-1 visible it equals `net.forward_features`.
+    Patch dropout is left out: the mask stands for it. Raises UserError for images of another size than the net's.
+    """
+    from timm.models import checkpoint_seq
+
+    x = net._pos_embed(net.patch_embed(images))
+    rows, columns = net.patch_embed.grid_size
+    if x.shape[1] != net.num_prefix_tokens + rows * columns:
+        raise UserError(
+            f"the views have {x.shape[1] - net.num_prefix_tokens} patches, and the backbone was made for "
+            f"{rows} x {columns}: give it the image size of the run (img_size={tuple(images.shape[-2:])})"
+        )
+    prefix, patches = x.tensor_split([net.num_prefix_tokens], dim=1)
+    x = torch.cat([prefix.expand(len(visible), *prefix.shape), pick(patches, visible)], dim=2)
+    x = net.norm_pre(x.flatten(0, 1))
+    x = checkpoint_seq(net.blocks, x) if net.grad_checkpointing else net.blocks(x)
+    return net.norm(x)
+
+
+class Decoder(nn.Module):
+    """A narrow transformer that predicts the pixels of the hidden patches from the encoded visible ones.
+
+    width: of the encoder. grid: (rows, columns) of patches. pixels: how many values a patch has.
+    dim, depth: channels, a multiple of 32, and blocks. Raises UserError for others.
+    """
+
+    def __init__(self, width: int, grid: tuple[int, int], pixels: int, *, dim: int, depth: int) -> None:
+        from timm.models.vision_transformer import Block
+
+        super().__init__()
+        if dim < HEAD or dim % HEAD or depth < 1:
+            raise UserError(
+                f"decoder_dim={dim}, decoder_depth={depth}: give a multiple of {HEAD} (an attention head has {HEAD} "
+                "channels) and at least 1 block"
+            )
+        self.embed = nn.Linear(width, dim)
+        self.mask_token = nn.Parameter(torch.zeros(dim))
+        self.register_buffer("positions", sincos(grid, dim), persistent=False)
+        self.blocks = nn.Sequential(*(Block(dim, dim // HEAD, qkv_bias=True) for _ in range(depth)))
+        self.norm = nn.LayerNorm(dim, eps=1e-6)
+        self.pixels = nn.Linear(dim, pixels)
+        self._initialize()
+
+    def _initialize(self) -> None:
+        """Xavier-uniform matrices and zero biases, as in the authors' code."""
+        for part in self.modules():
+            if isinstance(part, nn.Linear):
+                nn.init.xavier_uniform_(part.weight)
+                nn.init.zeros_(part.bias)
+        nn.init.normal_(self.mask_token, std=0.02)
+
+    def forward(self, encoded: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
+        """encoded: (B, prefix + K, width) -> (B, L - K, pixels). visible: (B, K), hidden: (B, L - K) patch numbers.
+
+        Class and register tokens come along, without a position; the order of the others does not matter to attention.
+        """
+        prefix, patches = self.embed(encoded).tensor_split([encoded.shape[1] - visible.shape[1]], dim=1)
+        known = patches + self.positions[visible]
+        asked = self.mask_token + self.positions[hidden]
+        x = self.blocks(torch.cat([prefix.to(known.dtype), known, asked], dim=1))
+        return self.pixels(self.norm(x[:, -hidden.shape[1] :]))

@@ -1,0 +1,128 @@
+"""DINO: predict a slow teacher's centred, sharpened softmax from other crops (Caron et al. 2021, arXiv 2104.14294)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit import teacher
+from sslkit.data.recipe import View, ViewRecipe
+from sslkit.objectives.base import Objective, stacked
+from sslkit.prototypes import Crops, check_options, embed_crops, held, mean_over_ranks, own_rows, swapped_prediction
+
+_VIEW = View(scale=(0.4, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
+
+
+class DINO(Objective):
+    """The student sees all crops, the teacher the full-size ones; both end in a softmax over K prototypes.
+
+    What keeps it from collapsing: the teacher's logits lose their mean (centring, against one prototype for all) and
+    are divided by a small temperature (sharpening, against all prototypes alike).
+    z: the bottleneck of the full-size views, before its normalisation; target: the teacher's. Those of the local crops
+    stand in e.local. A published run also raises the weight decay from 0.04 to 0.4 and clips gradients at 3.
+
+    prototypes: K. 65536 as published for ImageNet; much for small data: a few hundred to a few thousand do.
+    momentum: of the teacher at the start; it rises to 1 along a cosine.
+    temperature: of the student. warmup_teacher_temperature, teacher_temperature, warmup_epochs: the teacher's rises
+        from the one to the other in a line over the first epochs. 0.04 throughout as the authors' code has it; the
+        paper's ViTs end at 0.07 after 30 epochs.
+    center_momentum: of the moving average of the teacher's mean logits.
+    freeze_last_layer: epochs at the start in which the prototypes stay.
+    hidden, dim: widths of the head and of its bottleneck. batch_norm: in the head; off for ViTs, as published.
+    Raises UserError for fewer than two prototypes and for temperatures that are not above 0.
+    """
+
+    families = ("vit", "resnet")
+    views = ViewRecipe(
+        (replace(_VIEW, blur=1.0), replace(_VIEW, blur=0.1, solarize=0.2)),
+        local=replace(_VIEW, scale=(0.05, 0.4), size=96),
+        n_local=8,
+    )
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        prototypes: int = 65536,
+        momentum: float = 0.996,
+        temperature: float = 0.1,
+        warmup_teacher_temperature: float = 0.04,
+        teacher_temperature: float = 0.04,
+        warmup_epochs: int = 0,
+        center_momentum: float = 0.9,
+        freeze_last_layer: int = 1,
+        hidden: int = 2048,
+        dim: int = 256,
+        batch_norm: bool = False,
+    ) -> None:
+        super().__init__(backbone)
+        self.temperatures = (warmup_teacher_temperature, teacher_temperature)
+        check_options("dino", prototypes, temperature=temperature, teacher_temperature=min(self.temperatures))
+        self.temperature, self.warmup_epochs, self.freeze_last_layer = temperature, warmup_epochs, freeze_last_layer
+        self.momentum, self.center_momentum = momentum, center_momentum
+        self.dim = dim
+        self.projector = head(backbone.width, hidden, dim, batch_norm)
+        self.prototypes = nn.Linear(dim, prototypes, bias=False)
+        self.teacher = teacher.copy_of(*self.student())
+        self.register_buffer("center", torch.zeros(prototypes))
+
+    def student(self) -> tuple[nn.Module, ...]:
+        """What the teacher is a slow copy of."""
+        return self.backbone, self.projector, self.prototypes
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Crops:
+        """One forward of the student for each resolution, one of the teacher over the full-size views."""
+        v = len(self.views.views)
+        e = embed_crops(self.backbone, self.projector, views, v, index)
+        with torch.no_grad():
+            (e.target,) = stacked(v, self.teacher[:-1](torch.cat(list(views[:v]))))
+        return e
+
+    def align(self, e: Crops) -> Tensor:
+        """Cross-entropy of the teacher's softmax of each full-size view with the student's of all other crops (eq. 3).
+
+        Gathered are bottlenecks, D = 256 numbers each, not the K = 65536 logits, and each rank makes the logits of its
+        own images only: on R ranks they cost an Rth in time and memory of what the global batch would cost each.
+        """
+        with torch.no_grad():
+            codes = F.softmax((self.logits(own_rows(e.target)) - self.center) / self.teacher_temperature(), dim=-1)
+        prototypes = F.normalize(held(self.prototypes.weight, self.epoch < self.freeze_last_layer), dim=1)
+        return mean_over_ranks(swapped_prediction(codes, own_rows(e.directions()), prototypes, self.temperature))
+
+    def logits(self, target: Tensor) -> Tensor:
+        """The teacher's last layer, weight-normed with a norm of one: bottlenecks (..., D) -> (..., K)."""
+        return F.normalize(target, dim=-1) @ F.normalize(self.teacher[-1].weight, dim=1).T
+
+    def teacher_temperature(self) -> float:
+        """This epoch's: from the first to the last of the warm-up epochs in equal steps, then as it ended."""
+        start, end = self.temperatures
+        if self.epoch >= self.warmup_epochs:
+            return end
+        return start + (end - start) * self.epoch / max(self.warmup_epochs - 1, 1)
+
+    def observe(self, e: Crops) -> None:
+        """The centre follows the teacher's mean logits over the views of the global batch (eq. 4)."""
+        # The last layer is linear: the mean of the logits is the logits of the mean.
+        mean = F.normalize(e.target, dim=-1).mean((0, 1))
+        logits = F.normalize(self.teacher[-1].weight, dim=1) @ mean
+        self.center.lerp_(logits.to(self.center.dtype), 1 - self.center_momentum)
+
+    def after_step(self, progress: float) -> None:
+        """The teacher follows, batch-norm buffers too, with a momentum that rises to 1 along a cosine."""
+        teacher.follow(self.teacher, *self.student(), momentum=teacher.cosine(self.momentum, 1.0, progress))
+
+
+def head(width: int, hidden: int, dim: int, batch_norm: bool) -> nn.Sequential:
+    """Three linear layers with GELU between, drawn as in the authors' code: (B, width) -> (B, dim)."""
+    modules: list[nn.Module] = []
+    for _ in range(2):
+        modules += [nn.Linear(width, hidden), *([nn.BatchNorm1d(hidden)] if batch_norm else []), nn.GELU()]
+        width = hidden
+    modules.append(nn.Linear(width, dim))
+    for layer in modules:
+        if isinstance(layer, nn.Linear):
+            nn.init.trunc_normal_(layer.weight, std=0.02)
+            nn.init.zeros_(layer.bias)
+    return nn.Sequential(*modules)

@@ -1,0 +1,126 @@
+"""MAE: reconstruct the hidden three quarters of an image from the rest (He et al. 2022, arXiv 2111.06377)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import distributed, masked_vit
+from sslkit.data.views import View, ViewRecipe
+from sslkit.errors import UserError
+from sslkit.objectives.base import Embeddings, Objective, along, stacked, wide
+
+
+@dataclass
+class Reconstructed(Embeddings):
+    """z and h: (V, N, width) the pooled features of V disjoint sets of visible patches of an image.
+
+    prediction: (V, N, M, P) the P values of each of the M patches that are hidden from a set; stays on its rank.
+    pixels: (V, N, M, P) what they are, without gradient; stays on its rank.
+    """
+
+    prediction: Tensor | None = along(None, default=None)
+    pixels: Tensor | None = along(None, default=None)
+
+
+class MAE(Objective):
+    """The encoder, a plain timm ViT, sees a quarter of the patches; a light decoder predicts the pixels of the others.
+
+    So that regularisers have two views of an image, its patches are shuffled once, the first quarter and the second are
+    encoded apart (one forward of 2 N short sequences), and each reconstructs all that it does not see. That costs
+    half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
+    z is pooled as the exported network pools, and the decoder reads the tokens after the network's last norm.
+
+    mask_ratio: share of hidden patches. sets: visible sets of an image, disjoint: sets * (1 - mask_ratio) <= 1.
+    decoder_dim: None takes two thirds of the encoder's width, in steps of 32, at most the published 512 (ViT-B: 512).
+    decoder_depth: None takes two thirds of the encoder's blocks, at most the published 8 (ViT-B: 8).
+    normalize_pixels: predict each patch with its own mean and variance taken out.
+    position: sincos writes the paper's fixed embedding into the network; learned keeps the network's own and trains it.
+    """
+
+    views = ViewRecipe((View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0),))
+    families = ("vit",)
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        mask_ratio: float = 0.75,
+        sets: int = 2,
+        decoder_dim: int | None = None,
+        decoder_depth: int | None = None,
+        normalize_pixels: bool = True,
+        position: str = "sincos",
+    ) -> None:
+        super().__init__(backbone)
+        net = backbone.net
+        masked_vit.check(net, backbone.recipe.name)
+        self.dim = backbone.width
+        self.sets = sets
+        self.visible = _visible(net.patch_embed.num_patches, mask_ratio, sets)
+        self.patch = net.patch_embed.patch_size
+        self.normalize_pixels = normalize_pixels
+        values = self.patch[0] * self.patch[1] * backbone.in_chans
+        if normalize_pixels and values < 2:
+            raise UserError("a patch of one value has no variance: take larger patches, or normalize_pixels=false")
+        if position not in ("sincos", "learned"):
+            raise UserError(f"position={position!r} is not known: sincos or learned")
+        if position == "sincos":
+            masked_vit.fix_positions(net)
+        self.decoder = masked_vit.Decoder(
+            backbone.width,
+            net.patch_embed.grid_size,
+            values,
+            dim=_decoder_dim(backbone.width) if decoder_dim is None else decoder_dim,
+            depth=_decoder_depth(len(net.blocks)) if decoder_depth is None else decoder_depth,
+        )
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Reconstructed:
+        """views: one tensor (N, C, H, W). One forward of the encoder over all visible sets, one of the decoder."""
+        (images,) = views
+        orders = masked_vit.draw_orders(len(images), self.backbone.net.patch_embed.num_patches, generator)
+        visible, hidden = masked_vit.split_orders(_moved(orders, images.device), self.sets, self.visible)
+        tokens = masked_vit.encode(self.backbone.net, images, visible)
+        pooled = self.backbone.net.forward_head(tokens)
+        # A network that pools before its last norm has it in fc_norm, another one has nothing there.
+        normed = self.backbone.net.fc_norm(tokens)
+        predicted = self.decoder(normed, visible.flatten(0, 1), hidden.flatten(0, 1))
+        z, prediction = stacked(self.sets, pooled, predicted)
+        pixels = masked_vit.pick(self.targets(images), hidden)
+        return Reconstructed(z=z, h=z, target=None, index=index, prediction=prediction, pixels=pixels)
+
+    @torch.no_grad()
+    def targets(self, images: Tensor) -> Tensor:
+        """(N, L, P) what the decoder should say of every patch of the normalised images."""
+        patches = wide(masked_vit.patchify(images, self.patch))
+        return masked_vit.standardize(patches) if self.normalize_pixels else patches
+
+    def align(self, e: Reconstructed) -> Tensor:
+        """Mean squared error over the hidden patches of all images and ranks."""
+        own = (e.prediction - e.pixels).square().mean()
+        return distributed.sum_over_ranks(own) / distributed.world_size()
+
+
+def _visible(patches: int, mask_ratio: float, sets: int) -> int:
+    """How many patches of an image a set has."""
+    visible = round(patches * (1 - mask_ratio))
+    if sets < 1 or not 1 <= visible < patches or sets * visible > patches:
+        raise UserError(
+            f"mask_ratio={mask_ratio} leaves {visible} of {patches} patches visible: at least 1 must be visible, 1 "
+            f"hidden, and sets={sets} disjoint visible sets must fit; 0.75 suits, and sets=1 needs no second set"
+        )
+    return visible
+
+
+def _decoder_dim(width: int) -> int:
+    return min(512, max(1, round(width * 2 / 3 / masked_vit.HEAD)) * masked_vit.HEAD)
+
+
+def _decoder_depth(blocks: int) -> int:
+    return min(8, max(1, blocks * 2 // 3))
+
+
+def _moved(x: Tensor, device: torch.device) -> Tensor:
+    """On the device, and nothing waits for it."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)

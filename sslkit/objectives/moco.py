@@ -1,0 +1,105 @@
+"""MoCo v2: find the teacher's key of the same image among a queue of others (Chen et al. 2020, arXiv 2003.04297)."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit import distributed, teacher
+from sslkit.data.recipe import MOCO
+from sslkit.errors import UserError
+from sslkit.objectives.base import Embeddings, Objective, stacked
+from sslkit.queue import Queue
+
+
+class MoCo(Objective):
+    """align + constrain is InfoNCE (He et al. 2020, arXiv 1911.05722, eq. 1): view 1 asks, view 2 is the key.
+
+    queue_size: how many older keys are the negatives. The published one is for ImageNet. It starts as random unit
+        vectors, which are easy negatives until keys replace them, and a queue longer than an epoch holds the images'
+        own older keys: take no more than the data set has (4096 is usual for CIFAR-10).
+    temperature: divides every cosine.
+    momentum: of the teacher, constant (0.99 for short runs: at 0.999 it follows in thousands of steps).
+    hidden: width of the projector; None takes the backbone's width (2048 for a ResNet-50, as published).
+    dim: width of z.
+
+    e.z is (1, N, dim), the queries; e.target the keys.
+    """
+
+    views = MOCO
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        queue_size: int = 65_536,
+        temperature: float = 0.2,
+        momentum: float = 0.999,
+        hidden: int | None = None,
+        dim: int = 128,
+    ) -> None:
+        super().__init__(backbone)
+        if temperature <= 0:
+            raise UserError(f"temperature={temperature} must be above 0")
+        self.temperature = temperature
+        self.momentum = teacher.checked(momentum)
+        self.dim = dim
+        hidden = hidden or backbone.width
+        self.projector = nn.Sequential(nn.Linear(backbone.width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, dim))
+        self.teacher = teacher.copy_of(self.backbone, self.projector)
+        self.queue = Queue(queue_size, dim)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
+        """The student sees the first view, the teacher the second."""
+        query, key = views
+        h = self.backbone(query)
+        z = self.projector(h)
+        with torch.no_grad():
+            target = _shuffled(self.teacher, key, generator) if _would_leak(self.teacher) else self.teacher(key)
+        z, h, target = stacked(1, z, h, target)
+        return Embeddings(z=z, h=h, target=target, index=index)
+
+    def align(self, e: Embeddings) -> Tensor:
+        """Minus the mean cosine of query and key, over the temperature."""
+        return -self._positives(e).mean()
+
+    def constrain(self, e: Embeddings) -> Tensor:
+        """Mean log-sum-exp of each query's cosines with its key and with the queue."""
+        query = F.normalize(e.z[0], dim=-1) / self.temperature
+        negatives = torch.logsumexp(query @ self.queue.rows.T, dim=1)
+        return torch.logaddexp(self._positives(e), negatives).mean()
+
+    def _positives(self, e: Embeddings) -> Tensor:
+        """(N,) q . k+ / T."""
+        return F.cosine_similarity(e.z[0], e.target[0], dim=-1) / self.temperature
+
+    def observe(self, e: Embeddings) -> None:
+        """The keys become the newest negatives."""
+        self.queue.push(F.normalize(e.target[0], dim=-1))
+
+    def after_step(self, progress: float) -> None:
+        """The teacher follows, batch-norm buffers too."""
+        teacher.follow(self.teacher, self.backbone, self.projector, momentum=self.momentum)
+
+
+def _would_leak(network: nn.Module) -> bool:
+    """Whether a rank's own batch statistics could tell a query which keys stood beside its own (He et al., 3.3).
+
+    Not with one process, nor where batch norm sees all ranks: there all keys share their statistics.
+    """
+    together = (nn.SyncBatchNorm, distributed.SyncBatchNorm)
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    return distributed.world_size() > 1 and any(m.training and not isinstance(m, together) for m in norms)
+
+
+def _shuffled(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    """network(images) where each rank encodes a random share of all ranks' images, and the rows return home."""
+    if generator is None:
+        raise ValueError("shuffled batch norm: every rank must draw one permutation, from a generator in one state")
+    n = len(images)
+    everything = distributed.gather(images)
+    order = torch.randperm(len(everything), generator=generator).to(images.device)
+    own = slice(distributed.rank() * n, (distributed.rank() + 1) * n)
+    encoded = distributed.gather(network(everything[order[own]]))
+    return encoded[order.argsort()[own]]

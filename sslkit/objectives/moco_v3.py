@@ -1,0 +1,99 @@
+"""MoCo v3: contrast with a slow teacher's keys of the batch, ViT or ResNet (Chen et al. 2021, arXiv 2104.02057)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit import masked_vit, teacher
+from sslkit.data.views import BYOL
+from sslkit.errors import UserError
+from sslkit.heads import mlp
+from sslkit.objectives.base import Embeddings, Objective, along, stacked
+
+
+@dataclass
+class Queried(Embeddings):
+    """z: the student's projections. target: the teacher's, the keys. query: (V, N, D) what the predictor makes of z."""
+
+    query: Tensor | None = along(1, default=None)
+
+
+class MoCoV3(Objective):
+    """align + constrain is the paper's algorithm 1: 2 T cross-entropy over the keys of all ranks, both directions.
+
+    The patch projection of a ViT stays as it was made, as the paper found stable (section 4.2).
+
+    temperature: divides every cosine (published: 0.2 for ViTs; the authors' ResNet-50 runs take 1).
+    momentum: of the teacher at the start; it rises to 1 along a cosine.
+    hidden: width of projector and predictor; None takes twice the backbone's for a ResNet and 16/3 of it for a ViT:
+        the published 4096 for a ResNet-50 and for a ViT-Base.
+    dim: width of z.
+    position: of a ViT: sincos writes the paper's fixed embedding into the network; learned keeps the network's own and
+        trains it, as a network with weights from elsewhere wants.
+    """
+
+    views = BYOL
+    families = ("vit", "resnet")
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        temperature: float = 0.2,
+        momentum: float = 0.99,
+        hidden: int | None = None,
+        dim: int = 256,
+        position: str = "sincos",
+    ) -> None:
+        super().__init__(backbone)
+        if temperature <= 0:
+            raise UserError(f"temperature={temperature} must be above 0")
+        self.temperature = temperature
+        self.momentum = teacher.checked(momentum)
+        self.dim = dim
+        hidden = hidden or (16 * backbone.width // 3 if backbone.is_vit else 2 * backbone.width)
+        self.projector = mlp(backbone.width, hidden, dim, layers=3, last_norm=True)
+        self.predictor = mlp(dim, hidden, dim, last_norm=True)
+        if backbone.is_vit:
+            _freeze_input(backbone.net, position)
+        self.teacher = teacher.copy_of(self.backbone, self.projector)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Queried:
+        """One forward of the student and one of the teacher over both views."""
+        pixels = torch.cat(list(views))
+        h = self.backbone(pixels)
+        z = self.projector(h)
+        query = self.predictor(z)
+        with torch.no_grad():
+            target = self.teacher(pixels)
+        h, z, query, target = stacked(len(views), h, z, query, target)
+        return Queried(z=z, h=h, target=target, index=index, query=query)
+
+    def align(self, e: Queried) -> Tensor:
+        """-2 cos of each view's query with the other view's key, mean over images, both directions summed."""
+        return -2 * F.cosine_similarity(e.query, e.target.flip(0), dim=-1).mean(1).sum()
+
+    def constrain(self, e: Queried) -> Tensor:
+        """2 T times the mean log-sum-exp of a query's cosines with the other view's keys, its own too; summed."""
+        query, key = F.normalize(e.query, dim=-1), F.normalize(e.target.flip(0), dim=-1)
+        logits = query / self.temperature @ key.mT  # (2, N, N)
+        return 2 * self.temperature * torch.logsumexp(logits, dim=-1).mean(1).sum()
+
+    def after_step(self, progress: float) -> None:
+        """The teacher follows, batch-norm buffers too, with a momentum that rises to 1 along a cosine."""
+        momentum = teacher.cosine(self.momentum, 1.0, progress)
+        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)
+
+
+def _freeze_input(net: nn.Module, position: str) -> None:
+    """What a ViT does before its first block is not trained: the patch projection, and fixed positions."""
+    if position not in ("sincos", "learned"):
+        raise UserError(f"position={position!r} is not known: sincos or learned")
+    if position == "sincos" and net.pos_embed is None:
+        raise UserError("this ViT has no position embedding to write into: position=learned")
+    net.patch_embed.requires_grad_(False)
+    if position == "sincos":
+        masked_vit.fix_positions(net)

@@ -1,0 +1,85 @@
+"""ReSSL: relate a strong view to older images as a weak one is (Zheng et al. 2021, arXiv 2107.09282)."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit import teacher
+from sslkit.data.recipe import MOCO, WEAK, ViewRecipe
+from sslkit.errors import UserError
+from sslkit.objectives.base import Embeddings, Objective, stacked
+from sslkit.queue import Queue
+
+
+class ReSSL(Objective):
+    """No image is another's negative: the teacher's relation to the queue is sharpened, and the student's follows it.
+
+    queue_size: how many older images a view is related to (published: 131,072 on ImageNet, 4096 on CIFAR). It starts
+        as random unit vectors, relations to which say little until embeddings replace them: take no more than the data
+        set has, and less for short runs.
+    temperature: of the student's relations.
+    teacher_temperature: of the teacher's, below the student's.
+    momentum: of the teacher, constant (0.99 for short runs).
+    hidden: width of the projector; None takes twice the backbone's (4096 for a ResNet-50, as published).
+    dim: width of z; None takes a quarter of the backbone's (512 for a ResNet-50, 128 for a ResNet-18, as published).
+
+    e.z is (1, N, dim), of the strong view; e.target the teacher's, of the weak one.
+    """
+
+    views = ViewRecipe((MOCO.views[0], WEAK))
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        queue_size: int = 131_072,
+        temperature: float = 0.1,
+        teacher_temperature: float = 0.04,
+        momentum: float = 0.999,
+        hidden: int | None = None,
+        dim: int | None = None,
+    ) -> None:
+        super().__init__(backbone)
+        for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
+            if value <= 0:
+                raise UserError(f"{name}={value} must be above 0")
+        self.temperature = temperature
+        self.teacher_temperature = teacher_temperature
+        self.momentum = teacher.checked(momentum)
+        self.dim = dim or max(backbone.width // 4, 1)
+        hidden = hidden or 2 * backbone.width
+        self.projector = nn.Sequential(
+            nn.Linear(backbone.width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, self.dim)
+        )
+        self.teacher = teacher.copy_of(self.backbone, self.projector)
+        self.queue = Queue(queue_size, self.dim)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
+        """The student sees the strong view, the teacher the weak one."""
+        strong, weak = views
+        h = self.backbone(strong)
+        z = self.projector(h)
+        with torch.no_grad():
+            target = self.teacher(weak)
+        z, h, target = stacked(1, z, h, target)
+        return Embeddings(z=z, h=h, target=target, index=index)
+
+    def align(self, e: Embeddings) -> Tensor:
+        """Cross-entropy of the student's relation under the teacher's, mean over images (algorithm 1)."""
+        student = self._similarities(e.z[0], self.temperature)
+        relation = self._similarities(e.target[0], self.teacher_temperature).softmax(1)
+        return F.cross_entropy(student, relation)
+
+    def _similarities(self, z: Tensor, temperature: float) -> Tensor:
+        """(N, queue_size) cosines with what the queue holds, over the temperature."""
+        return F.normalize(z, dim=-1) / temperature @ self.queue.rows.T
+
+    def observe(self, e: Embeddings) -> None:
+        """The teacher's embeddings become the newest of the queue."""
+        self.queue.push(F.normalize(e.target[0], dim=-1))
+
+    def after_step(self, progress: float) -> None:
+        """The teacher follows, batch-norm buffers too."""
+        teacher.follow(self.teacher, self.backbone, self.projector, momentum=self.momentum)

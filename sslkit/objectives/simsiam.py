@@ -1,0 +1,63 @@
+"""SimSiam: predict the other view's projection, which stands still (Chen & He 2021, arXiv 2011.10566)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.data.recipe import MOCO
+from sslkit.heads import mlp
+from sslkit.objectives.base import Embeddings, Objective, along, stacked
+
+
+@dataclass
+class Predicted(Embeddings):
+    """target: z without gradient. prediction: (V, N, D) what the predictor makes of z."""
+
+    prediction: Tensor | None = along(1, default=None)
+
+
+class SimSiam(Objective):
+    """Neither negatives nor a teacher: the stopped gradient and the predictor keep it from collapsing.
+
+    The predictor's learning rate does not decay (paper, section 4.2): `constant_lr`.
+
+    hidden: width of the projector; None takes the backbone's (2048 for a ResNet-50, as published).
+    dim: width of z; None takes the backbone's (2048, as published).
+    bottleneck: width inside the predictor; None takes a quarter of dim (512, as published).
+    """
+
+    views = MOCO
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        hidden: int | None = None,
+        dim: int | None = None,
+        bottleneck: int | None = None,
+    ) -> None:
+        super().__init__(backbone)
+        self.dim = dim or backbone.width
+        self.projector = mlp(backbone.width, hidden or backbone.width, self.dim, layers=3, last_norm=True)
+        self.predictor = mlp(self.dim, bottleneck or max(self.dim // 4, 1), self.dim)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
+        """One forward over all views."""
+        h = self.backbone(torch.cat(list(views)))
+        z = self.projector(h)
+        h, z, prediction = stacked(len(views), h, z, self.predictor(z))
+        return Predicted(z=z, h=h, target=z.detach(), index=index, prediction=prediction)
+
+    def align(self, e: Predicted) -> Tensor:
+        """Minus the mean cosine of a view's prediction and another view's target: D/2 + D/2 of eq. 4 for two views."""
+        prediction = F.normalize(e.prediction, dim=-1)
+        target = F.normalize(e.target, dim=-1)
+        others = (target.sum(0) - target) / (len(target) - 1)
+        return -(prediction * others).sum(-1).mean()
+
+    def constant_lr(self) -> Sequence[nn.Parameter]:
+        """The predictor's: it should keep up with z to the end."""
+        return list(self.predictor.parameters())

@@ -1,0 +1,115 @@
+"""SwAV: predict the cluster of one view from another, clusters of equal size (Caron et al. 2020, arXiv 2006.09882)."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.data.recipe import View, ViewRecipe
+from sslkit.heads import mlp
+from sslkit.objectives.base import Objective
+from sslkit.prototypes import Crops, check_options, embed_crops, held, mean_over_ranks, own_rows, swapped_prediction
+from sslkit.queue import Queue
+
+_GLOBAL = View(scale=(0.14, 1.0))
+
+
+@torch.no_grad()
+def sinkhorn(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """Codes Q (..., B, K) of the scores (..., B, K): softmax(scores / epsilon), drawn to clusters of equal size.
+
+    Each iteration scales Q until every prototype has the share B / K, then until every row sums to 1 (eqs. 3 to 5).
+    All in logarithms: exp(scores / epsilon) overflows from |scores| / epsilon = 88 in fp32, and underflows sooner.
+    """
+    q = scores / epsilon
+    for _ in range(iterations):
+        q -= torch.logsumexp(q, dim=-2, keepdim=True)
+        q -= torch.logsumexp(q, dim=-1, keepdim=True)
+    return q.exp_()
+
+
+class SwAV(Objective):
+    """Each full-size view gets a code over the prototypes, and all other crops of the image predict it.
+
+    What keeps it from collapsing: Sinkhorn's codes share the global batch equally among the prototypes.
+    z: the projections of the full-size views, before their normalisation; those of the local crops stand in e.local.
+
+    prototypes: clusters K. 3000 as published, for the 1.3 million images of ImageNet; take less for a small data set
+        (a few hundred for 10,000 images).
+    temperature: divides the scores that predict. epsilon: divides those that the codes are made of: smaller means
+        sharper codes. iterations: of Sinkhorn.
+    queue_size: older embeddings per view that join the batch in Sinkhorn, from the epoch queue_start on; the published
+        value for batches of 256; 0: none, as for batches of thousands.
+    freeze_prototypes: epochs at the start in which the prototypes stay (published: one epoch at a batch of 256,
+        the first 313 steps at 4096).
+    hidden: width of the projector; None takes the backbone's (2048 for a ResNet-50, as published). dim: width of z.
+    Raises UserError for fewer than two prototypes and for temperatures or iterations that are not above 0.
+    """
+
+    views = ViewRecipe((_GLOBAL, _GLOBAL), local=View(scale=(0.05, 0.14), size=96), n_local=6)
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        prototypes: int = 3000,
+        temperature: float = 0.1,
+        epsilon: float = 0.05,
+        iterations: int = 3,
+        queue_size: int = 3840,
+        queue_start: int = 15,
+        freeze_prototypes: int = 1,
+        hidden: int | None = None,
+        dim: int = 128,
+    ) -> None:
+        super().__init__(backbone)
+        check_options("swav", prototypes, temperature=temperature, epsilon=epsilon, iterations=iterations)
+        self.temperature, self.epsilon, self.iterations = temperature, epsilon, iterations
+        self.queue_start, self.freeze_prototypes = queue_start, freeze_prototypes
+        self.dim = dim
+        self.projector = mlp(backbone.width, hidden or backbone.width, dim)
+        self.prototypes = nn.Linear(dim, prototypes, bias=False)
+        self.queues = nn.ModuleList(Queue(queue_size, dim) for _ in self.views.views if queue_size)
+        self.after_step(0.0)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Crops:
+        """One forward for each resolution."""
+        return embed_crops(self.backbone, self.projector, views, len(self.views.views), index)
+
+    def align(self, e: Crops) -> Tensor:
+        """The swapped prediction: each code with the log-softmax of all other crops, mean over pairs and images.
+
+        Gathered are the z, D = 128 numbers each, not the K = 3000 scores. The codes need the scores of the global
+        batch, V of its V + L crops and without gradient; the prediction's, with gradient, each rank makes of its own
+        images, so that they cost what they cost on one device.
+        """
+        z = e.directions()
+        codes = own_rows(self.codes(z[: len(e.z)]))
+        prototypes = held(self.prototypes.weight, self.epoch < self.freeze_prototypes)
+        return mean_over_ranks(swapped_prediction(codes, own_rows(z), prototypes, self.temperature))
+
+    @torch.no_grad()
+    def codes(self, z: Tensor) -> Tensor:
+        """(V, N, D) of length 1 -> (V, N, K), by Sinkhorn over the batch and what is in the queue."""
+        n = z.shape[1]
+        if self.uses_queue:
+            older = torch.stack([queue.rows[: queue.filled] for queue in self.queues])
+            z = torch.cat([z, older.to(z.dtype)], 1)
+        return sinkhorn(z @ self.prototypes.weight.T, self.epsilon, self.iterations)[:, :n]
+
+    @property
+    def uses_queue(self) -> bool:
+        """Whether this epoch's codes see the queue."""
+        return len(self.queues) > 0 and self.epoch >= self.queue_start
+
+    def observe(self, e: Crops) -> None:
+        """The views' embeddings enter their queues, each view its own."""
+        if self.uses_queue:
+            for queue, z in zip(self.queues, F.normalize(e.z, dim=-1), strict=True):
+                queue.push(z)
+
+    @torch.no_grad()
+    def after_step(self, progress: float) -> None:
+        """Every prototype back to length 1."""
+        self.prototypes.weight.copy_(F.normalize(self.prototypes.weight, dim=1))

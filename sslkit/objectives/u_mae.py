@@ -1,0 +1,46 @@
+"""U-MAE: MAE with a uniformity term against collapsed dimensions (Zhang et al. 2022, arXiv 2210.08344)."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.objectives.base import Embeddings
+from sslkit.objectives.mae import MAE
+
+
+class UMAE(MAE):
+    """MAE, and as `constrain` the mean squared cosine of different images, of the pooled features.
+
+    uniformity: weight of the term (lambda of the paper: 0.01). The other options are MAE's.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        uniformity: float = 0.01,
+        mask_ratio: float = 0.75,
+        sets: int = 2,
+        decoder_dim: int | None = None,
+        decoder_depth: int | None = None,
+        normalize_pixels: bool = True,
+        position: str = "sincos",
+    ) -> None:
+        super().__init__(
+            backbone,
+            mask_ratio=mask_ratio,
+            sets=sets,
+            decoder_dim=decoder_dim,
+            decoder_depth=decoder_depth,
+            normalize_pixels=normalize_pixels,
+            position=position,
+        )
+        self.uniformity = uniformity
+
+    def constrain(self, e: Embeddings) -> Tensor:
+        """uniformity * mean over i != j of (z_i . z_j)^2 of length 1, among the images of one view; mean over views."""
+        z = F.normalize(e.z, dim=-1)  # (V, N, D)
+        v, n, _ = z.shape
+        # sum over i, j of (z_i . z_j)^2 = |Z^T Z|^2 whichever way round: take the smaller product
+        gram = z.mT @ z if z.shape[2] < n else z @ z.mT
+        others = gram.square().sum() - z.square().sum(-1).square().sum()
+        return self.uniformity * others / (v * n * (n - 1))

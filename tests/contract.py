@@ -1,0 +1,57 @@
+"""How the contract tests make every objective small, whichever files there are."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import sslkit
+from sslkit import objectives, regularizers
+from sslkit.method import signature
+
+PLUGINS = [*regularizers.names(), "+".join(regularizers.names())]
+MEMBERS = [(name, family) for name in objectives.names() for family in objectives.find(name).families]
+
+# What the names that options share mean in a test; an objective takes those that its signature has.
+SMALL = {"dim": 8, "hidden": 16, "queue_size": 10, "prototypes": 12, "classes": 5, "queue_start": 1}
+
+
+def build(name: str, family: str | None = None, *, image_size: int = 16, **options: Any) -> sslkit.Method:
+    """`objective+...` on a small network of a family (the objective's first, if none is given)."""
+    objective = name.partition("+")[0]
+    known = signature(objective)
+    small = {k: v for k, v in SMALL.items() if k in known["objective"]}
+    views = {"n_local": 2} if "n_local" in known["views"] else {}
+    backbone = f"narrow_{family or objectives.find(objective).families[0]}"
+    return sslkit.method(name, backbone=backbone, image_size=image_size, objective=small, views=views, **options)
+
+
+def batch(n: int = 6, in_chans: int = 3) -> tuple[Tensor, Tensor]:
+    """Real images, 16 pixels square, as uint8, and their rows."""
+    images = sslkit.open_images("clipart").__getitems__(list(range(n)))
+    pixels = torch.nn.functional.interpolate(images["images"].float(), (16, 16), mode="bilinear", antialias=True)
+    return pixels.round().byte()[:, :in_chans], images["index"]
+
+
+def step(m: sslkit.Method, images: Tensor, index: Tensor, call: Callable[..., dict] | None = None) -> dict[str, Tensor]:
+    """The terms of one step; labels are made up for whoever asks. call: what to call instead of m, DDP say."""
+    labels = {"labels": index % SMALL["classes"]} if m.objective.needs_labels else {}
+    return (call or m)(images, index, **labels)
+
+
+def enough(m: sslkit.Method, n: int) -> int:
+    """n images, or as many as the objective needs at least."""
+    return max(n, m.objective.least_images)
+
+
+def own_tests(name: str) -> ModuleType:
+    """tests/objectives/test_<name>.py, in which every objective has its `oracle`."""
+    path = Path(__file__).parent / "objectives" / f"test_{name}.py"
+    spec = importlib.util.spec_from_file_location(f"oracle_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
