@@ -30,7 +30,8 @@ class MAE(Objective):
     So that regularisers have two views of an image, its patches are shuffled once, the first quarter and the second are
     encoded apart (one forward of 2 N short sequences), and each reconstructs all that it does not see. That costs
     half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
-    z is pooled as the exported network pools, and the decoder reads the tokens after the network's last norm.
+    z is pooled as the exported network pools, and the decoder reads the tokens after the network's last norm. The
+    network keeps the initial weights it comes with (the paper: Xavier), so that a pretrained one can be trained on.
 
     mask_ratio: share of hidden patches. sets: visible sets of an image, disjoint: sets * (1 - mask_ratio) <= 1.
     decoder_dim: None takes two thirds of the encoder's width, in steps of 32, at most the published 512 (ViT-B: 512).

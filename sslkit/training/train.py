@@ -214,7 +214,8 @@ def _strategy(config: Config) -> Any:
     asked, devices = config.trainer.strategy, _devices(config)
     if devices in ("auto", -1, "-1"):
         devices = torch.cuda.device_count()
-    ranks = config.trainer.num_nodes * (len(devices) if isinstance(devices, (list, tuple)) else int(devices))
+    listed = devices.strip(",").split(",") if isinstance(devices, str) and "," in devices else devices
+    ranks = config.trainer.num_nodes * (len(listed) if isinstance(listed, (list, tuple)) else int(listed))
     if asked == "auto" and ranks <= 1:
         return "auto"
     return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)

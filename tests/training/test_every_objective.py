@@ -1,0 +1,58 @@
+"""`sslkit.pretrain` with every objective, whichever files there are: to a zoo entry, and over an interruption."""
+
+import pytest
+import torch
+
+import sslkit
+from sslkit import objectives
+from sslkit.method import signature
+from sslkit.training.train import Unreadable
+
+pytestmark = pytest.mark.slow
+SMALL = {"dim": 8, "hidden": 16, "queue_size": 40, "prototypes": 12, "queue_start": 1}
+
+
+@pytest.fixture
+def run(small_run):
+    def made(method: str, **changes) -> dict:
+        known = signature(method)["objective"]
+        method = {"name": method, "objective": {k: v for k, v in SMALL.items() if k in known}}
+        return {**small_run, "method": method, "epochs": 3, "eval": {"k": 3, "tsne": 0}, **changes}
+
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:.*eta.*", "ignore:.*dead.*", "ignore:.*collaps.*")
+@pytest.mark.parametrize("plugin", ["", "+dsa"])
+@pytest.mark.parametrize("name", objectives.names())
+def test_ends_in_a_zoo_entry_that_says_what_it_is(name: str, plugin: str, run, capsys) -> None:
+    entry = sslkit.pretrain(run(name + plugin, epochs=1))
+    said = capsys.readouterr().out
+    family = objectives.find(name).families[0]
+    assert f"narrow_{family} (for {name} at 28 px)" in said
+    assert entry.card["method"] == name + plugin and entry.card["backbone"]["name"] == f"narrow_{family}"
+    assert entry.backbone()(torch.zeros(2, 1, 28, 28)).isfinite().all()
+    for picture in ("views.png", "loss.png"):
+        assert (entry.folder / picture).stat().st_size > 1000
+
+
+@pytest.mark.filterwarnings("ignore:.*eta.*", "ignore:.*dead.*", "ignore:.*collaps.*")
+@pytest.mark.parametrize("name", objectives.names())
+def test_stopped_and_resumed_is_bitwise_the_unbroken_run(name: str, run, monkeypatch, tmp_path) -> None:
+    unbroken = sslkit.pretrain(run(f"{name}+dsa", name="unbroken"))
+
+    def stop_in_the_second_epoch(self, trainer, *args) -> None:
+        if trainer.current_epoch == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Unreadable, "on_train_batch_end", stop_in_the_second_epoch)
+        with pytest.raises(SystemExit):
+            sslkit.pretrain(run(f"{name}+dsa", name="broken"))
+    assert not (tmp_path / "zoo" / "broken" / "card.json").exists()
+    resumed = sslkit.pretrain(run(f"{name}+dsa", name="broken", resume=True))
+    before, after = unbroken.state_dict(), resumed.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    old, new = (torch.load(e.folder / "checkpoints" / "last.ckpt", weights_only=True) for e in (unbroken, resumed))
+    different = [k for k, v in old["state_dict"].items() if not torch.equal(v, new["state_dict"][k])]
+    assert not different, f"another state after a resume: {different}"
