@@ -15,6 +15,7 @@ from sslkit import members, objectives, regularizers
 from sslkit.errors import UserError
 from sslkit.method import signature
 
+EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
 
 
@@ -81,7 +82,7 @@ def _register(settings: Any, methods: list[str]) -> None:
 
 def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> None:
     """Refuse an unknown key with the nearest known one, before Hydra says it in its own way."""
-    tree = {**tree, "method": {}, "hydra": None}
+    tree = {**tree, "method": {}, "hydra": None, "experiment": None}
     for name in methods:
         tree["method"] |= signature(name)
     for word in words:
@@ -90,6 +91,9 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> Non
             if not word.startswith("-"):
                 raise UserError(f"cannot read {word!r}: write key=value")
             continue
+        for experiment in word.partition("=")[2].split(",") if key == "experiment" else ():
+            if experiment not in ("null", *_experiments()):
+                raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, _experiments())}")
         node: Any = tree
         for depth, part in enumerate(key.split(".")):
             if node is None or (key == "method" and depth == 0):
@@ -105,6 +109,7 @@ def help_text(settings: Any, method: str, usage: str) -> str:
     """Every setting with its default, every member in one line, and the options of the chosen method."""
     lines = [usage, "", "settings, with their defaults"]
     lines += list(_settings_lines(settings, ""))
+    lines += [f"  {'experiment=null':<34} settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}"]
     for title, family in (("objectives", objectives), ("regularisers", regularizers)):
         lines += ["", title]
         lines += [f"  {name:<28} {members.summary(family.find(name))}" for name in family.names()]
@@ -112,6 +117,10 @@ def help_text(settings: Any, method: str, usage: str) -> str:
     for part, options in signature(method).items():
         lines += [f"  {f'method.{part}.{k}={_shown(v)}':<44}" for k, v in options.items()]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _experiments() -> list[str]:
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 
 
 def _settings_lines(node: Any, where: str) -> Any:

@@ -74,3 +74,36 @@ def test_a_function_and_a_module() -> None:
 def test_bad_backbones_are_one_clear_error(backbone, said) -> None:
     with pytest.raises(UserError, match=said):
         backbones.build(backbone, image_size=32, in_chans=3)
+
+
+@pytest.mark.parametrize("name", ["narrow_resnet", "narrow_vit", "resnet18", "vit_tiny_patch16_224"])
+def test_the_feature_map_pools_to_the_features(name: str) -> None:
+    body = backbones.build(name, image_size=32, in_chans=3).eval()
+    x = torch.rand(2, 3, 32, 32)
+    last, pooled = body.feature_map(x)
+    torch.testing.assert_close(pooled, body(x))
+    assert last.shape[:2] == (2, body.width) and last.shape[2] == last.shape[3] > 1
+    if name == "narrow_vit":  # the mean of its patches, row by row
+        tokens = body.net.forward_features(x)[:, 1:].unflatten(1, last.shape[2:])
+        torch.testing.assert_close(last, tokens.permute(0, 3, 1, 2))
+
+
+def test_a_network_without_maps_says_so() -> None:
+    body = backbones.build(nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), image_size=4, in_chans=3)
+    with pytest.raises(UserError, match="feature map"):
+        body.feature_map(torch.zeros(2, 3, 4, 4))
+
+
+@pytest.mark.parametrize("name", ["narrow_vit", "vit_tiny_patch16_224", "deit_tiny_patch16_224"])
+def test_vits_take_smaller_crops(name: str) -> None:
+    body = backbones.build(name, image_size=32, in_chans=1)
+    assert body.is_vit and body(torch.zeros(2, 1, 3 * body.patch, 3 * body.patch)).shape == (2, body.width)
+
+
+def test_the_default_goes_with_family_and_size() -> None:
+    names = {(f, s): backbones.default(f, s) for f in ("resnet", "vit") for s in (28, 64, 224)}
+    assert names["resnet", 28] == "narrow_resnet" and names["vit", 28] == "narrow_vit"
+    assert names["resnet", 224] == "resnet50" and names["vit", 224] == "vit_small_patch16_224"
+    for (_, size), name in names.items():
+        if size < 224:
+            assert backbones.build(name, image_size=size, in_chans=3).width

@@ -52,3 +52,8 @@ def test_modules_that_are_functions_too() -> None:
     assert sslkit.regularizers() == regularizers.names()
     assert set(sslkit.methods()) >= {"byol", "simclr"}
     assert callable(sslkit.method) and sslkit.method.Method is sslkit.Method
+
+
+def test_a_name_that_begins_another_one_finds_its_own() -> None:
+    assert objectives.find("moco").__name__ == "MoCo" and objectives.find("moco_v3").__name__ == "MoCoV3"
+    assert objectives.find("mae").__name__ == "MAE" and objectives.find("u_mae").__name__ == "UMAE"

@@ -6,6 +6,7 @@ from torch import Tensor
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.method import signature
 from sslkit.objectives.base import Embeddings
 from sslkit.regularizers.base import Regularizer
 
@@ -120,3 +121,36 @@ def test_observe_sees_training_batches_only() -> None:
     m.eval()
     m(*real())
     assert seen == [False]
+
+
+def test_an_objective_that_learns_from_labels_asks_for_them() -> None:
+    m = sslkit.method("supervised", image_size=16, objective={"classes": 3})
+    images, index = torch.zeros(4, 3, 16, 16), torch.arange(4)
+    with pytest.raises(UserError, match="labels=labels"):
+        m(images, index)
+    assert m(images, index, labels=torch.tensor([0, 1, 2, -1]))["loss"].isfinite()
+
+
+def test_views_of_multi_crop_are_options_of_the_method() -> None:
+    m = sslkit.method("swav", image_size=32, objective={"prototypes": 8}, views={"n_local": 1, "local_size": 16})
+    assert [v.shape[-1] for v in m.make_views(torch.zeros(2, 3, 32, 32))] == [32, 32, 16]
+    assert "n_local" in signature("swav")["views"] and "n_local" not in signature("byol")["views"]
+
+
+def test_looking_at_the_views_does_not_change_what_comes() -> None:
+    images = torch.rand(4, 3, 16, 16)
+    first, second = (sslkit.method("byol", image_size=16) for _ in range(2))
+    shown = first.make_views(images)
+    torch.testing.assert_close(torch.stack(shown), torch.stack(first.make_views(images)))
+    assert first(images, torch.arange(4))["loss"].item() == second(images, torch.arange(4))["loss"].item()
+
+
+def test_the_state_holds_the_clock_of_the_schedules() -> None:
+    m = sslkit.method("dino", image_size=16, objective={"prototypes": 8, "hidden": 8, "dim": 8})
+    m.epoch, m.batch = 3, 7
+    m.after_step(0.625)
+    other = sslkit.method("dino", image_size=16, objective={"prototypes": 8, "hidden": 8, "dim": 8})
+    other.load_state_dict(m.state_dict())
+    assert (other.epoch, other.batch, other.progress) == (3, 7, 0.625)
+    other(torch.rand(2, 3, 16, 16), torch.arange(2))
+    assert (other.objective.epoch, other.objective.progress) == (3, 0.625)

@@ -1,0 +1,50 @@
+"""Learning rates over a run, group by group."""
+
+import math
+
+import pytest
+import torch
+
+import sslkit
+from sslkit.training.config import OptimizerConfig
+from sslkit.training.schedules import make_optimizer, make_schedule, warmup_cosine
+
+
+def test_warmup_then_cosine_to_zero() -> None:
+    factors = [warmup_cosine(step, 100, 0.1) for step in range(101)]
+    assert factors[0] == pytest.approx(0.1) and factors[9] == 1.0 and factors[100] == pytest.approx(0)
+    assert factors[55] == pytest.approx((1 + math.cos(math.pi * 45 / 90)) / 2)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])
+def test_simsiams_predictor_keeps_its_learning_rate(name: str) -> None:
+    method = sslkit.method("simsiam", image_size=16, objective={"dim": 8})
+    optimizer = make_optimizer(method, OptimizerConfig(name=name, lr=0.5), method.objective.constant_lr())
+    schedule = make_schedule(optimizer, steps=10, warmup=0.2)
+    apart = {id(p) for p in method.objective.predictor.parameters()}
+    seen = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert seen == {id(p) for p in method.parameters() if p.requires_grad}
+    for step in range(10):
+        for group in optimizer.param_groups:
+            constant = {id(p) in apart for p in group["params"]}
+            assert len(constant) == 1
+            expected = 0.5 if constant == {True} else 0.5 * warmup_cosine(step, 10, 0.2)
+            assert group["lr"] == pytest.approx(expected)
+        optimizer.step()
+        schedule.step()
+
+
+def test_norms_and_biases_do_not_decay() -> None:
+    method = sslkit.method("simclr", image_size=16)
+    optimizer = make_optimizer(method, OptimizerConfig(weight_decay=0.3))
+    for group in optimizer.param_groups:
+        assert group["weight_decay"] == (0.3 if all(p.dim() > 1 for p in group["params"]) else 0.0)
+        assert len({p.dim() > 1 for p in group["params"]}) == 1
+
+
+def test_a_frozen_parameter_is_in_no_group() -> None:
+    method = sslkit.method("moco_v3", image_size=16, objective={"hidden": 16})
+    optimizer = make_optimizer(method, OptimizerConfig())
+    frozen = {id(p) for p in method.parameters() if not p.requires_grad}
+    assert frozen and not frozen & {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert isinstance(optimizer, torch.optim.AdamW)
