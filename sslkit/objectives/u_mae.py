@@ -10,7 +10,8 @@ from sslkit.objectives.mae import MAE
 class UMAE(MAE):
     """MAE, and as `constrain` the mean squared cosine of different images, of the pooled features.
 
-    uniformity: weight of the term (lambda of the paper: 0.01). The other options are MAE's.
+    uniformity: weight of the term (lambda of the paper: 0.01).
+    mask_ratio, sets, decoder_dim, decoder_depth, normalize_pixels, position: MAE's.
     """
 
     def __init__(

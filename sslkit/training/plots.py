@@ -21,7 +21,6 @@ def save_views(method: Method, images: Images, path: Path) -> None:
     rows = images.__getitems__(list(range(min(len(images), 8))))
     device = next(method.parameters()).device
     views = method.make_views(rows["images"].to(device), rows["aspect"].to(device))
-    method.batch = 0
     sheet = contact_sheet(rows["images"], views)
     larger = max(1, 96 // method.image_size)
     with write_whole(path) as partial:
