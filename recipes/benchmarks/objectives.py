@@ -42,7 +42,7 @@ EPOCHS, TUNING_EPOCHS, TUNING_SEED = 6, 3, 100
 FIXED: dict[str, dict[str, Any]] = {
     "barlow_twins": {"hidden": 256, "dim": 256},
     "byol": {"momentum": 0.98, "hidden": 256, "dim": 64},
-    "dino": {"hidden": 256, "dim": 64, "prototypes": 512, "momentum": 0.98},
+    "dino": {"hidden": 256, "prototypes": 1024, "momentum": 0.98, "batch_norm": True, "center_momentum": 0.5},
     "mae": {},
     "moco": {"queue_size": 2048, "momentum": 0.98, "dim": 64},
     "moco_v3": {"momentum": 0.98, "hidden": 256, "dim": 64},
@@ -50,7 +50,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "simclr": {"hidden": 256, "dim": 64},
     "simsiam": {"hidden": 256, "dim": 256},
     "supervised": {},
-    "swav": {"hidden": 256, "dim": 64, "prototypes": 128, "queue_size": 0},
+    "swav": {"hidden": 256, "dim": 64, "prototypes": 128, "queue_size": 1024, "queue_start": 1},
     "u_mae": {},
     "vicreg": {"hidden": 256, "dim": 256},
     "vicregl": {"hidden": 256, "dim": 256},
@@ -72,7 +72,7 @@ TRIED: dict[str, dict[str, list[Any]]] = {
 }
 BATCH = {"mae": 32, "u_mae": 32}  # else 128; 372 steps are few for reconstruction, the images are as many
 VIEWS = {"scale": [0.2, 1.0]}
-LOCAL = {"n_local": 2, "local_scale": [0.1, 0.4], "scale": [0.4, 1.0]}
+LOCAL = {"n_local": 2, "local_scale": [0.1, 0.4], "scale": [0.2, 1.0]}
 
 
 def main() -> None:

@@ -115,7 +115,7 @@ class DINO(Objective):
 
 
 def head(width: int, hidden: int, dim: int, batch_norm: bool) -> nn.Sequential:
-    """Three linear layers with GELU between, drawn as in the authors' code: (B, width) -> (B, dim)."""
+    """Three linear layers with GELU between: (B, width) -> (B, dim). Weights as published at 2048 inputs, sd 0.02."""
     modules: list[nn.Module] = []
     for _ in range(2):
         modules += [nn.Linear(width, hidden), *([nn.BatchNorm1d(hidden)] if batch_norm else []), nn.GELU()]
@@ -123,6 +123,7 @@ def head(width: int, hidden: int, dim: int, batch_norm: bool) -> nn.Sequential:
     modules.append(nn.Linear(width, dim))
     for layer in modules:
         if isinstance(layer, nn.Linear):
-            nn.init.trunc_normal_(layer.weight, std=0.02)
+            # 0.02 in a narrow head would shrink the signal by each layer, to where GELU is a straight line
+            nn.init.trunc_normal_(layer.weight, std=0.02 * (2048 / layer.in_features) ** 0.5)
             nn.init.zeros_(layer.bias)
     return nn.Sequential(*modules)
