@@ -201,38 +201,42 @@ def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data:
 
 
 def table(results: dict[str, Any]) -> str:
-    """Markdown: mean ± sd over the seeds, and the difference that DSA makes, seed by seed."""
-    lines = [
-        "| method | linear probe, % | 10-NN, % | dsa minus plain | inter | intra | RankMe | ms a step | not backbone |",
-        "|---|---|---|---|---|---|---|---|---|",
+    """Markdown: mean ± sd over the seeds, and the difference that DSA makes, seed by seed.
+
+    before: the linear probe of the same network with its random weights.
+    """
+    columns = [
+        "method",
+        "seeds",
+        "linear probe, %",
+        "before, %",
+        "10-NN, %",
+        "probe, dsa minus plain",
+        "inter",
+        "intra",
     ]
+    columns += ["RankMe", "ms a step", "not backbone"]
+    raw = pixels()
+    cells = ["raw pixels", "", f"{100 * raw['probe']:.1f}", "", f"{100 * raw['knn']:.1f}", ""]
+    cells += [f"{raw['inter']:.3f}", f"{raw['intra']:.3f}", "", "", ""]
+    lines = [columns, ["---"] * len(columns), cells]
     lines += [
-        baseline(results, name) for name in ("pixels", *sorted({r["backbone"] for r in results["runs"].values()}))
+        row(results, name, plugin) for name in FIXED for plugin in ("", "+dsa") if seeds_of(results, name + plugin)
     ]
-    for name, plugin in itertools.product(FIXED, ("", "+dsa")):
-        found, plain = seeds_of(results, name + plugin), seeds_of(results, name)
-        if not found:
-            continue
-        cells = [spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn")]
-        gains = " ".join(f"{100 * (r['probe'] - plain[s]['probe']):+.1f}" for s, r in found.items() if s in plain)
-        crowding = [f"{statistics.mean(r[k] for r in found.values()):.3f}" for k in ("inter", "intra")]
-        rank = f"{statistics.mean(r['rankme'] for r in found.values()):.0f}"
-        step = results.get("steps", {}).get(name + plugin)
-        cost = [f"{step['ms']:.0f}", f"{100 * step['not_backbone']:.0f} %"] if step else ["", ""]
-        lines.append(f"| {' | '.join([name + plugin, *cells, gains if plugin else '', *crowding, rank, *cost])} |")
-    return "\n".join(lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def baseline(results: dict[str, Any], name: str) -> str:
-    """Raw pixels, or a network with random weights, over the seeds that were run."""
-    if name == "pixels":
-        found = [pixels()]
-    else:
-        own = {k.rpartition(" | ")[2]: r["random"] for k, r in results["runs"].items() if r["backbone"] == name}
-        found, name = list(own.values()), f"random weights, {name}"
-    cells = [spread([100 * r[k] for r in found]) for k in ("probe", "knn")]
-    crowding = [f"{statistics.mean(r[k] for r in found):.3f}" for k in ("inter", "intra")]
-    return f"| {' | '.join([name, *cells, '', *crowding, '', '', ''])} |"
+def row(results: dict[str, Any], name: str, plugin: str) -> list[str]:
+    """The cells of one method."""
+    found, plain = seeds_of(results, name + plugin), seeds_of(results, name)
+    before = "" if plugin else f"{100 * statistics.mean(r['random']['probe'] for r in found.values()):.1f}"
+    gains = " ".join(f"{100 * (r['probe'] - plain[s]['probe']):+.1f}" for s, r in found.items() if s in plain)
+    probe, knn = (spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn"))
+    crowding = [f"{statistics.mean(r[k] for r in found.values()):.3f}" for k in ("inter", "intra")]
+    rank = f"{statistics.mean(r['rankme'] for r in found.values()):.0f}"
+    step = results.get("steps", {}).get(name + plugin)
+    cost = [f"{step['ms']:.0f}", f"{100 * step['not_backbone']:.0f} %"] if step else ["", ""]
+    return [name + plugin, str(len(found)), probe, before, knn, gains if plugin else "", *crowding, rank, *cost]
 
 
 def pixels() -> dict[str, float]:

@@ -1,0 +1,48 @@
+"""Write recipes/conf/experiment/<objective>.yaml: what objectives.py tuned, and the number that it reached.
+
+python recipes/benchmarks/experiments.py
+"""
+
+import statistics
+from pathlib import Path
+
+import yaml
+from objectives import BATCH, EPOCHS, FIXED, RESULTS, best, seeds_of, settings
+from results import load
+
+FOLDER = Path(__file__).parents[1] / "conf" / "experiment"
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    results = load(RESULTS)
+    for name in FIXED:
+        if not seeds_of(results, name):
+            print(f"{name} has not been run")
+            continue
+        config = {
+            "method": settings(name),
+            "epochs": EPOCHS,
+            "data": {"batch_size": BATCH.get(name, 128)},
+            "optimizer": {"lr": best(name)["lr"]},
+        }
+        text = "# @package _global_\n" + comment(results, name) + yaml.safe_dump(config, sort_keys=False)
+        (FOLDER / f"{name}.yaml").write_text(text)
+
+
+def comment(results: dict, name: str) -> str:
+    """What the settings reach, plain and with DSA."""
+    lines = [f"# {name} on 8,000 images of 28 pixels, tuned by recipes/benchmarks/objectives.py. On the embedded"]
+    reached = []
+    for method in (name, f"{name}+dsa"):
+        found = seeds_of(results, method)
+        if found:
+            probe, knn = (100 * statistics.mean(r[k] for r in found.values()) for k in ("probe", "knn"))
+            seeds = f"{len(found)} seed{'s' if len(found) > 1 else ''}"
+            reached.append(f"{method} reaches a linear probe of {probe:.1f} %, 10-NN {knn:.1f} % ({seeds})")
+    lines.append("# Fashion-MNIST " + ",\n# ".join(reached) + f"; {results['date']}.")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
