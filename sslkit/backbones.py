@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,12 +44,16 @@ class Recipe:
 
 
 class Backbone(nn.Module):
-    """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to make it again."""
+    """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to make it again.
+
+    image_size, in_chans: of the images that it was made for.
+    """
 
     def __init__(self, net: nn.Module, recipe: Recipe, *, image_size: int, in_chans: int) -> None:
         super().__init__()
         self.net = net
         self.recipe = recipe
+        self.image_size = image_size
         self.in_chans = in_chans
         self.convolutional = _is_convolutional(net)
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
@@ -79,6 +84,8 @@ class Backbone(nn.Module):
             x = x.contiguous(memory_format=torch.channels_last)
         last = self.net.forward_features(x)
         pooled = self.net.forward_head(last)
+        if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":
+            last = last.permute(0, 3, 1, 2)
         if last.dim() == 3:  # (B, tokens, F) of a transformer
             side = x.shape[-2] // self.patch
             last = last[:, self.net.num_prefix_tokens :].transpose(1, 2).unflatten(2, (side, -1))
@@ -148,9 +155,10 @@ def _size_arguments(timm_name: str, image_size: int) -> dict[str, Any]:
     import timm
 
     module = timm.model_entrypoint(timm_name).__module__.rpartition(".")[2]
-    return _fixed_size(timm_name, image_size) | (
-        {"dynamic_img_size": True} if module in ("vision_transformer", "deit") else {}
-    )
+    fixed = _fixed_size(timm_name, image_size)
+    patch = fixed.get("patch_size") or int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
+    plain = module in ("vision_transformer", "deit") and image_size % patch == 0  # else timm refuses the size itself
+    return fixed | ({"dynamic_img_size": True} if plain else {})
 
 
 def _fixed_size(timm_name: str, image_size: int) -> dict[str, Any]:
@@ -197,7 +205,7 @@ def _measure(net: nn.Module, image_size: int, in_chans: int, name: str) -> int:
     try:
         with torch.no_grad():
             out = net(torch.zeros(shape))
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"backbone {name} cannot take images of shape {shape}: {reason}") from error
     net.train(training)

@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from sslkit.errors import UserError
+
 
 def mlp(width: int, hidden: int, dim: int, *, layers: int = 2, last_norm: bool = False) -> nn.Sequential:
     """Linear - batch norm - ReLU blocks, then one Linear: (B, width) -> (B, dim).
@@ -9,6 +11,8 @@ def mlp(width: int, hidden: int, dim: int, *, layers: int = 2, last_norm: bool =
     layers: how many Linear layers. last_norm: batch norm without scale and shift after the last one.
     A bias stands only where no batch norm follows.
     """
+    if hidden < 1 or dim < 1:
+        raise UserError(f"a head of hidden={hidden} and dim={dim} has no units: give numbers from 1")
     modules: list[nn.Module] = []
     for _ in range(layers - 1):
         modules += [nn.Linear(width, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]

@@ -107,6 +107,11 @@ def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
     return net.norm(x)
 
 
+def mean_of_patches(net: nn.Module, tokens: Tensor) -> Tensor:
+    """(B, prefix + K, F) encoded tokens -> (B, F); as `net.forward_head` where that takes the mean."""
+    return net.fc_norm(tokens[:, net.num_prefix_tokens :].mean(1))
+
+
 class Decoder(nn.Module):
     """A narrow transformer that predicts the pixels of the hidden patches from the encoded visible ones.
 

@@ -10,9 +10,9 @@ import inspect
 import pkgutil
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_origin
 
 from sslkit.errors import UserError
 
@@ -77,10 +77,25 @@ def options(member: type) -> dict[str, Any]:
 def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`given` as a dict, once every key is an option of `member`. Raises UserError with the nearest one."""
     known = options(member)
-    for key in given:
+    for key, value in given.items():
         if key not in known:
             raise UserError(f"{where} has no option {key!r}: {nearest(key, known)}")
+        kind = inspect.signature(member).parameters[key].annotation
+        if not _is_a(value, kind):
+            shown = kind.__name__ if isinstance(kind, type) else kind
+            raise UserError(f"{where} option {key}={value!r} must be {shown}, like its default {known[key]!r}")
     return dict(given)
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    """Whether a value fits an annotation such as `int | None`; whole numbers are floats too. Others are let through."""
+    if isinstance(kind, types.UnionType):
+        return any(_is_a(value, one) for one in kind.__args__)
+    if get_origin(kind) is Sequence:
+        return isinstance(value, Sequence) and not isinstance(value, str)
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    return not isinstance(kind, type) or isinstance(value, kind)
 
 
 def summary(member: type) -> str:

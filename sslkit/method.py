@@ -162,7 +162,8 @@ def check_batch(method: Method, images: int) -> None:
     """Raises UserError if a step of so many images, over all ranks, is too small for the objective."""
     least = method.objective.least_images
     if images < least:
-        raise UserError(f"{method.name} needs at least {least} images a step, not {images}: raise the batch size")
+        hint = method.objective.least_images_hint
+        raise UserError(f"{method.name} needs at least {least} images a step, not {images}: raise the batch size{hint}")
 
 
 def _check_floats(images: Tensor) -> None:
@@ -239,10 +240,43 @@ def method(
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans)
         head = classes["objective"](body, **options["objective"])
         parts = {key(part): classes[key(part)](head.dim, **options[key(part)]) for part in rest}
-    changes = {k: tuple(v) if isinstance(v, list) else v for k, v in (views or {}).items() if v is not None}
-    recipe = classes["objective"].views.at(image_size, patch=body.patch).replace(**changes)
-    normalize = normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans))
-    return Method(name, head, parts, recipe=recipe, image_size=image_size, normalize=normalize, seed=seed)
+    recipe = _fitted(classes["objective"].views, image_size, body.patch, views or {})
+    _check_crops(body, recipe, image_size)
+    return Method(
+        name,
+        head,
+        parts,
+        recipe=recipe,
+        image_size=image_size,
+        normalize=normalize or _normalization(in_chans),
+        seed=seed,
+    )
+
+
+def _normalization(in_chans: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)
+
+
+def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
+    """A published recipe for this size, with what the user changes."""
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}
+    return recipe.at(image_size, patch=patch).replace(**given)
+
+
+def _check_crops(body: backbones.Backbone, recipe: ViewRecipe, image_size: int) -> None:
+    """Raises UserError if the backbone does not take the local crops."""
+    training = body.training
+    for size in {view.size for view in recipe.each()} - {None, image_size}:
+        try:
+            with torch.no_grad():
+                body.eval()(torch.zeros(2, body.in_chans, size, size))
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(
+                f"backbone {body.recipe.name} takes no local crops of {size} pixels ({reason}): set another "
+                "views.local_size, or views.n_local=0"
+            ) from error
+    body.train(training)
 
 
 members.callable_module(__name__, method)

@@ -64,6 +64,7 @@ class TestEveryObjective:
     def test_value_and_gradient_are_the_oracles(self, name, family) -> None:
         m = build(name, family).double()
         images, index = batch(enough(m, 8))
+        m.epoch = 1  # past what is frozen in the first epoch
         for _ in range(2):  # the second time with a queue and a centre that have seen a batch
             step(m, images, index)
         e = m.embed(images, index)
@@ -85,7 +86,9 @@ class TestEveryObjective:
         e = m.embed(images, index)
         e.labels = index % 5
         before = {f.name: v.clone() for f in fields(e) if isinstance(v := getattr(e, f.name), torch.Tensor)}
+        state = {k: v.clone() for k, v in m.state_dict().items()}
         first, second = ((m.objective.align(e), m.objective.constrain(e)) for _ in range(2))
+        assert all(torch.equal(v, state[k]) for k, v in m.state_dict().items())
         assert first[0].item() == second[0].item() and (first[1] is None or first[1].item() == second[1].item())
         assert all(torch.equal(getattr(e, k), v) for k, v in before.items())
 

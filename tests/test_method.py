@@ -154,3 +154,41 @@ def test_the_state_holds_the_clock_of_the_schedules() -> None:
     assert (other.epoch, other.batch, other.progress) == (3, 7, 0.625)
     other(torch.rand(2, 3, 16, 16), torch.arange(2))
     assert (other.objective.epoch, other.objective.progress) == (3, 0.625)
+
+
+@pytest.mark.parametrize("name", ["simclr", "mae"])
+def test_a_vit_at_a_size_that_its_patch_does_not_divide(name: str) -> None:
+    m = sslkit.method(name, backbone="vit_tiny_patch16_224", image_size=100)
+    assert m(torch.rand(2, 3, 100, 100), torch.arange(2))["loss"].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("dino", {"backbone": "narrow_vit", "image_size": 28, "views": {"local_size": 10}}, "local crops of 10 pixels"),
+        ("dino", {"backbone": "swin_tiny_patch4_window7_224", "image_size": 224}, "local crops of 96 pixels"),
+        ("mae", {"backbone": "resnet10t"}, "narrow_vit"),
+        ("simclr", {"objective": {"temperature": 0}}, "temperature=0"),
+        ("simclr", {"objective": {"temperature": "low"}}, "must be float"),
+        ("simclr", {"objective": {"hidden": -3}}, "hidden=-3"),
+        ("dino", {"objective": {"momentum": 2.0}}, "momentum=2.0"),
+        ("swav", {"objective": {"iterations": 0.5}}, "must be int"),
+        ("vicregl", {"objective": {"num_matches": 5}}, "num_matches=5"),
+    ],
+)
+def test_options_that_cannot_be_are_one_clear_error(name: str, options: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        sslkit.method(name, **{"image_size": 32, **options})
+
+
+def test_a_batch_too_small_for_the_objective_says_what_else_to_lower() -> None:
+    m = sslkit.method("w_mse", image_size=16)
+    with pytest.raises(UserError, match=r"at least 128 images.*dim and whitening_size"):
+        m(torch.rand(4, 3, 16, 16), torch.arange(4))
+
+
+@pytest.mark.parametrize("backbone", ["mobilenetv3_small_050", "swin_tiny_patch4_window7_224"])
+def test_vicregl_takes_maps_of_other_widths_and_orders(backbone: str) -> None:
+    size = 224 if "swin" in backbone else 64
+    m = sslkit.method("vicregl", backbone=backbone, image_size=size, objective={"hidden": 8, "dim": 8})
+    assert m(torch.rand(4, 3, size, size), torch.arange(4))["loss"].isfinite()

@@ -86,7 +86,12 @@ def main() -> None:
     if args.profile:
         torch.set_num_threads(2)
         for name, plugin in itertools.product(names, ("", "+dsa")):
-            keep(RESULTS, name + plugin, profile(name + plugin, **settings(name)), part="steps")
+            keep(
+                RESULTS,
+                name + plugin,
+                profile(name + plugin, batch_size=BATCH.get(name, 128), **settings(name)),
+                part="steps",
+            )
         print(table(load(RESULTS)))
         return
     jobs = tuning(names) if args.tune else runs(names, args.seeds)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import sslkit
 from sslkit.backbones import Backbone
 
-BATCH, STEPS, WARMUP = 128, 12, 3
+STEPS, WARMUP = 12, 3
 
 
 class BackboneClock:
@@ -44,7 +44,7 @@ class BackboneClock:
         self.reached = self.reached or time.perf_counter()
 
 
-def profile(name: str, **options: Any) -> dict[str, float]:
+def profile(name: str, *, batch_size: int, **options: Any) -> dict[str, float]:
     """Medians over a few steps on real images: ms of a step, and the share that is not the backbone."""
     images = sslkit.open_images("fashion_mnist")
     method = sslkit.method(name, image_size=28, in_chans=1, **options)
@@ -53,7 +53,7 @@ def profile(name: str, **options: Any) -> dict[str, float]:
     clock = BackboneClock(method)
     totals, shares = [], []
     for step in range(WARMUP + STEPS):
-        rows = torch.arange(BATCH) + step * BATCH
+        rows = torch.arange(batch_size) + step * batch_size
         batch = images.__getitems__(rows.tolist())
         method.epoch = 2  # past the frozen layers
         clock.reset()

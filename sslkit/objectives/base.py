@@ -76,7 +76,8 @@ class Objective(nn.Module):
 
     families: kinds of backbone that the paper trains, the default one first: "resnet", "vit".
     needs_labels: whether the loss reads e.labels.
-    least_images: fewest images of a step, over all ranks, that the loss is defined for.
+    least_images: fewest images of a step, over all ranks, that the loss is defined for; least_images_hint: what the
+        error about it proposes beside a larger batch.
     epoch, progress: set by `Method` before every step and restored with it: the epoch that the step belongs to, and
         the share of the run's steps that is done, 0 to 1. For schedules.
     watched: what the last step would like to have logged beside its terms, detached scalars.
@@ -87,6 +88,7 @@ class Objective(nn.Module):
     needs_labels: ClassVar[bool] = False
     dim: int
     least_images: int = 2
+    least_images_hint: str = ""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()

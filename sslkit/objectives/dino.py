@@ -61,7 +61,7 @@ class DINO(Objective):
         self.temperatures = (warmup_teacher_temperature, teacher_temperature)
         check_options("dino", prototypes, temperature=temperature, teacher_temperature=min(self.temperatures))
         self.temperature, self.warmup_epochs, self.freeze_last_layer = temperature, warmup_epochs, freeze_last_layer
-        self.momentum, self.center_momentum = momentum, center_momentum
+        self.momentum, self.center_momentum = teacher.checked(momentum), teacher.checked(center_momentum)
         self.dim = dim
         self.projector = head(backbone.width, hidden, dim, batch_norm)
         self.prototypes = nn.Linear(dim, prototypes, bias=False)

@@ -30,8 +30,10 @@ class MAE(Objective):
     So that regularisers have two views of an image, its patches are shuffled once, the first quarter and the second are
     encoded apart (one forward of 2 N short sequences), and each reconstructs all that it does not see. That costs
     half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
-    z is pooled as the exported network pools, and the decoder reads the tokens after the network's last norm. The
-    network keeps the initial weights it comes with (the paper: Xavier), so that a pretrained one can be trained on.
+    z is the mean of a set's patches, whatever the network pools: one that pools its class token is judged by that,
+    which reconstruction trains by attention alone; global_pool="avg" suits MAE. The decoder reads the tokens after the
+    network's last norm. The network keeps the initial weights it comes with (the paper: Xavier), so that a pretrained
+    one can be trained on.
 
     mask_ratio: share of hidden patches. sets: visible sets of an image, disjoint: sets * (1 - mask_ratio) <= 1.
     decoder_dim: None takes two thirds of the encoder's width, in steps of 32, at most the published 512 (ViT-B: 512).
@@ -83,7 +85,7 @@ class MAE(Objective):
         orders = masked_vit.draw_orders(len(images), self.backbone.net.patch_embed.num_patches, generator)
         visible, hidden = masked_vit.split_orders(_moved(orders, images.device), self.sets, self.visible)
         tokens = masked_vit.encode(self.backbone.net, images, visible)
-        pooled = self.backbone.net.forward_head(tokens)
+        pooled = masked_vit.mean_of_patches(self.backbone.net, tokens)
         # A network that pools before its last norm has it in fc_norm, another one has nothing there.
         normed = self.backbone.net.fc_norm(tokens)
         predicted = self.decoder(normed, visible.flatten(0, 1), hidden.flatten(0, 1))

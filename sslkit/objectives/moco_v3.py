@@ -55,7 +55,7 @@ class MoCoV3(Objective):
         self.momentum = teacher.checked(momentum)
         self.dim = dim
         hidden = hidden or (16 * backbone.width // 3 if backbone.is_vit else 2 * backbone.width)
-        self.projector = mlp(backbone.width, hidden, dim, layers=3, last_norm=True)
+        self.projector = mlp(backbone.width, hidden, dim, layers=3 if backbone.is_vit else 2, last_norm=True)
         self.predictor = mlp(dim, hidden, dim, last_norm=True)
         if backbone.is_vit:
             _freeze_input(backbone.net, position)

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views import SIMCLR
+from sslkit.errors import UserError
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective
 
@@ -23,6 +24,8 @@ class SimCLR(Objective):
         self, backbone: nn.Module, *, temperature: float = 0.2, hidden: int | None = None, dim: int = 128
     ) -> None:
         super().__init__(backbone)
+        if temperature <= 0:
+            raise UserError(f"temperature={temperature} must be above 0")
         self.temperature = temperature
         self.dim = dim
         self.projector = mlp(backbone.width, hidden or backbone.width, dim)

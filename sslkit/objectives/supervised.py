@@ -23,7 +23,7 @@ class Classified(Embeddings):
 class Supervised(Objective):
     """A linear classifier on the features of two augmented views; images with label -1 teach nothing.
 
-    classes: how many labels there are, 0 ... classes - 1; pretrain counts those of the data.
+    classes: how many labels there are, 0 ... classes - 1; None: 1000, and `sslkit.pretrain` counts those of the data.
     label_smoothing: share of the target that is spread over all classes (Szegedy et al. 2016, arXiv 1512.00567).
     """
 
@@ -31,8 +31,9 @@ class Supervised(Objective):
     families = ("resnet", "vit")
     needs_labels = True
 
-    def __init__(self, backbone: nn.Module, *, classes: int = 1000, label_smoothing: float = 0.0) -> None:
+    def __init__(self, backbone: nn.Module, *, classes: int | None = None, label_smoothing: float = 0.0) -> None:
         super().__init__(backbone)
+        classes = 1000 if classes is None else classes
         if classes < 2 or not 0 <= label_smoothing < 1:
             raise UserError(
                 f"classes={classes}, label_smoothing={label_smoothing}: at least 2 classes, smoothing from 0 to below 1"

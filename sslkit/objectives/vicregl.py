@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -70,9 +69,10 @@ class VICRegL(Objective):
 
     Places are matched twice, in both directions: to the nearest feature (L2), and to the nearest place of the image,
     which the crops' boxes tell. Of the matches of an image the closest ones count, `num_matches` of them: the first
-    number and the second weigh the same, as in the authors' code. The statistics over images are of each rank of
-    match: the best of every image, the second best of every image, and so on. The paper's sums of the four matchings
-    are means over directions here and sums over the two kinds, as in the authors' code.
+    number and the second weigh the same. (The authors' code takes all matches by feature unless told otherwise.)
+    The statistics over images are of each rank of match: the best of every image, the second best of every image, and
+    so on. The paper's sums of the four matchings are means over directions here and sums over the two kinds, as in the
+    authors' code.
     Two full-size views with BYOL's augmentations, the paper's recipe for ResNets; no small crops.
     `watched` has the variance and covariance of both halves apart.
 
@@ -88,7 +88,6 @@ class VICRegL(Objective):
     """
 
     views = BYOL
-    needs_boxes: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -112,8 +111,9 @@ class VICRegL(Objective):
         self.invariance, self.variance, self.covariance = invariance, variance, covariance
         self.dim = dim or 4 * backbone.width
         local_dim = local_dim or max(backbone.width // 4, 1)
+        channels = _map_channels(backbone)
         self.projector = mlp(backbone.width, hidden or 4 * backbone.width, self.dim, layers=3)
-        self.local_projector = mlp(backbone.width, local_dim, local_dim, layers=3)
+        self.local_projector = mlp(channels, local_dim, local_dim, layers=3)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Local:
         """One forward; each rank matches the places of its own images."""
@@ -155,6 +155,15 @@ class VICRegL(Objective):
         counts = [min(count, x.shape[1]) for count in self.num_matches]
         share = torch.stack([(rank < count).to(x) / count for count in counts]).mean(0)
         return 2 * (x @ share).mean()
+
+
+@torch.no_grad()
+def _map_channels(backbone: nn.Module) -> int:
+    """Of the last map, which may have more or fewer than the pooled features."""
+    training = backbone.training
+    last, _ = backbone.eval().feature_map(torch.zeros(2, backbone.in_chans, backbone.image_size, backbone.image_size))
+    backbone.train(training)
+    return last.shape[1]
 
 
 def matched(e: Local) -> Tensor:

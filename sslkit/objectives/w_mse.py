@@ -99,6 +99,7 @@ class WMSE(Objective):
         if not 0 <= whitening_eps < 1:
             raise UserError(f"w_mse: whitening_eps={whitening_eps} is no share: give a number from 0 to below 1")
         self.least_images = self.whitening_size = size
+        self.least_images_hint = ", or lower method.objective.dim and whitening_size"
         self.whitening_iters, self.whitening_eps = whitening_iters, whitening_eps
         self.dim = dim
         self.projector = mlp(backbone.width, hidden or 2 * backbone.width, dim)

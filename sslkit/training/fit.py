@@ -89,7 +89,7 @@ def _judged(data: Data, config: Config) -> Data:
     learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
     if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
         if run.is_main():
-            print(f"too few labelled images to judge by ({len(asked)} held out): trained as if there were none")
+            print(f"too few labelled images to judge by ({len(asked)} held out): this run is not judged")
         return Data(data.train, None, None, data.image_size)
     if len(learned) < config.eval.k:
         raise UserError(f"eval.k={config.eval.k} neighbours, but only {len(learned)} labelled images: lower eval.k")
@@ -120,7 +120,8 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     options = config.method_options()
     member = objectives.find(parse(config.method_name)[0])
     if member.needs_labels:
-        options["objective"] = _with_classes(member, options.get("objective") or {}, data, config)
+        options["objective"] = _with_classes(options.get("objective") or {}, data, config)
+        _withhold(data)
     built = method(
         config.method_name,
         backbone=backbone or config.backbone,
@@ -134,14 +135,24 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     return built
 
 
-def _with_classes(member: type, options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
-    """An objective that learns from labels has as many classes as the data."""
+def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
+    """An objective that learns from labels has as many classes as the data, unless more are asked for."""
     if data.train.labels is None or len(data.train.classes) < 2:
         raise UserError(
             f"method={config.method_name} learns from labels, and data {config.data.source!r} has none: "
             "give class folders or y_train"
         )
-    return {**options, "classes": len(data.train.classes)}
+    found, asked = len(data.train.classes), options.get("classes")
+    if asked is not None and asked < found:
+        raise UserError(f"method.objective.classes={asked}, but {config.data.source!r} has {found} classes")
+    return {**options, "classes": asked or found}
+
+
+def _withhold(data: Data) -> None:
+    """Labels to learn from are not those to be judged by: without a test split the judged images lose theirs."""
+    if data.query is not None and not data.held_out:
+        data.train.labels = data.train.labels.copy()
+        data.train.labels[data.query.rows] = -1
 
 
 def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:

@@ -13,7 +13,7 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from sslkit import backbones
+from sslkit import backbones, members
 from sslkit.errors import UserError
 from sslkit.method import Method, parse
 from sslkit.training import run
@@ -176,7 +176,8 @@ def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Pa
     body = method.backbone
     train = data.train
     use = "to learn from" if method.objective.needs_labels else "only to judge"
-    labels = f"{len(train.classes)} classes ({use})" if data.bank else "no labels"
+    known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
+    labels = f"{len(train.classes)} classes ({use})" if known else "no labels"
     size = f"{data.image_size} px, {train.channels} channel{'s' if train.channels > 1 else ''}"
     parameters = sum(p.numel() for p in body.parameters()) / 1e6
     lines = [
@@ -189,6 +190,7 @@ def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Pa
         f"images, {config.optimizer.name}, {precision(config.trainer.precision, config.trainer.accelerator)}",
     ]
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
+    lines += _oversized(config, method, len(train))
     print("\n".join(lines), flush=True)
 
 
@@ -197,6 +199,18 @@ def _chosen(config: Config, method: Method, data: Data) -> str:
     fitting = backbones.default(method.objective.families[0], data.image_size)
     asked = config.backbone != "auto" or method.backbone.recipe.name != fitting
     return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
+
+
+def _oversized(config: Config, method: Method, images: int) -> list[str]:
+    """Says that a default made for ImageNet does not suit these images."""
+    given = config.method_options().get("objective") or {}
+    options = {**members.options(type(method.objective)), **given}
+    return [
+        f"note      {option}={options[option]:,} suits more than {images:,} images: set method.objective.{option}, "
+        f"or take experiment={parse(method.name)[0]}"
+        for option in ("queue_size", "prototypes")
+        if options.get(option, 0) > images
+    ]
 
 
 def _devices(config: Config) -> Any:

@@ -126,13 +126,15 @@ def test_a_resnet_trains_whole() -> None:
     assert all(p.requires_grad for p in moco_v3().backbone.parameters())
 
 
-def test_the_heads_are_as_published() -> None:
-    objective = moco_v3(dim=7)
-    for head, layers in ((objective.projector, 3), (objective.predictor, 2)):
+@pytest.mark.parametrize(("backbone", "layers"), [("narrow_resnet", 2), ("narrow_vit", 3)])
+def test_the_heads_are_as_published(backbone: str, layers: int) -> None:
+    objective = moco_v3(backbone, dim=7, hidden=20)
+    for head, count in ((objective.projector, layers), (objective.predictor, 2)):
         linear = [m for m in head if isinstance(m, nn.Linear)]
         norms = [m for m in head if isinstance(m, nn.BatchNorm1d)]
-        assert len(linear) == len(norms) == layers and head[-1] is norms[-1] and not norms[-1].affine
-        assert all(m.bias is None for m in linear) and all(m.out_features == 256 for m in linear[:-1])
+        assert len(linear) == len(norms) == count and head[-1] is norms[-1] and not norms[-1].affine
+        assert all(m.bias is None for m in linear) and all(m.out_features == 20 for m in linear[:-1])
+    assert moco_v3().projector[0].out_features == 256
     assert moco_v3("narrow_vit").projector[0].out_features == 16 * 96 // 3
     assert moco_v3(hidden=9).projector[0].out_features == 9
 

@@ -10,6 +10,8 @@ from PIL import Image
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.training.config import Config
+from sslkit.training.fit import build_method, open_data
 
 
 def test_a_run_leaves_all_that_is_promised(small_run, capsys) -> None:
@@ -221,3 +223,38 @@ def test_a_full_disk_keeps_what_was_written(small_run, tmp_path) -> None:
     zoo = tmp_path / "zoo"
     assert sslkit.ZooEntry.load(zoo / "kept").backbone() is not None
     assert not list((zoo / "full").rglob("*.part")) and not (zoo / "full" / "card.json").exists()
+
+
+def test_supervised_takes_the_classes_of_the_data_and_more_if_asked(small_run, small_npz) -> None:
+    entry = sslkit.pretrain({**small_run, "method": "supervised", "epochs": 1})
+    state = torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    assert state["method.objective.classifier.weight"].shape[0] == 10
+    assert entry.card["data"]["held_out"] is True
+    few = {"name": "supervised", "objective": {"classes": 3}}
+    with pytest.raises(UserError, match="classes=3"):
+        sslkit.pretrain({**small_run, "method": few})
+
+
+def test_supervised_does_not_learn_from_the_labels_that_judge_it(small_run, small_npz, tmp_path) -> None:
+    arrays = dict(np.load(small_npz))
+    data = tmp_path / "no-test-split.npz"
+    np.savez(data, x=arrays["x_train"], y=arrays["y_train"])
+    config = Config.from_mapping({**small_run, "method": "supervised", "data": {"source": str(data), "batch_size": 32}})
+    opened = open_data(config)
+    build_method(config, opened)
+    assert not opened.held_out and (opened.train.labels[opened.query.rows] == -1).all()
+    assert (opened.train.labels[opened.bank.rows] >= 0).all() and (opened.query.images.labels >= 0).all()
+
+
+def test_without_labels_supervised_is_refused(small_run, small_npz, tmp_path) -> None:
+    data = tmp_path / "unlabelled.npz"
+    np.savez(data, x=dict(np.load(small_npz))["x_train"])
+    with pytest.raises(UserError, match="learns from labels"):
+        sslkit.pretrain({**small_run, "method": "supervised", "data": {"source": str(data), "batch_size": 32}})
+
+
+def test_a_run_says_that_a_default_is_too_large(small_run, capsys) -> None:
+    sslkit.pretrain({**small_run, "method": {"name": "swav", "objective": {"queue_size": 8}}, "epochs": 1})
+    said = capsys.readouterr().out
+    assert "prototypes=3,000 suits more than 96 images" in said and "experiment=swav" in said
+    assert "queue_size" not in said
