@@ -84,7 +84,7 @@ def main() -> None:
     missing = set(sslkit.methods()) - set(FIXED)
     assert not missing, f"no settings for {missing}"
     if args.profile:
-        torch.set_num_threads(2)
+        torch.set_num_threads(1)
         for name, plugin in itertools.product(names, ("", "+dsa")):
             keep(
                 RESULTS,

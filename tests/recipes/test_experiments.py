@@ -1,0 +1,33 @@
+"""The files of recipes/conf/experiment: each fits the objective of its name, and what the README names is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import sslkit
+from sslkit import objectives
+from sslkit.training.config import Config
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+FILES = sorted((RECIPES / "conf" / "experiment").glob("*.yaml"))
+
+
+def test_there_is_one_for_every_objective() -> None:
+    assert [path.stem for path in FILES] == sorted(objectives.names())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_its_settings_are_those_of_the_objective(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith("# @package _global_\n") and "reaches a linear probe of" in text
+    given = yaml.safe_load(text)
+    config = Config.from_mapping({**given, "method": {"name": path.stem, **given["method"]}})
+    method = sslkit.method(path.stem, image_size=28, in_chans=1, **config.method_options())
+    assert method.objective.least_images <= config.data.batch_size
+
+
+def test_the_readme_names_what_exists() -> None:
+    named = re.findall(r"experiment=(\w+)", (RECIPES.parent / "README.md").read_text())
+    assert named and set(named) <= {path.stem for path in FILES}
