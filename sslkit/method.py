@@ -223,15 +223,7 @@ def method(
     normalize: mean and std per channel; None takes ImageNet's for three channels, else 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
-    known = signature(name)
-    first, rest = parse(name)
-    for given in plugins:
-        if given not in known:
-            raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
-    options = {"objective": objective or {}, **{key(part): plugins.get(key(part)) or {} for part in rest}}
-    classes = {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
-    for part, given in options.items():
-        members.check_options(classes[part], given, part)
+    classes, options = _parts(name, objective or {}, plugins)
     if backbone == "auto":
         backbone = backbones.default(classes["objective"].families[0], image_size)
     # The weights depend on the seed alone, and the caller's own random state stays as it is.
@@ -239,7 +231,7 @@ def method(
         torch.manual_seed(seed)
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans)
         head = classes["objective"](body, **options["objective"])
-        parts = {key(part): classes[key(part)](head.dim, **options[key(part)]) for part in rest}
+        parts = {part: classes[part](head.dim, **own) for part, own in options.items() if part != "objective"}
     recipe = _fitted(classes["objective"].views, image_size, body.patch, views or {})
     _check_crops(body, recipe, image_size)
     return Method(
@@ -251,6 +243,20 @@ def method(
         normalize=normalize or _normalization(in_chans),
         seed=seed,
     )
+
+
+def _parts(
+    name: str, objective: Mapping[str, Any], plugins: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, type], dict[str, dict[str, Any]]]:
+    """The class and the checked options of each part of a method, the objective's first."""
+    known = signature(name)
+    first, rest = parse(name)
+    for given in plugins:
+        if given not in known:
+            raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
+    classes = {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
+    given = {"objective": objective, **plugins}
+    return classes, {part: members.check_options(classes[part], given.get(part) or {}, part) for part in classes}
 
 
 def _normalization(in_chans: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -258,3 +258,12 @@ def test_a_run_says_that_a_default_is_too_large(small_run, capsys) -> None:
     said = capsys.readouterr().out
     assert "prototypes=3,000 suits more than 96 images" in said and "experiment=swav" in said
     assert "queue_size" not in said
+
+
+def test_several_ranks_leave_the_buffers_alone() -> None:
+    from sslkit.training.train import _strategy
+
+    assert _strategy(Config.from_mapping({"trainer": {"devices": 1}})) == "auto"
+    for devices, nodes in ((2, 1), ("0,1", 1), (1, 2)):
+        strategy = _strategy(Config.from_mapping({"trainer": {"devices": devices, "num_nodes": nodes}}))
+        assert strategy._ddp_kwargs["broadcast_buffers"] is False
