@@ -1,0 +1,29 @@
+"""Which images of a training split are held out to choose by: a hash of their names, the same share of each class."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 0) -> np.ndarray:
+    """(N,) bool: about `share` of each class, at least one image of it and not all; a class of one image stays whole.
+
+    y: (N,) int64 labels; for (N, K) the share is of all images. ids: (N,) unique names.
+    An image's place depends on the seed, its class and its name alone, not on the order of the rows: adding a file moves
+    at most one other per class.
+    """
+    keys = draw_keys(ids, seed)
+    labels = y if y.ndim == 1 else np.zeros(len(y), np.int64)
+    chosen = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        count = min(max(round(share * len(rows)), 1), len(rows) - 1)
+        chosen[rows[np.argsort(keys[rows], kind="stable")[:count]]] = True
+    return chosen
+
+
+def draw_keys(ids: Sequence[str], seed: int, purpose: str = "held out") -> np.ndarray:
+    """(N,) bytes that sort the images in an order drawn from (seed, purpose, name)."""
+    start = f"{purpose} {seed} ".encode()
+    return np.array([hashlib.sha256(start + str(name).encode()).digest() for name in ids], dtype="S32")
