@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import hashlib
 import importlib.metadata
 import json
 from dataclasses import dataclass, field
@@ -83,3 +84,10 @@ class Result:
 
 def _estimate(record: dict[str, Any]) -> Estimate:
     return Estimate(**{**record, "interval": record["interval"] and tuple(record["interval"])})
+
+
+def rows_digest(ids: np.ndarray, y: np.ndarray) -> str:
+    """sha256 of images and labels in their order: the same for two models on the same rows, so results can be paired."""
+    digest = hashlib.sha256("\n".join(map(str, ids)).encode())
+    digest.update(np.ascontiguousarray(y))
+    return digest.hexdigest()

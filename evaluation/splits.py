@@ -10,7 +10,7 @@ def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 
     """(N,) bool: about `share` of each class, at least one image of it and not all; a class of one image stays whole.
 
     y: (N,) int64 labels; for (N, K) the share is of all images. ids: (N,) unique names.
-    An image's place depends on the seed, its class and its name alone, not on the order of the rows: adding a file moves
+    The draw depends on the seed and the names, not on the order of the rows: adding a file moves
     at most one other per class.
     """
     keys = draw_keys(ids, seed)
