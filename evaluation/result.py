@@ -87,7 +87,7 @@ def _estimate(record: dict[str, Any]) -> Estimate:
 
 
 def rows_digest(ids: np.ndarray, y: np.ndarray) -> str:
-    """sha256 of images and labels in their order: the same for two models on the same rows, so results can be paired."""
+    """sha256 of images and labels in their order: the same for two models on the same rows."""
     digest = hashlib.sha256("\n".join(map(str, ids)).encode())
     digest.update(np.ascontiguousarray(y))
     return digest.hexdigest()
