@@ -1,12 +1,11 @@
 """Frozen networks as priors: open_clip's image encoders and any timm model, downloaded or from a local file."""
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.pretrained import timm_network, unobtainable
 from sslkit.regularizers.dsa.prior import NetworkPrior
 
 CLIP_MODEL, CLIP_TAG = "ViT-B-32", "laion2b_s34b_b79k"
@@ -49,7 +48,8 @@ def _clip(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
     try:
         model = open_clip.create_model(name, pretrained=weights)
     except Exception as error:  # open_clip, huggingface_hub and urllib each raise their own when offline
-        raise _unobtainable(prior, error, f"clip:{name}:FILE") from error
+        remedy = f"give a local file, prior=clip:{name}:FILE, or a prior without download, prior=pca or prior=hog"
+        raise unobtainable(f"prior {prior}", error, remedy) from error
     config = open_clip.get_model_preprocess_cfg(model)
     size = config["size"]
     config = {**config, "size": size if isinstance(size, int) else min(size)}
@@ -69,73 +69,6 @@ def _clip_tag(name: str) -> str:
 
 
 def _timm(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
-    import timm
-
-    if not timm.is_model(name):
-        raise UserError(f"timm has no model {name!r}: {nearest(name, timm.list_models())[:300]}")
-    if weights:
-        network = _load_local(prior, name, weights)
-    else:
-        try:
-            network = timm.create_model(name, pretrained=True)
-        except Exception as error:  # as above; timm also raises RuntimeError for models without weights
-            raise _unobtainable(prior, error, f"timm:{name}:FILE") from error
-    network.reset_classifier(0)
-    config = timm.data.resolve_model_data_config(network)
+    local = f"prior=timm:{name}:FILE, or a prior without download, prior=pca or prior=hog"
+    network, config = timm_network(name, weights, where=f"prior {prior}", local=local)
     return network, {**config, "size": min(config["input_size"][1:])}
-
-
-def _unobtainable(prior: str, error: Exception, local: str) -> UserError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return UserError(
-        f"the weights of prior {prior} cannot be had ({reason}); give a local file, prior={local}, "
-        "or a prior without download, prior=pca or prior=hog"
-    )
-
-
-def _load_local(prior: str, name: str, path: str) -> nn.Module:
-    """The timm model with the file's weights: by name where all names agree, else by position where all shapes do.
-
-    A file without the classifier is tried on the model without one.
-    """
-    import timm
-
-    given = _read(prior, path)
-    models = [timm.create_model(name, pretrained=False), timm.create_model(name, pretrained=False, num_classes=0)]
-    for same in (_same_names, _same_shapes):
-        for model in models:
-            own = model.state_dict()
-            if same(given, own):
-                values = given if same is _same_names else dict(zip(own, given.values(), strict=True))
-                model.load_state_dict(values, strict=True)
-                return model
-    raise UserError(
-        f"prior {prior}: the {len(given)} tensors of {path} fit timm's {name} ({len(models[0].state_dict())} tensors) "
-        "neither by name nor by position"
-    )
-
-
-def _same_names(given: dict[str, Tensor], own: dict[str, Tensor]) -> bool:
-    return given.keys() == own.keys() and all(given[key].shape == own[key].shape for key in own)
-
-
-def _same_shapes(given: dict[str, Tensor], own: dict[str, Tensor]) -> bool:
-    return [value.shape for value in given.values()] == [value.shape for value in own.values()]
-
-
-def _read(prior: str, path: str) -> dict[str, Tensor]:
-    if not Path(path).is_file():
-        raise UserError(f"prior {prior}: there is no file {path}")
-    try:
-        if path.endswith(".safetensors"):
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # pickle, zip and safetensors each raise their own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"prior {prior}: {path} is no state dict of tensors: {reason}") from error
-    state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise UserError(f"prior {prior}: {path} is no state dict of tensors")
-    return state

@@ -1,0 +1,95 @@
+"""Published networks: timm models with weights that timm downloads, or from a local file; no pickle is executed."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+
+def timm_network(name: str, weights: str = "", *, where: str, local: str, head: bool = False) -> tuple[nn.Module, dict]:
+    """A timm model with its weights, and how timm says that its images are prepared.
+
+    name: as timm knows it, with or without the tag of its weights. weights: a local state dict, matched by name or
+    by position; "": those that timm downloads.
+    where, local: how to call the network, and a local file for it, in messages.
+    head: keep the classifier; else the network gives its pooled features.
+    Raises UserError for an unknown name, weights that cannot be had, or a file that does not fit.
+    """
+    import timm
+
+    if not timm.is_model(name):
+        raise UserError(f"{where}: timm has no model {name!r}: {nearest(name, timm.list_models())[:300]}")
+    with torch.random.fork_rng(devices=[]):
+        network = _local(name, weights, where) if weights else _downloaded(name, where, local)
+    config = timm.data.resolve_model_data_config(network)
+    if not head:
+        network.reset_classifier(0)
+    return network.eval(), config
+
+
+def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
+    """What is said of weights that a library could not get; error: of whichever kind it raised."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return UserError(f"the weights of {where} cannot be had ({reason}); {remedy}")
+
+
+def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
+    """The state dict of a .safetensors or torch file. Raises UserError if it holds anything but tensors."""
+    if not Path(path).is_file():
+        raise UserError(f"{where}: there is no file {path}")
+    try:
+        if str(path).endswith(".safetensors"):
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # pickle, zip and safetensors each raise their own
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(f"{where}: {path} is no state dict of tensors: {reason}") from error
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise UserError(f"{where}: {path} is no state dict of tensors")
+    return state
+
+
+def _downloaded(name: str, where: str, local: str) -> nn.Module:
+    import timm
+
+    try:
+        return timm.create_model(name, pretrained=True)
+    except Exception as error:  # timm, huggingface_hub and urllib each raise their own when offline
+        raise unobtainable(where, error, f"give a local file: {local}") from error
+
+
+def _local(name: str, path: str, where: str) -> nn.Module:
+    """The timm model with the file's weights: by name where all names agree, else by position where all shapes do.
+
+    A file without the classifier is tried on the model without one.
+    """
+    import timm
+
+    given = read_weights(path, where)
+    models = [timm.create_model(name, pretrained=False), timm.create_model(name, pretrained=False, num_classes=0)]
+    for same in (_same_names, _same_shapes):
+        for model in models:
+            own = model.state_dict()
+            if same(given, own):
+                values: dict[str, Any] = given if same is _same_names else dict(zip(own, given.values(), strict=True))
+                model.load_state_dict(values, strict=True)
+                return model
+    raise UserError(
+        f"{where}: the {len(given)} tensors of {path} fit timm's {name} ({len(models[0].state_dict())} tensors) "
+        "neither by name nor by position"
+    )
+
+
+def _same_names(given: dict[str, Tensor], own: dict[str, Tensor]) -> bool:
+    return given.keys() == own.keys() and all(given[key].shape == own[key].shape for key in own)
+
+
+def _same_shapes(given: dict[str, Tensor], own: dict[str, Tensor]) -> bool:
+    return [value.shape for value in given.values()] == [value.shape for value in own.values()]
