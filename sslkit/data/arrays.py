@@ -46,7 +46,7 @@ class ArrayImages(Images):
         height, width = self.native_size
         aspect = width / height if self.fit == "squash" else 1.0
         return {
-            "images": fit_square(images, self.image_size, self.fit),
+            "images": fit_square(images, self.image_size, self.fit, self.options.interpolation),
             "index": torch.from_numpy(index),
             "label": self._labels_of(index),
             "aspect": torch.full((len(index),), aspect),
@@ -85,8 +85,8 @@ def convert_channels(images: Tensor, channels: int) -> Tensor:
     return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).byte()
 
 
-def fit_square(images: Tensor, size: int, fit: str) -> Tensor:
-    """(n, C, H, W) uint8 -> (n, C, size, size), antialiased bilinear.
+def fit_square(images: Tensor, size: int, fit: str, interpolation: str = "bilinear") -> Tensor:
+    """(n, C, H, W) uint8 -> (n, C, size, size), antialiased.
 
     fit: "squash" the whole image; "crop" brings the shorter side to `size` and keeps the centre.
     """
@@ -97,7 +97,7 @@ def fit_square(images: Tensor, size: int, fit: str) -> Tensor:
         images = images[..., top : top + side, left : left + side]
     if images.shape[-2:] == (size, size):
         return images.contiguous()
-    resized = F.interpolate(images.float(), (size, size), mode="bilinear", antialias=True)
+    resized = F.interpolate(images.float(), (size, size), mode=interpolation, antialias=True)
     return resized.round_().clamp_(0, 255).byte()
 
 

@@ -39,21 +39,26 @@ def channels_of(image: Image.Image) -> int:
         raise unreadable(error) from error
 
 
-def square(image: Image.Image, size: int, channels: int, fit: str) -> tuple[np.ndarray, float]:
+def square(
+    image: Image.Image, size: int, channels: int, fit: str, interpolation: str = "bilinear"
+) -> tuple[np.ndarray, float]:
     """Decode -> pixels (channels, size, size) uint8, and width / height of what they show.
 
     Turned upright by its EXIF orientation. 16-bit gray is divided by 257; floats lie in [0, 1] or [0, 255].
     channels: 1 gray, 3 RGB (transparency laid over white in both), 4 RGBA.
     fit: "squash" the whole image to the square; "crop" keeps the square at its centre, ratio 1.
+    interpolation: "bilinear" or "bicubic", antialiased.
     Raises UnreadableImage.
     """
     try:
-        return _square(image, size, channels, fit)
+        return _square(image, size, channels, fit, Image.Resampling[interpolation.upper()])
     except Exception as error:
         raise unreadable(error) from error
 
 
-def _square(image: Image.Image, size: int, channels: int, fit: str) -> tuple[np.ndarray, float]:
+def _square(
+    image: Image.Image, size: int, channels: int, fit: str, resampling: Image.Resampling
+) -> tuple[np.ndarray, float]:
     orientation, original = _orientation(image), image.size
     image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, never below this
     if orientation != 1:
@@ -64,7 +69,7 @@ def _square(image: Image.Image, size: int, channels: int, fit: str) -> tuple[np.
     aspect = original[0] / original[1] if fit == "squash" else 1.0
     if image.size != (size, size):
         box = None if fit == "squash" else _centre(image.size)
-        image = image.resize((size, size), Image.Resampling.BILINEAR, box=box, reducing_gap=2.0)
+        image = image.resize((size, size), resampling, box=box, reducing_gap=2.0)
     pixels = np.asarray(image)
     return (pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)), aspect
 

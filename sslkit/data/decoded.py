@@ -81,4 +81,4 @@ class DecodedImages(Images):
 
     def _decode(self, row: int) -> tuple[np.ndarray, float]:
         with self._open(row) as image:
-            return square(image, self.image_size, self.channels, self.fit)
+            return square(image, self.image_size, self.channels, self.fit, self.options.interpolation)

@@ -14,6 +14,7 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 
 FITS = ("squash", "crop")
+INTERPOLATIONS = ("bilinear", "bicubic")
 ON_ERROR = ("skip", "raise")
 
 
@@ -26,9 +27,10 @@ class ImageOptions:
     channels: int | None = None
     fit: str = "squash"
     on_error: str = "skip"
+    interpolation: str = "bilinear"
 
     def __post_init__(self) -> None:
-        for name, known in (("fit", FITS), ("on_error", ON_ERROR)):
+        for name, known in (("fit", FITS), ("on_error", ON_ERROR), ("interpolation", INTERPOLATIONS)):
             value = getattr(self, name)
             if value not in known:
                 raise UserError(f"data.{name}={value} is not an option: {nearest(str(value), known)}")
@@ -118,6 +120,7 @@ class Images(Dataset):
     def digest(self) -> str:
         """sha256 (hex) of the images' identity: the content, labels, and the options that change the pixels."""
         digest = hashlib.sha256(repr((self.channels, self.image_size, self.fit, self.classes)).encode())
+        digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
         digest.update(b"" if self.labels is None else self.labels.tobytes())
         self._update_digest(digest)
         return digest.hexdigest()

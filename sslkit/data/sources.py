@@ -34,6 +34,7 @@ def open_images(
     channels: int | None = None,
     fit: str = "squash",
     on_error: str = "skip",
+    interpolation: str = "bilinear",
 ) -> Images:
     """Open one split of a source as square uint8 images.
 
@@ -47,9 +48,10 @@ def open_images(
         to image_size and keeps the centre, for evaluation.
     on_error: what a damaged file does: "skip" takes the next image instead and reports the path, "raise"
         raises UserError.
+    interpolation: "bilinear" or "bicubic", antialiased both.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
-    options = ImageOptions(split, image_size, channels, fit, on_error)
+    options = ImageOptions(split, image_size, channels, fit, on_error, interpolation)
     if isinstance(source, Images):
         return _reopened(source, options)
     return _find(source).open(options)

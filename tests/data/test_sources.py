@@ -1,10 +1,13 @@
 """The sources that are arrays, and what `open_images` makes of its argument."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from PIL import Image
 
 from sslkit.data import builtin
 from sslkit.data.arrays import ArrayImages, convert_channels, to_nchw, to_uint8
@@ -234,3 +237,25 @@ def test_licences_ship_and_the_package_stays_small() -> None:
     assert "Open Font License" in (folder / "glyphs.txt").read_text()
     assert "public domain" in (folder / "clipart.txt").read_text()
     assert isinstance(open_images("digits"), Images)
+
+
+def test_bicubic_is_another_resize_with_another_digest() -> None:
+    arrays = open_images("clipart", image_size=32)
+    cubic = open_images("clipart", image_size=32, interpolation="bicubic")
+    a, b = (images.__getitems__([0, 1, 2])["images"].float() for images in (arrays, cubic))
+    assert 0 < (a - b).abs().mean() < 8
+    assert arrays.digest != cubic.digest
+    expected = F.interpolate(
+        torch.from_numpy(arrays.pixels[:3]).float(), (32, 32), mode="bicubic", antialias=True, align_corners=False
+    )
+    assert (b - expected.round().clamp(0, 255)).abs().max() == 0
+    with pytest.raises(UserError, match="data.interpolation=cubic is not an option: did you mean 'bicubic'"):
+        open_images("clipart", interpolation="cubic")
+
+
+def test_bicubic_files_are_pillows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    picture = Image.fromarray(rng.integers(0, 256, (40, 40, 3), dtype=np.uint8))
+    picture.save(tmp_path / "a.png")
+    pixels = open_images(tmp_path, image_size=32, interpolation="bicubic").__getitems__([0])["images"][0]
+    assert (pixels.permute(1, 2, 0).numpy() == np.asarray(picture.resize((32, 32), Image.Resampling.BICUBIC))).all()
