@@ -249,7 +249,7 @@ def test_bicubic_is_another_resize_with_another_digest() -> None:
         torch.from_numpy(arrays.pixels[:3]).float(), (32, 32), mode="bicubic", antialias=True, align_corners=False
     )
     assert (b - expected.round().clamp(0, 255)).abs().max() == 0
-    with pytest.raises(UserError, match="data.interpolation=cubic is not an option: did you mean 'bicubic'"):
+    with pytest.raises(UserError, match=r"data\.interpolation=cubic is not an option: did you mean 'bicubic'"):
         open_images("clipart", interpolation="cubic")
 
 

