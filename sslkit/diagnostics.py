@@ -1,13 +1,17 @@
 """What a cloud of features looks like: crowding, effective rank, spectrum, uniformity. Tensors in, floats out."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.errors import UserError
+
+BLOCK = 4096  # rows that are held in float64 at once
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,76 @@ class Crowding:
     left_out: int = 0
 
 
+@dataclass(frozen=True)
+class ClassGeometry:
+    """The classes of l2-normalised features, float64.
+
+    labels: (K,) those with two images or more, in order. distance: (K, K) between their centroids.
+    variance: (K,) mean squared distance of a class's images to its centroid. left_out: classes of one image.
+    """
+
+    labels: Tensor
+    distance: Tensor
+    variance: Tensor
+    left_out: int
+
+    def inter(self) -> float:
+        """Mean distance between two centroids (Song et al. 2024, section IV-A)."""
+        return _pairs(self.distance).mean().item()
+
+    def intra(self) -> float:
+        """Mean variance of a class, all classes counting the same (Song et al. 2024, section IV-A)."""
+        return self.variance.mean().item()
+
+    def fisher_ratio(self) -> float:
+        """Scatter between classes over scatter within: tr S_B / tr S_W (Fukunaga 1990, chapter 10), classes alike.
+
+        tr S_B is the variance of the centroids, K - 1 in its denominator: half their mean squared distance.
+        """
+        return (_pairs(self.distance).square().mean() / 2 / self.variance.mean()).item()
+
+
+def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassGeometry:
+    """Centroids' distances and classes' variances of l2-normalised features, one pass over blocks of rows.
+
+    features: (N, D) tensor or array, also memory-mapped. labels: (N,) integers, at least two classes with two images.
+    centroid: "mean" or "unit", see `crowding`.
+    """
+    if centroid not in ("mean", "unit"):
+        raise UserError(f"centroid is {centroid!r}; known: mean, unit")
+    names, y, counts = torch.as_tensor(labels).unique(return_inverse=True, return_counts=True)
+    kept = counts >= 2
+    if kept.sum() < 2:
+        raise UserError("crowding needs at least two classes with two images each")
+    mean, power = _class_moments(features, y, counts)
+    mean, power = mean[kept], power[kept]
+    centre = F.normalize(mean, dim=1) if centroid == "unit" else mean
+    variance = power - 2 * (mean * centre).sum(1) + centre.square().sum(1)
+    return ClassGeometry(names[kept], _distances(centre), variance.clamp_min(0), int((~kept).sum()))
+
+
+def _distances(rows: Tensor) -> Tensor:
+    return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")  # products lose half of the digits
+
+
+def _class_moments(features: Any, y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """(K, D) mean and (K,) mean squared length (1, but for rows of zeros) of each class's normalised rows."""
+    mean = torch.zeros(len(counts), features.shape[1], dtype=torch.float64, device=y.device)
+    power = torch.zeros(len(counts), dtype=torch.float64, device=y.device)
+    for start, block in blocks(features):
+        z, rows = F.normalize(block, dim=1), y[start : start + len(block)]
+        mean.index_add_(0, rows, z)
+        power.index_add_(0, rows, z.square().sum(1))
+    return mean / counts[:, None], power / counts
+
+
+def blocks(features: Any) -> Iterator[tuple[int, Tensor]]:
+    """(first row, (n, D) float64) block after block, so that only one is held; features: (N, D) tensor or array."""
+    for start in range(0, len(features), BLOCK):
+        block = features[start : start + BLOCK]
+        yield start, block.double() if isinstance(block, Tensor) else torch.from_numpy(block.astype("float64"))
+
+
 def crowding(features: Tensor, labels: Tensor, centroid: str = "mean") -> Crowding:
     """Inter-class distance and intra-class variance of l2-normalised features (Song et al. 2024, section IV-A).
 
@@ -30,25 +104,17 @@ def crowding(features: Tensor, labels: Tensor, centroid: str = "mean") -> Crowdi
     centroid: "mean" as printed in the paper; "unit" puts the class means back on the sphere, which the paper's
     tables require (with "mean" the variance is at most 1).
     """
-    if centroid not in ("mean", "unit"):
-        raise UserError(f"centroid is {centroid!r}; known: mean, unit")
-    z = F.normalize(torch.as_tensor(features).double(), dim=1)
-    _, y, counts = torch.as_tensor(labels).unique(return_inverse=True, return_counts=True)
-    kept = counts >= 2
-    if kept.sum() < 2:
-        raise UserError("crowding needs at least two classes with two images each")
-    mu = torch.zeros(len(counts), z.shape[1], dtype=z.dtype, device=z.device).index_add_(0, y, z)
-    mu = mu / counts[:, None]
-    if centroid == "unit":
-        mu = F.normalize(mu, dim=1)
-    squared = (z - mu[y]).square().sum(1)
-    variance = torch.zeros_like(counts, dtype=z.dtype).index_add_(0, y, squared) / counts
-    return Crowding(
-        inter=torch.pdist(mu[kept]).mean().item(),
-        intra=variance[kept].mean().item(),
-        centroid=centroid,
-        left_out=int((~kept).sum()),
-    )
+    found = class_geometry(features, labels, centroid)
+    return Crowding(found.inter(), found.intra(), centroid, found.left_out)
+
+
+def effective_rank(s: Tensor, eps: float = 1e-7) -> float:
+    """exp of the entropy of a spectrum brought to sum 1, eps added to each part (Garrido et al. 2023, eq. 1).
+
+    s: (D,) not negative.
+    """
+    p = s / s.sum().clamp_min(1e-300) + eps
+    return torch.exp(-(p * p.log()).sum()).item()
 
 
 def rankme(z: Tensor, eps: float = 1e-7) -> float:
@@ -56,9 +122,24 @@ def rankme(z: Tensor, eps: float = 1e-7) -> float:
 
     z: (N, D), not centred. It grows with N: compare at one N.
     """
-    s = torch.linalg.svdvals(_finite(z))
-    p = s / s.sum().clamp_min(1e-300) + eps
-    return torch.exp(-(p * p.log()).sum()).item()
+    return effective_rank(torch.linalg.svdvals(_finite(z)), eps)
+
+
+def decay(eigenvalues: Tensor, first: int = 1, last: int | None = None) -> float:
+    """Minus the slope of log eigenvalue over log rank, by least squares; the spectrum part of `alpha_req`.
+
+    eigenvalues: (D,) of the covariance, falling. Those under 1e-12 of the largest are taken for zero.
+    """
+    above = int((eigenvalues > eigenvalues[0] * 1e-12).sum())
+    stop = min(last or above, above)
+    if stop - first < 1:
+        raise UserError(
+            f"alpha_req needs at least two eigenvalues above zero between ranks {first} and {last or above}"
+        )
+    rank = torch.arange(first, stop + 1, dtype=eigenvalues.dtype, device=eigenvalues.device).log()
+    level = eigenvalues[first - 1 : stop].log()
+    rank = rank - rank.mean()
+    return -((rank * (level - level.mean())).sum() / rank.square().sum()).item()
 
 
 def alpha_req(z: Tensor, first: int = 1, last: int | None = None) -> float:
@@ -68,16 +149,45 @@ def alpha_req(z: Tensor, first: int = 1, last: int | None = None) -> float:
     """
     z = _finite(z)
     eigenvalues = torch.linalg.svdvals(z - z.mean(0)).square() / max(len(z) - 1, 1)
-    above = int((eigenvalues > eigenvalues[0] * 1e-12).sum())
-    stop = min(last or above, above)
-    if stop - first < 1:
-        raise UserError(
-            f"alpha_req needs at least two eigenvalues above zero between ranks {first} and {last or above}"
-        )
-    rank = torch.arange(first, stop + 1, dtype=z.dtype, device=z.device).log()
-    level = eigenvalues[first - 1 : stop].log()
-    rank = rank - rank.mean()
-    return -((rank * (level - level.mean())).sum() / rank.square().sum()).item()
+    return decay(eigenvalues, first, last)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over rows, float64, that the spectra are computed from; two sets of rows add and subtract.
+
+    n: rows. total: (D,) their sum. products: (D, D) the sum of z z^T.
+    """
+
+    n: int
+    total: Tensor
+    products: Tensor
+
+    @classmethod
+    def of(cls, features: Any) -> "Moments":
+        """features: (N, D) tensor or array, read in blocks."""
+        like, width = {"dtype": torch.float64, "device": getattr(features, "device", None)}, features.shape[1]
+        n, total, products = 0, torch.zeros(width, **like), torch.zeros(width, width, **like)
+        for _, block in blocks(features):
+            n, total = n + len(block), total + block.sum(0)
+            products.addmm_(block.T, block)
+        return cls(n, total, products)
+
+    def __sub__(self, other: "Moments") -> "Moments":
+        return Moments(self.n - other.n, self.total - other.total, self.products - other.products)
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.n + other.n, self.total + other.total, self.products + other.products)
+
+    def singular_values(self) -> Tensor:
+        """(D,) falling, of the rows as they are. Under 3e-8 of the largest they are rounding: `rankme` on them
+        differs by a relative 1e-3 at most from that of the SVD, where most directions are empty."""
+        return torch.linalg.eigvalsh(self.products).clamp_min(0).sqrt().flip(0)
+
+    def eigenvalues(self) -> Tensor:
+        """(D,) falling, of the covariance."""
+        covariance = (self.products - torch.outer(self.total, self.total) / self.n) / max(self.n - 1, 1)
+        return torch.linalg.eigvalsh(covariance).clamp_min(0).flip(0)
 
 
 def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> float:
@@ -100,20 +210,43 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
     values, vectors = torch.linalg.eigh(s_within)
     root = vectors * values.rsqrt() @ vectors.T
     spectrum = torch.linalg.eigvalsh(root @ s_between @ root).clamp_min(0)
-    p = spectrum / spectrum.sum().clamp_min(1e-300) + eps
-    return torch.exp(-(p * p.log()).sum()).item()
+    return effective_rank(spectrum, eps)
 
 
 def uniformity(z: Tensor, t: float = 2.0) -> float:
     """log of the mean of exp(-t d^2) over pairs of l2-normalised rows, lower is more uniform (Wang & Isola 2020)."""
-    squared = torch.pdist(F.normalize(_finite(z), dim=1)).square()
-    return torch.logsumexp(-t * squared, 0).item() - math.log(len(squared))
+    z = F.normalize(_finite(z), dim=1)
+    return uniformity_of(log_potentials(z.split(BLOCK), t), len(z))
+
+
+def uniformity_of(potentials: Tensor, n: int) -> float:
+    """`uniformity` of n rows from their parts' `log_potentials`."""
+    return torch.logsumexp(potentials.flatten(), 0).item() - math.log(n * (n - 1) / 2)
+
+
+def log_potentials(parts: Sequence[Tensor], t: float = 2.0) -> Tensor:
+    """(G, G): log of the sum of exp(-t d^2) over the pairs between parts g and h; -inf below the diagonal.
+
+    parts: G of (n, D), whose rows are not normalised here. No more than one part's pairs are held at once.
+    """
+    logs = torch.full((len(parts), len(parts)), -math.inf, dtype=parts[0].dtype, device=parts[0].device)
+    for g, a in enumerate(parts):
+        for h, b in enumerate(parts[g:], g):
+            squared = a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.T
+            pairs = _pairs(squared) if g == h else squared.flatten()
+            logs[g, h] = torch.logsumexp(-t * pairs, 0)
+    return logs
 
 
 def alignment(z1: Tensor, z2: Tensor, power: float = 2.0) -> float:
     """Mean of d^power between the l2-normalised rows of two views of the same images (Wang & Isola 2020)."""
     z1, z2 = (F.normalize(_finite(z), dim=1) for z in (z1, z2))
     return (z1 - z2).norm(dim=1).pow(power).mean().item()
+
+
+def _pairs(square: Tensor) -> Tensor:
+    """What lies above the diagonal of (K, K)."""
+    return square[tuple(torch.triu_indices(*square.shape, 1))]
 
 
 def _finite(z: Tensor) -> Tensor:

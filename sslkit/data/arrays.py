@@ -27,7 +27,9 @@ class ArrayImages(Images):
             raise UserError(f"{identity.name} has no images in its split {options.split!r}")
         if identity.labels is not None and len(identity.labels) != n:
             raise UserError(f"{identity.name} has {n} images and {len(identity.labels)} labels")
-        check_channels(channels, options.channels or channels, identity.name)
+        self.pixels = pixels
+        self.name = identity.name
+        self._check_channels(options.channels or channels)
         super().__init__(
             identity,
             options,
@@ -35,7 +37,6 @@ class ArrayImages(Images):
             image_size=options.image_size or max(height, width),
             native_size=(height, width),
         )
-        self.pixels = pixels
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -52,6 +53,9 @@ class ArrayImages(Images):
             "aspect": torch.full((len(index),), aspect),
             "bad": [],
         }
+
+    def _check_channels(self, channels: int) -> None:
+        check_channels(self.pixels.shape[1], channels, self.name)
 
     def _update_digest(self, digest: Any) -> None:
         digest.update(repr(self.pixels.shape).encode())

@@ -30,8 +30,7 @@ class DecodedImages(Images):
             image_size=options.image_size or DEFAULT_SIZE,
             native_size=None,
         )
-        if self.channels not in (1, 3, 4):
-            raise UserError(f"data.channels={self.channels}: image files give 1 (gray), 3 (RGB) or 4 (RGBA)")
+        self._check_channels(self.channels)
         self._unreadable: set[int] = set()
         first = int(self.__getitems__([0])["index"][0])
         if options.channels is None:
@@ -45,6 +44,10 @@ class DecodedImages(Images):
     def _open(self, row: int) -> Image.Image:
         """The row's image, opened but not decoded. Raises UnreadableImage."""
         raise NotImplementedError
+
+    def _check_channels(self, channels: int) -> None:
+        if channels not in (1, 3, 4):
+            raise UserError(f"data.channels={channels}: image files give 1 (gray), 3 (RGB) or 4 (RGBA)")
 
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         images = np.empty((len(rows), self.channels, self.image_size, self.image_size), dtype=np.uint8)

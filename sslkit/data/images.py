@@ -1,7 +1,8 @@
 """The contract of every source of images: batches of uint8 squares by row, with what is known about them."""
 
+import copy
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -115,6 +116,20 @@ class Images(Dataset):
 
     def has_split(self, name: str) -> bool:
         return name in self.splits
+
+    def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Images":
+        """The same images, read in another way; nothing is listed or decoded again. Options as in `open_images`."""
+        options = replace(self.options, image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
+        self._check_channels(channels)
+        other = copy.copy(self)
+        other.__dict__.pop("digest", None)
+        other.options, other.fit = options, fit
+        other.image_size, other.channels = image_size, channels
+        return other
+
+    def _check_channels(self, channels: int) -> None:
+        """Raises UserError unless the images can be given with so many channels."""
+        raise NotImplementedError
 
     @cached_property
     def digest(self) -> str:

@@ -259,3 +259,18 @@ def test_bicubic_files_are_pillows(tmp_path: Path) -> None:
     picture.save(tmp_path / "a.png")
     pixels = open_images(tmp_path, image_size=32, interpolation="bicubic").__getitems__([0])["images"][0]
     assert (pixels.permute(1, 2, 0).numpy() == np.asarray(picture.resize((32, 32), Image.Resampling.BICUBIC))).all()
+
+
+def test_the_same_images_read_in_another_way(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(tmp_path / f"{name}.png")
+    wanted = {"image_size": 16, "channels": 1, "fit": "crop", "interpolation": "bicubic"}
+    for source in ("clipart", tmp_path):
+        plain = open_images(source)
+        before = plain.digest
+        other, opened = plain.at(**wanted), open_images(source, **wanted)
+        assert torch.equal(other.__getitems__([0, 1])["images"], opened.__getitems__([0, 1])["images"])
+        assert other.digest == opened.digest != before == plain.digest
+        with pytest.raises(UserError, match="channels"):
+            plain.at(image_size=16, channels=5, fit="crop")
