@@ -1,1 +1,46 @@
-"""Protocols and transferability metrics for sslkit's backbones. It imports sslkit; sslkit never imports it."""
+"""Protocols and transferability metrics for sslkit's backbones. It imports sslkit; sslkit never imports it.
+
+    train, test = (evaluation.extract("runs/zoo/NAME", "fashion_mnist", split) for split in ("train", "test"))
+    evaluation.linear_probe(train, test).value
+
+Everything is imported when it is first used.
+"""
+
+import importlib
+from typing import Any
+
+_WHERE = {
+    "Comparison": ("evaluation.comparison", "Comparison"),
+    "EpisodeTable": ("evaluation.episodes", "EpisodeTable"),
+    "Estimate": ("evaluation.statistics", "Estimate"),
+    "Features": ("evaluation.features", "Features"),
+    "Result": ("evaluation.result", "Result"),
+    "compare": ("evaluation.comparison", "compare"),
+    "compare_all": ("evaluation.comparison", "compare_all"),
+    "crowding": ("evaluation.protocols.crowding", "crowding"),
+    "extract": ("evaluation.extraction", "extract"),
+    "few_shot": ("evaluation.protocols.few_shot", "few_shot"),
+    "fine_tune": ("evaluation.protocols.fine_tune", "fine_tune"),
+    "fit_logistic": ("evaluation.logistic", "fit_logistic"),
+    "knn": ("evaluation.protocols.knn", "knn"),
+    "linear_probe": ("evaluation.protocols.linear", "linear_probe"),
+    "load_model": ("evaluation.models", "load_model"),
+    "open_split": ("evaluation.datasets", "open_split"),
+    "semi_supervised": ("evaluation.protocols.semi_supervised", "semi_supervised"),
+    "table": ("evaluation.tables", "table"),
+}
+_MODULES = ("datasets", "plots", "protocols", "statistics", "store")
+__all__ = [*_WHERE, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        module, attribute = _WHERE[name]
+        return getattr(importlib.import_module(module), attribute)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

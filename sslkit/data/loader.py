@@ -125,7 +125,7 @@ def make_loader(
         of the cores, 1 to 8.
     Raises UserError as `EpochBatches` does, and for workers that are no number.
     """
-    count = _workers(dataset, workers, world_size)
+    count = workers_for(dataset, workers, world_size)
     loader = DataLoader(
         dataset,
         batch_sampler=EpochBatches(len(dataset), batch_size, seed, rank, world_size),
@@ -138,7 +138,8 @@ def make_loader(
     return TimedLoader(loader)
 
 
-def _workers(dataset: Images, workers: int | str, world_size: int) -> int:
+def workers_for(dataset: Images, workers: int | str, world_size: int) -> int:
+    """Worker processes of this rank, see `make_loader`."""
     if workers == "auto":
         if not dataset.decodes or multiprocessing.current_process().daemon:  # daemons may have no children
             return 0

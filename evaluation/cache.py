@@ -1,0 +1,158 @@
+"""Features on disk: one folder for each key, filled block by block, published whole, resumed after a kill.
+
+`ROOT/KEY.part/` is being filled; `ROOT/KEY/` is whole: it got its name by a rename after its index was written.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from sslkit.errors import UserError
+
+FORMAT = 1
+INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"
+_FLUSH_SECONDS = 5.0
+
+
+@contextmanager
+def exclusive(root: Path, key: str) -> Iterator[None]:
+    """One process at a time works on a key; the next waits. The system frees the lock of one that is killed."""
+    lock = FileLock(root / f".{key}.lock")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            print(f"another process is extracting the same features into {root}: waiting for it", flush=True)
+            lock.acquire()
+    except OSError as error:
+        raise UserError(f"cannot write the feature cache {root}: {error.strerror}; give cache=FOLDER") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class Partial:
+    """A folder that is being filled: rows in blocks, each marked when it is on the disk.
+
+    What an earlier process has marked stays done; the processes of one job fill blocks of their own.
+    """
+
+    def __init__(self, root: Path, key: str, n: int, width: int, block: int) -> None:
+        self.folder = root / f"{key}.part"
+        self.n, self.block = n, block
+        self.blocks = -(-n // block)
+        # The block size is in the names: marks made with another one would lie.
+        self._shapes = {
+            "x": (ROWS, np.float32, (n, width)),
+            "kept": ("kept.npy", np.bool_, (n,)),
+            "done": (f"done-{block}.npy", np.bool_, (self.blocks,)),
+        }
+        self._unmarked: list[int] = []
+        self._flushed = time.monotonic()
+
+    def prepare(self) -> None:
+        """Make the files, or keep those of an earlier process where they fit."""
+        if self.folder.is_dir() and not all(self._fits(*shape) for shape in self._shapes.values()):
+            shutil.rmtree(self.folder)
+        if not self.folder.is_dir():
+            fresh = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir(parents=True)
+            for name, dtype, shape in self._shapes.values():
+                np.lib.format.open_memmap(fresh / name, mode="w+", dtype=dtype, shape=shape).flush()
+            os.replace(fresh, self.folder)
+
+    def _fits(self, name: str, dtype: Any, shape: tuple[int, ...]) -> bool:
+        try:
+            array = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError):
+            return False
+        return array.shape == shape and array.dtype == dtype
+
+    def open(self, rank: int = 0, world_size: int = 1) -> list[list[int]]:
+        """The rows of each block that this process has still to fill."""
+        self.x, self.kept, self.done = (np.load(self.folder / s[0], mmap_mode="r+") for s in self._shapes.values())
+        blocks = np.flatnonzero(~np.asarray(self.done))[rank::world_size]
+        return [list(range(b * self.block, min((b + 1) * self.block, self.n))) for b in blocks]
+
+    def write(self, start: int, x: np.ndarray, kept: np.ndarray) -> None:
+        """A block from row `start`: (b, D) features and which of its rows could be read."""
+        self.x[start : start + len(x)] = x
+        self.kept[start : start + len(x)] = kept
+        self._unmarked.append(start // self.block)
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        self.x.flush()
+        self.kept.flush()
+        self.done[self._unmarked] = True
+        self.done.flush()
+        self._unmarked, self._flushed = [], time.monotonic()
+
+    def publish(self, target: Path, beside: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+        """Leave out the unreadable rows, write labels and index, and give the folder its name."""
+        if not self.done.all():
+            raise RuntimeError(f"{(~self.done).sum()} blocks of {self.folder} are not filled")
+        kept = np.asarray(self.kept)
+        if not kept.all():
+            np.save(self.folder / "compact.npy", self.x[kept])
+            os.replace(self.folder / "compact.npy", self.folder / ROWS)
+        for name, array in beside.items():
+            np.save(self.folder / name, array[kept])
+        for name in ("kept.npy", f"done-{self.block}.npy"):
+            (self.folder / name).unlink()
+        (self.folder / INDEX).write_text(json.dumps({**about, "format": FORMAT, "files": _checksums(self.folder)}))
+        for path in self.folder.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        if target.exists():
+            shutil.rmtree(target)
+        os.replace(self.folder, target)
+
+
+def read_whole(folder: Path) -> dict[str, Any] | None:
+    """The arrays of a published folder and its index; None if it is not there, or not whole.
+
+    x is memory-mapped. A damaged folder is said and left for the caller to make again.
+    """
+    if not folder.is_dir():
+        return None
+    try:
+        about = json.loads((folder / INDEX).read_text())
+        if about["format"] == FORMAT and about["files"] == _checksums(folder):
+            arrays = {name: np.load(folder / name, allow_pickle=False) for name in about["files"] if name != ROWS}
+            return {**about, **arrays, ROWS: np.load(folder / ROWS, mmap_mode="r", allow_pickle=False)}
+        reason = "its files are not those that were written"
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error)
+    print(f"the feature cache {folder} is damaged ({reason}): extracting again", flush=True)
+    return None
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """Size and sha256 of each file; of the features a sample of 64 places, as they may be many gigabytes."""
+    sums = {}
+    for path in sorted(folder.glob("*.npy")):
+        size = path.stat().st_size
+        digest = hashlib.sha256(str(size).encode())
+        with path.open("rb") as file:
+            if path.name != ROWS or size < 1 << 22:
+                digest.update(file.read())
+            else:
+                for place in np.linspace(0, size - 4096, 64).astype(np.int64):
+                    file.seek(int(place))
+                    digest.update(file.read(4096))
+        sums[path.name] = digest.hexdigest()
+    return sums

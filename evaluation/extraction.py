@@ -1,0 +1,234 @@
+"""extract(model, dataset, split) -> Features: one pass of the frozen backbone, kept on disk for all that follows."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from evaluation.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, read_whole
+from evaluation.datasets import open_split
+from evaluation.datasets.base import Split
+from evaluation.features import Features
+from evaluation.models import LoadedModel, load_model
+from sslkit.data.loader import workers_for
+from sslkit.data.sources import collate
+from sslkit.distributed import rank, world_size
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def extract(
+    model: Any,
+    dataset: Any,
+    split: str = "train",
+    *,
+    cache: str | Path | None = "runs/cache",
+    root: str | Path = "data",
+    image_size: int | None = None,
+    resize: int | None = None,
+    interpolation: str | None = None,
+    precision: str = "float32",
+    batch_size: int = 256,
+    device: str = "auto",
+    workers: int | str = "auto",
+    on_error: str = "skip",
+    progress: bool = True,
+) -> Features:
+    """Features of the clean images of one split, in the data set's order.
+
+    model: see `evaluation.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
+    cache: folder of the cache, None to keep nothing. The key is the sha256 of weights, transform, list of images,
+        labels, split and precision: anything else than the same features has another key.
+    image_size: side of the centre crop; resize: of the shorter side before it; interpolation: "bilinear", "bicubic";
+        None: the model's own, but arrays of at most image_size pixels are resized to it and not cropped.
+    precision: "bfloat16" runs the network under autocast; stored are float32.
+    device: "auto" is a GPU if there is one, or where the module already is. workers: as in training.
+    on_error: "skip" leaves unreadable images out of features and labels and says how many; "raise" refuses.
+    With several ranks each extracts its share and all get all rows; the cache must lie on a disk that they share.
+    Raises UserError for what cannot be opened, and for features that are not finite.
+    """
+    if precision not in PRECISIONS:
+        raise UserError(f"precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
+    loaded = load_model(model, image_size=image_size)
+    opened = open_split(dataset, split, root=root, on_error=on_error)
+    prepared, transform = _prepared(opened, loaded, resize, interpolation)
+    key = _key(loaded, prepared, transform, precision)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(cache) if cache is not None else Path(_from_first(scratch))
+        job = _Job(loaded, prepared, transform, precision, batch_size, _device(device, loaded), workers, progress)
+        found = _extracted(job, folder, key)
+        x = found[ROWS] if cache is not None else np.array(found[ROWS])
+    return Features(
+        x,
+        found[LABELS],
+        prepared.classes,
+        key,
+        found[IDS],
+        metric=prepared.metric,
+        model=loaded.name,
+        data=prepared.name,
+        split=prepared.split,
+        groups=found.get(GROUPS),
+    )
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What to extract and how."""
+
+    model: LoadedModel
+    split: Split
+    transform: dict[str, Any]
+    precision: str
+    batch_size: int
+    device: torch.device
+    workers: int | str
+    progress: bool
+
+
+def _prepared(split: Split, model: LoadedModel, resize: int | None, interpolation: str | None) -> tuple[Split, dict]:
+    """The split with its images at the model's size, and the transform in words."""
+    size = model.image_size
+    native = split.images.native_size
+    if resize is None:
+        resize = size if native is not None and max(native) <= size else model.resize
+    if resize < size:
+        raise UserError(f"resize={resize} is less than the crop of {size} pixels that {model.name} takes")
+    interpolation = interpolation or model.interpolation
+    images = split.images.at(image_size=resize, channels=model.in_chans, fit="crop", interpolation=interpolation)
+    transform = {
+        "resize": resize,
+        "crop": size,
+        "interpolation": interpolation,
+        "mean": list(model.mean),
+        "std": list(model.std),
+    }
+    return replace(split, images=images), transform
+
+
+def _key(model: LoadedModel, split: Split, transform: dict[str, Any], precision: str) -> str:
+    labels = hashlib.sha256(np.ascontiguousarray(split.y)).hexdigest()
+    about = [model.digest, transform, split.name, split.split, split.digest, list(split.classes), labels, precision]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+
+def _device(device: str, model: LoadedModel) -> torch.device:
+    own = next(model.net.parameters(), torch.empty(0)).device
+    if device == "auto":
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else own
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"device={device}, but torch sees no GPU here")
+    return torch.device(device)
+
+
+def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
+    """The first rank holds the lock and publishes; every rank fills its blocks."""
+    if world_size() == 1:
+        with exclusive(root, key):
+            return read_whole(root / key) or _fill(job, root, key)
+    if rank() > 0:
+        return _fill(job, root, key) if _from_first(None) else read_whole(root / key)
+    with exclusive(root, key):
+        found = read_whole(root / key)
+        _from_first(found is None)
+        return found or _fill(job, root, key)
+
+
+def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
+    partial = Partial(root, key, len(job.split), job.model.width, job.batch_size)
+    if rank() == 0:
+        partial.prepare()
+    _wait()
+    blocks = partial.open(rank(), world_size())
+    _wait()  # before any is marked: all ranks share out the same ones
+    _run(job, partial, blocks)
+    _wait()
+    if rank() == 0:
+        _say_unreadable(job.split, partial)
+        beside = {LABELS: job.split.y, IDS: job.split.ids}
+        beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
+        about = {"model": job.model.name, "data": job.split.name, "split": job.split.split, **job.transform}
+        partial.publish(root / key, beside, about)
+    _wait()
+    found = read_whole(root / key)
+    if found is None:
+        raise UserError(f"{root / key} is not whole although it was just written: is the disk full?")
+    return found
+
+
+@torch.inference_mode()
+def _run(job: _Job, partial: Partial, blocks: list[list[int]]) -> None:
+    """Forward the blocks of this rank."""
+    backbone = job.model.backbone.to(job.device)
+    mean, std = (torch.tensor(v, device=job.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
+    for rows, images, kept in _batches(job, blocks):
+        pixels = _cropped(images, job.model.image_size).to(job.device, non_blocking=True).float().div_(255)
+        with torch.autocast(job.device.type, torch.bfloat16, enabled=job.precision == "bfloat16"):
+            x = backbone(pixels.sub_(mean).div_(std))
+        x = x.float().cpu().numpy()
+        if not np.isfinite(x[kept]).all():
+            raise UserError(
+                f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
+            )
+        partial.write(rows[0], x, kept)
+    partial.flush()
+
+
+def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray]]:
+    """(rows, images, which of them could be read) of each block, with a progress bar on a terminal."""
+    from tqdm import tqdm
+
+    count = workers_for(job.split.images, job.workers, world_size())
+    loader = DataLoader(
+        job.split.images,
+        batch_sampler=blocks,
+        collate_fn=collate,
+        num_workers=count,
+        pin_memory=job.device.type == "cuda",
+        generator=torch.Generator().manual_seed(0),  # else the global one would be drawn from
+    )
+    label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
+    hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
+    with tqdm(total=sum(map(len, blocks)), desc=label, unit=" images", leave=False, disable=hidden) as bar:
+        for rows, batch in zip(blocks, loader, strict=True):
+            kept = batch["index"].numpy() == rows  # in place of an unreadable image came its neighbour
+            yield rows, batch["images"], kept
+            bar.update(len(rows))
+
+
+def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:
+    start = (images.shape[-1] - size) // 2
+    return images[..., start : start + size, start : start + size]
+
+
+def _say_unreadable(split: Split, partial: Partial) -> None:
+    lost = np.flatnonzero(~np.asarray(partial.kept))
+    if len(lost) == partial.n:
+        raise UserError(f"none of the {partial.n} images of {split.name} can be read")
+    if len(lost):
+        shown = ", ".join(map(str, split.ids[lost[:5]])) + (" ..." if len(lost) > 5 else "")
+        print(f"{len(lost)} of {partial.n} images of {split.name} cannot be read and are left out: {shown}", flush=True)
+
+
+def _wait() -> None:
+    if world_size() > 1:
+        dist.barrier()
+
+
+def _from_first(value: Any) -> Any:
+    """The first rank's value, on every rank."""
+    if world_size() == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
