@@ -18,7 +18,7 @@ from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features import Features
 from evaluation.models import LoadedModel, load_model
-from sslkit.data.loader import workers_for
+from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources import collate
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
@@ -200,10 +200,13 @@ def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], to
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
     hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
     with tqdm(total=sum(map(len, blocks)), desc=label, unit=" images", leave=False, disable=hidden) as bar:
-        for rows, batch in zip(blocks, loader, strict=True):
-            kept = batch["index"].numpy() == rows  # in place of an unreadable image came its neighbour
-            yield rows, batch["images"], kept
-            bar.update(len(rows))
+        try:
+            for rows, batch in zip(blocks, loader, strict=True):
+                kept = batch["index"].numpy() == rows  # in place of an unreadable image came its neighbour
+                yield rows, batch["images"], kept
+                bar.update(len(rows))
+        except UserError as error:
+            raise (without_traceback(error) if count else error) from error
 
 
 def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:

@@ -105,8 +105,13 @@ class TimedLoader:
     def _next(self, batches: Iterator[dict[str, Any]]) -> dict[str, Any] | None:
         try:
             return next(batches, None)
-        except UserError as error:  # a worker's comes wrapped in its traceback
-            raise UserError(str(error).strip().rpartition("UserError: ")[2]) from error
+        except UserError as error:
+            raise without_traceback(error) from error
+
+
+def without_traceback(error: UserError) -> UserError:
+    """The error that a worker process raised: its text comes wrapped in the worker's traceback."""
+    return UserError(str(error).strip().rpartition("UserError: ")[2])
 
 
 def make_loader(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sslkit.data.sources import Images
 from sslkit.data.views import contact_sheet
+from sslkit.figures import reduced, save_figure, scatter, tsne
 from sslkit.method import Method
 from sslkit.zoo import write_whole
 
@@ -45,7 +46,7 @@ def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> No
             axis.plot(*zip(*points, strict=True), color="#1f5fa8")
             axis.set(title=name, xlabel="step")
         axis.spines[["top", "right"]].set_visible(False)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:
@@ -53,14 +54,7 @@ def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, 
 
     x: (N, F) features. y: (N,) labels, -1 for none.
     """
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-
-    z = x.numpy() / np.maximum(np.linalg.norm(x.numpy(), axis=1, keepdims=True), 1e-12)
-    if z.shape[1] > 50 and len(z) > 50:
-        z = PCA(50, random_state=seed).fit_transform(z)
-    perplexity = min(30, (len(z) - 1) / 3)
-    flat = TSNE(perplexity=perplexity, init="pca", random_state=seed, max_iter=500).fit_transform(z)
+    flat, _ = tsne(reduced(x.numpy(), seed), seed, iterations=500)
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")
     axis = figure.subplots()
     if classes is None:
@@ -68,14 +62,9 @@ def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, 
     else:
         shown = [c for c in range(len(classes)) if (y == c).any()][:20]
         colours = matplotlib.colormaps["tab10" if len(shown) <= 10 else "tab20"]
-        for i, c in enumerate(shown):
-            axis.scatter(*flat[(y == c).numpy()].T, s=6, alpha=0.75, linewidths=0, color=colours(i), label=classes[c])
-        axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=3)
+        names = {c: classes[c] for c in shown}
+        points = {"s": 6, "alpha": 0.75, "linewidths": 0}
+        scatter(axis, flat, y.numpy(), names, [colours(i) for i in range(len(shown))], **points)
     axis.set(title=title, xticks=[], yticks=[])
     axis.spines[:].set_visible(False)
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with write_whole(path) as partial:
-        figure.savefig(partial, format="png", dpi=130)
+    save_figure(figure, path)

@@ -1,0 +1,80 @@
+"""A subject of evaluation: one model on one data set, with its features extracted when a protocol first asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evaluation import datasets
+from evaluation.extraction import extract
+from evaluation.features import Features
+from evaluation.models import LoadedModel
+from sslkit.data.sources import splits as source_splits
+from sslkit.errors import UserError
+
+NOVEL = ("novel_test", "novel", "test", "train")  # where few-shot looks for classes that were not trained on
+
+
+@dataclass
+class Subject:
+    """What a protocol's `evaluate(subject, **options)` may use.
+
+    model: loaded. data, root: as `evaluation.datasets.open_split` takes them. seed: of the protocol's draws.
+    how: further arguments of `evaluation.extract` (cache, precision, batch_size, device, ...).
+    out: folder of what a protocol keeps beside its result, such as a grid's finished runs.
+    """
+
+    model: LoadedModel
+    data: Any
+    root: str | Path = "data"
+    seed: int = 0
+    how: Mapping[str, Any] = field(default_factory=dict)
+    out: Path = Path("runs/evaluation")
+    _features: dict[str, Features] = field(default_factory=dict, repr=False)
+
+    def features(self, split: str) -> Features:
+        """Of one split; a second protocol that asks costs no forward pass."""
+        if split not in self._features:
+            self._features[split] = extract(self.model, self.data, split, root=self.root, **self.how)
+        return self._features[split]
+
+    @cached_property
+    def entry(self) -> datasets.Entry | None:
+        """The published set, if it is one."""
+        name = self.data.partition(":")[0] if isinstance(self.data, str) else ""
+        return datasets.find(name) if name in datasets.names() else None
+
+    @cached_property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self.entry.counts) if self.entry else source_splits(self.data)
+
+    @property
+    def train(self) -> Features:
+        """All that a final classifier may learn from: train and val together, where the set parts them officially."""
+        return self.features(self.entry.train if self.entry else self._split("train"))
+
+    @property
+    def test(self) -> Features:
+        return self.features(self._split("test"))
+
+    @property
+    def fitting(self) -> Features:
+        """The training images without the official validation images."""
+        return self.features(self._split("train"))
+
+    @property
+    def val(self) -> Features | None:
+        """The official validation images, None where the set has none."""
+        return self.features("val") if "val" in self.splits else None
+
+    @property
+    def novel(self) -> Features:
+        """Classes for few-shot episodes: kept back ones, where the set has such."""
+        return self.features(next(name for name in NOVEL if name in self.splits))
+
+    def _split(self, name: str) -> str:
+        if name not in self.splits:
+            known = ", ".join(self.splits)
+            raise UserError(f"{self.data} has no split {name!r} (it has: {known}), which this protocol needs")
+        return name

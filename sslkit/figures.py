@@ -1,0 +1,71 @@
+"""What pictures of features share: the flat map, its points by class, and a file that is written whole."""
+
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sslkit.zoo import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COMPONENTS = 50  # principal components that a map is made of
+PERPLEXITY = 30
+
+
+def reduced(x: np.ndarray, seed: int) -> np.ndarray:
+    """(N, min(F, 50)): l2-normalised rows, brought to 50 principal components if there are more than 50 rows.
+
+    x: (N, F).
+    """
+    from sklearn.decomposition import PCA
+
+    z = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    return PCA(COMPONENTS, random_state=seed).fit_transform(z) if z.shape[1] > COMPONENTS < len(z) else z
+
+
+def tsne(z: np.ndarray, seed: int, iterations: int = 1000) -> tuple[np.ndarray, float]:
+    """The t-SNE map (N, 2) and its KL divergence (van der Maaten & Hinton 2008), from principal components on.
+
+    z: (N, F). Perplexity 30, or a third of the rows if there are few; learning rate by scikit-learn's "auto".
+    """
+    from sklearn.manifold import TSNE
+
+    model = TSNE(
+        perplexity=min(PERPLEXITY, (len(z) - 1) / 3),
+        init="pca",
+        learning_rate="auto",
+        random_state=seed,
+        max_iter=iterations,
+    )
+    flat = model.fit_transform(z)
+    return flat, float(model.kl_divergence_)
+
+
+def scatter(
+    axis: "Axes",
+    flat: np.ndarray,
+    y: np.ndarray,
+    names: dict[int, str],
+    colours: Sequence[Any],
+    markers: str = "o",
+    **style: Any,
+) -> None:
+    """Points of a map by class, and a legend at the right.
+
+    flat: (N, 2). y: (N,) labels. names: of the labels to show, in order. colours: one each. markers: in turn.
+    style: of the points.
+    """
+    for (label, name), colour, marker in zip(names.items(), colours, cycle(markers), strict=False):
+        axis.scatter(*flat[y == label].T, color=colour, marker=marker, label=name, **style)
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=3)
+
+
+def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a PNG, whole or not at all. metadata: text that is kept inside the file."""
+    with write_whole(path) as partial:
+        figure.savefig(partial, format="png", dpi=130, metadata=metadata)
