@@ -13,7 +13,7 @@ from evaluation.models import LoadedModel
 from sslkit.data.sources import splits as source_splits
 from sslkit.errors import UserError
 
-NOVEL = ("novel_test", "novel", "test", "train")  # where few-shot looks for classes that were not trained on
+NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Subject:
     @cached_property
     def entry(self) -> datasets.Entry | None:
         """The published set, if it is one."""
-        name = self.data.partition(":")[0] if isinstance(self.data, str) else ""
+        name = self.data.partition(":")[0] if isinstance(self.data, str) else getattr(self.data, "name", "")
         return datasets.find(name) if name in datasets.names() else None
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What the command lines share: `method=NAME` and `data=SOURCE` as single words, help, and errors in one line."""
+"""What the command lines share: Hydra's key=value words, help from the settings' own text, and errors in one line."""
 
 import dataclasses
 import sys
@@ -17,6 +17,10 @@ from sslkit.method import signature
 
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
+QUIET = {  # Hydra leaves no folder and no log of its own
+    "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
+    "hydra": {"output_subdir": None, "run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}},
+}
 
 
 def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> None:
@@ -39,6 +43,42 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def run_plain(
+    task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """The same for `settings` without a method. options: {part: {option: default}}, set by part.option=value."""
+    try:
+        words = [_quoted(word) for word in sys.argv[1:]]
+        if {"--help", "-h"} & set(words):
+            print(plain_help(settings, usage, options))
+            return
+        tree = {**dataclasses.asdict(settings), **{part: dict(known) for part, known in options.items()}}
+        check(words, {**tree, "hydra": None})
+        ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
+        sys.argv[1:] = words
+        hydra.main(version_base="1.3", config_path=None, config_name="plain")(_job(task))()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:
+    """Every setting with its default and its text, and the options of each part."""
+    lines = [usage, "", "settings, with their defaults", *_settings_lines(settings, "")]
+    for part, known in options.items():
+        lines += ["", f"options of {part}"] if known else []
+        lines += [f"  {part}.{key}={_shown(value)}" for key, value in known.items()]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _quoted(word: str) -> str:
+    """Paths and data sources may hold what Hydra's grammar reads otherwise, such as = and blanks; lists are its own."""
+    key, equals, value = word.partition("=")
+    if not equals or word.startswith("-") or value[:1] in ("[", "{", '"', "'") or "/" not in value:
+        return word
+    return f'{key}="' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
@@ -81,22 +121,29 @@ def _register(settings: Any, methods: list[str]) -> None:
 
 
 def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> None:
-    """Refuse an unknown key with the nearest known one, before Hydra says it in its own way."""
+    """As `check`, with the methods' options and the experiments' names."""
     tree = {**tree, "method": {}, "hydra": None, "experiment": None}
     for name in methods:
         tree["method"] |= signature(name)
+    for word in words:
+        key, _, given = word.lstrip("+~").partition("=")
+        for experiment in given.split(",") if key == "experiment" else ():
+            if experiment not in ("null", *_experiments()):
+                raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, _experiments())}")
+    check([word for word in words if not word.startswith("method=")], tree)
+
+
+def check(words: list[str], tree: Mapping[str, Any]) -> None:
+    """Refuse an unknown key with the nearest known one, before Hydra says it in its own way."""
     for word in words:
         key, equals, _ = word.lstrip("+~").partition("=")
         if word.startswith("-") or not equals:
             if not word.startswith("-"):
                 raise UserError(f"cannot read {word!r}: write key=value")
             continue
-        for experiment in word.partition("=")[2].split(",") if key == "experiment" else ():
-            if experiment not in ("null", *_experiments()):
-                raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, _experiments())}")
         node: Any = tree
         for depth, part in enumerate(key.split(".")):
-            if node is None or (key == "method" and depth == 0):
+            if node is None:
                 break
             if not isinstance(node, Mapping) or part not in node:
                 known = node if isinstance(node, Mapping) else ()

@@ -93,3 +93,50 @@ def test_uniformity_and_alignment_are_their_loops() -> None:
 def test_nan_features_are_refused(f) -> None:
     with pytest.raises(UserError, match="finite"):
         f(torch.full((4, 3), float("nan")))
+
+
+def test_class_geometry_reads_memory_mapped_arrays_in_blocks(tmp_path, monkeypatch) -> None:
+    x, y = cloud()
+    np.save(tmp_path / "x.npy", x.numpy())
+    whole = diagnostics.class_geometry(x, y)
+    monkeypatch.setattr(diagnostics, "BLOCK", 7)
+    mapped = diagnostics.class_geometry(np.load(tmp_path / "x.npy", mmap_mode="r"), y.numpy())
+    torch.testing.assert_close(mapped.distance, whole.distance, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(mapped.variance, whole.variance, rtol=1e-12, atol=1e-12)
+
+
+def test_fisher_ratio_is_the_trace_ratio_of_equal_classes() -> None:
+    x, y = cloud()
+    z = F.normalize(x.double(), dim=1)
+    mu = torch.stack([z[y == c].mean(0) for c in range(4)])
+    between = torch.cov(mu.T).trace()
+    within = sum(torch.cov(z[y == c].T, correction=0).trace() for c in range(4)) / 4
+    assert diagnostics.class_geometry(x, y).fisher_ratio() == pytest.approx((between / within).item(), rel=1e-10)
+
+
+def test_spectra_from_moments_are_those_of_the_svd() -> None:
+    x, _ = cloud(500, 24)
+    x = x * torch.logspace(0, -4, 24)
+    whole = diagnostics.Moments.of(x[:200]) + diagnostics.Moments.of(x[200:])
+    assert diagnostics.effective_rank(whole.singular_values()) == pytest.approx(diagnostics.rankme(x), rel=1e-6)
+    assert diagnostics.decay(whole.eigenvalues(), 2, 20) == pytest.approx(diagnostics.alpha_req(x, 2, 20), rel=1e-6)
+    part = diagnostics.Moments.of(x) - diagnostics.Moments.of(x[:100])
+    assert diagnostics.effective_rank(part.singular_values()) == pytest.approx(diagnostics.rankme(x[100:]), rel=1e-6)
+
+
+def test_the_rank_from_moments_where_most_directions_are_empty() -> None:
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 3, generator=g).double() @ torch.randn(3, 256, generator=g).double()
+    s = diagnostics.Moments.of(x).singular_values()
+    assert diagnostics.effective_rank(s) == pytest.approx(diagnostics.rankme(x), rel=1e-3)
+
+
+def test_uniformity_does_not_depend_on_its_blocks(monkeypatch) -> None:
+    x, _ = cloud(50)
+    whole = diagnostics.uniformity(x)
+    monkeypatch.setattr(diagnostics, "BLOCK", 7)
+    assert diagnostics.uniformity(x) == pytest.approx(whole, rel=1e-12)
+    squared = torch.pdist(F.normalize(x.double(), dim=1)).square()
+    assert diagnostics.uniformity(x, t=400) == pytest.approx(
+        (torch.logsumexp(-400 * squared, 0) - math.log(len(squared))).item(), rel=1e-9
+    )

@@ -1,0 +1,93 @@
+"""Images by a list of files, and what the readers of the sets share."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from sslkit.data.decode import EXTENSIONS, open_image
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.folder import PathList
+from sslkit.data.images import Identity, ImageOptions
+from sslkit.errors import UserError
+
+
+class ListedImages(DecodedImages):
+    """The files `paths` below `root`, in the order given.
+
+    y, groups: what else the digest covers; y may be (N, K), where `identity.labels` is None.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        paths: Sequence[str],
+        identity: Identity,
+        options: ImageOptions,
+        y: np.ndarray,
+        groups: np.ndarray | None = None,
+    ) -> None:
+        self.root = root
+        self._paths = PathList(list(paths))
+        self._y, self._groups = y, groups
+        super().__init__(identity, options)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def path(self, row: int) -> str:
+        return os.path.join(self.root, self._paths[row])
+
+    def _open(self, row: int) -> Image.Image:
+        return open_image(self.path(row))
+
+    def _update_digest(self, digest: Any) -> None:
+        digest.update(self._y.tobytes())
+        digest.update(b"" if self._groups is None else self._groups.tobytes())
+        for row in range(len(self)):
+            try:
+                stat = os.stat(self.path(row))
+            except OSError as error:
+                raise UserError(
+                    f"{self.path(row)} is in the list of {self.name} but not on the disk: is the set unpacked whole?"
+                ) from error
+            digest.update(b"%s %d %d\n" % (os.fsencode(self._paths[row]), stat.st_size, stat.st_mtime_ns))
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Names of the folders in a folder, sorted, hidden ones left out. Raises FileNotFoundError."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+
+
+def in_classes(root: Path, classes: Sequence[str], below: str = "") -> tuple[list[str], np.ndarray]:
+    """The image files of each class folder, sorted by name.
+
+    below: the folder of the class folders, below root; the N paths start with it. Labels (N,) are places in `classes`.
+    """
+    paths, y = [], []
+    for label, name in enumerate(classes):
+        start = f"{below}/{name}" if below else name
+        with os.scandir(root / start) as entries:
+            files = sorted(entry.name for entry in entries if _is_image(entry.name))
+        paths += [f"{start}/{file}" for file in files]
+        y.append(np.full(len(files), label))
+    return paths, np.concatenate(y) if y else np.empty(0, np.int64)
+
+
+def numbered(split: str) -> tuple[str, int]:
+    """The kind and the number of one of several official splits: "train7" -> ("train", 7); "train" is "train1"."""
+    kind = split.rstrip("0123456789")
+    return kind, int(split[len(kind) :] or 1)
+
+
+def numbered_counts(counts: Mapping[str, int], many: int) -> dict[str, int]:
+    """Counts of each kind of split, by its plain name and with the numbers 1 to `many`."""
+    return {**counts, **{f"{kind}{k}": count for k in range(1, many + 1) for kind, count in counts.items()}}
+
+
+def _is_image(name: str) -> bool:
+    return not name.startswith(".") and name.rpartition(".")[2].lower() in EXTENSIONS

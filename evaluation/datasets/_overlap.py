@@ -1,0 +1,72 @@
+"""Images that are in two splits, by their content."""
+
+import hashlib
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets.base import Split
+from sslkit.data.arrays import ArrayImages
+from sslkit.errors import UserError
+
+
+def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str]]:
+    """The images of `b` that are in `a` as well: pairs (id in a, id in b), sorted, an image with several twins once.
+
+    Files are the same when their bytes are, arrays when their pixels are; a picture saved anew is not found.
+    Only files whose size occurs in both splits are read, each once. progress: a bar, on a terminal.
+    Raises UserError where one of the two is files and the other one arrays, and for a file that has gone.
+    """
+    arrays = isinstance(a.images, ArrayImages)
+    if arrays != isinstance(b.images, ArrayImages):
+        raise UserError(f"{a.name} ({a.split}), {b.name} ({b.split}): files and arrays cannot be compared by content")
+    in_a, in_b = (_of_arrays(a), _of_arrays(b)) if arrays else _of_files(a, b, progress)
+    first: dict[bytes, str] = {}
+    for digest, name in sorted(in_a, key=lambda pair: pair[1]):
+        first.setdefault(digest, name)
+    return sorted((first[digest], name) for digest, name in in_b if digest in first)
+
+
+Digests = list[tuple[bytes, str]]  # of the content, and the image's id
+
+
+def _of_arrays(split: Split) -> Digests:
+    pixels = split.images.pixels
+    shape = repr(pixels.shape[1:]).encode()
+    content = (hashlib.sha256(shape + np.ascontiguousarray(image).tobytes()).digest() for image in pixels)
+    return list(zip(content, map(str, split.ids), strict=True))
+
+
+def _of_files(a: Split, b: Split, progress: bool) -> tuple[Digests, Digests]:
+    from tqdm import tqdm
+
+    sizes = [_by_size(split) for split in (a, b)]
+    shared = sizes[0].keys() & sizes[1].keys()
+    rows = [[row for size in shared for row in by_size[size]] for by_size in sizes]
+    hidden = not (progress and sys.stderr.isatty())
+    with tqdm(total=sum(map(len, rows)), desc="overlap", unit=" files", leave=False, disable=hidden) as bar:
+        return tuple(
+            [_digest(split, row, bar.update) for row in some] for split, some in zip((a, b), rows, strict=True)
+        )
+
+
+def _by_size(split: Split) -> dict[int, list[int]]:
+    by_size = defaultdict(list)
+    for row in range(len(split)):
+        path = split.images.path(row)
+        try:
+            by_size[os.stat(path).st_size].append(row)
+        except OSError as error:
+            raise UserError(f"{path} of {split.name} is no file on the disk, so it cannot be compared") from error
+    return by_size
+
+
+def _digest(split: Split, row: int, read: Callable[[], Any]) -> tuple[bytes, str]:
+    with open(split.images.path(row), "rb") as file:
+        digest = hashlib.sha256(file.read()).digest()
+    read()
+    return digest, str(split.ids[row])

@@ -1,0 +1,23 @@
+"""Listings of the sets whose files torchvision parses."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.datasets.base import Listing
+from sslkit.data.arrays import ArrayImages
+from sslkit.data.images import ImageOptions
+from sslkit.data.torchvision_sets import open_torchvision
+
+
+def read(name: str, parts: Mapping[str, tuple[str, ...]], root: Path, split: str) -> Listing:
+    """torchvision's class `name`; `parts`: which of the splits that `sslkit` knows it by, one after the other."""
+    opened = [open_torchvision(name, root, ImageOptions(part, channels=3)) for part in parts[split]]
+    y = np.concatenate([images.labels for images in opened])
+    classes = opened[0].classes
+    if all(isinstance(images, ArrayImages) for images in opened):
+        return Listing(y, classes, root, pixels=np.concatenate([images.pixels for images in opened]))
+    paths = [os.path.relpath(images.path(row), root) for images in opened for row in range(len(images))]
+    return Listing(y, classes, root, [path.replace(os.sep, "/") for path in paths])

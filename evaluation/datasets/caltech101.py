@@ -1,0 +1,54 @@
+"""Caltech-101 (Fei-Fei et al. 2004): 101 classes of objects, without the folder BACKGROUND_Google.
+
+It has no official split. Here 30 images of each class are for training, the rest for testing, drawn by the hashes of
+their names: "train" and "test" are draw 1, "train2" and "test2" draw 2, to draw 5. (Published results use other draws,
+some with repeated images or with the background as a class: they can be compared only roughly.)
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.datasets._listed import in_classes, numbered, numbered_counts, subfolders
+from evaluation.datasets.base import Entry, Listing
+from evaluation.splits import draw_keys
+
+PER_CLASS = 30
+_NO_CLASS = "BACKGROUND_Google"
+
+
+def read(root: Path, split: str) -> Listing:
+    kind, draw = numbered(split)
+    classes = [name for name in subfolders(root) if name != _NO_CLASS]
+    paths, y = in_classes(root, classes)
+    chosen = drawn(paths, y, draw)
+    listing = Listing(y, classes, root, paths, note=f"draw {draw} of {PER_CLASS} images a class")
+    return listing.take(chosen if kind == "train" else ~chosen)
+
+
+def drawn(paths: list[str], y: np.ndarray, seed: int) -> np.ndarray:
+    """(N,) bool: PER_CLASS images of each class, by the hashes of their names."""
+    keys = draw_keys(paths, seed, "caltech101")
+    chosen = np.zeros(len(y), bool)
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        chosen[rows[np.argsort(keys[rows], kind="stable")[:PER_CLASS]]] = True
+    return chosen
+
+
+ENTRY = Entry(
+    title="Caltech-101",
+    read=read,
+    metric="mean_per_class",
+    classes=101,
+    counts=numbered_counts({"train": 3030, "test": 5647}, 5),
+    licence="CC BY 4.0 (CaltechDATA)",
+    folders=("caltech101/101_ObjectCategories", "caltech-101/101_ObjectCategories", "101_ObjectCategories"),
+    files={"": ("accordion", "yin_yang")},
+    origin=(
+        "https://data.caltech.edu/records/mzrjq-6wc02 (caltech-101.zip, in it 101_ObjectCategories.tar.gz with a "
+        "folder for each class; downloads have broken repeatedly, see pytorch/vision issues 9097, 9192, 5716, 8204)"
+    ),
+    torchvision="Caltech101",
+    fetch=("",),
+)

@@ -1,0 +1,44 @@
+"""Describable Textures (Cimpoi et al. 2014): 47 classes, ten official partitions.
+
+"train", "val", "trainval" and "test" are those of partition 1; "train7" and the like those of another.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.datasets._listed import numbered, numbered_counts, subfolders
+from evaluation.datasets.base import Entry, Listing
+
+_KINDS = {"train": ("train",), "val": ("val",), "trainval": ("train", "val"), "test": ("test",)}
+_COUNTS = numbered_counts({"train": 1880, "val": 1880, "trainval": 3760, "test": 1880}, 10)
+
+
+def read(root: Path, split: str) -> Listing:
+    kind, partition = numbered(split)
+    lines = [line for part in _KINDS[kind] for line in (root / f"labels/{part}{partition}.txt").read_text().split()]
+    classes = subfolders(root / "images")
+    y = np.array([classes.index(line.partition("/")[0]) for line in lines], dtype=np.int64)
+    return Listing(y, classes, root, [f"images/{line}" for line in lines], note=f"partition {partition} of 10")
+
+
+ENTRY = Entry(
+    title="DTD",
+    read=read,
+    metric="top1",
+    classes=47,
+    counts=_COUNTS,
+    train="trainval",
+    licence="images from the web, for research only",
+    folders=("dtd/dtd", "dtd"),
+    files={
+        "": ("images",),
+        **{
+            split: tuple(f"labels/{part}{numbered(split)[1]}.txt" for part in _KINDS[numbered(split)[0]])
+            for split in _COUNTS
+        },
+    },
+    origin="https://www.robots.ox.ac.uk/~vgg/data/dtd/ (dtd-r1.0.1.tar.gz)",
+    torchvision="DTD",
+    fetch=("",),
+)

@@ -1,0 +1,22 @@
+"""Oxford 102 Flowers (Nilsback & Zisserman 2008). The large part (6149) is the test; some copies swap it with train."""
+
+from functools import partial
+
+from evaluation.datasets import _torchvision
+from evaluation.datasets.base import Entry
+
+_PARTS = {"train": ("train",), "val": ("val",), "trainval": ("train", "val"), "test": ("test",)}
+
+ENTRY = Entry(
+    title="Flowers102",
+    read=partial(_torchvision.read, "Flowers102", _PARTS),
+    metric="mean_per_class",
+    classes=102,
+    counts={"train": 1020, "val": 1020, "trainval": 2040, "test": 6149},
+    train="trainval",
+    licence="none stated; images from the web, for research",
+    files={"": ("flowers-102/jpg", "flowers-102/imagelabels.mat", "flowers-102/setid.mat")},
+    origin="https://www.robots.ox.ac.uk/~vgg/data/flowers/102/ (102flowers.tgz, imagelabels.mat, setid.mat)",
+    torchvision="Flowers102",
+    fetch=("",),
+)

@@ -1,0 +1,19 @@
+"""Food-101 (Bossard et al. 2014): training labels are noisy by design, test labels were checked."""
+
+from functools import partial
+
+from evaluation.datasets import _torchvision
+from evaluation.datasets.base import Entry
+
+ENTRY = Entry(
+    title="Food-101",
+    read=partial(_torchvision.read, "Food101", {"train": ("train",), "test": ("test",)}),
+    metric="top1",
+    classes=101,
+    counts={"train": 75750, "test": 25250},
+    licence="images of Foodspotting; use beyond scientific fair use is to be agreed with their owners",
+    files={"": ("food-101/images",), "train": ("food-101/meta/train.json",), "test": ("food-101/meta/test.json",)},
+    origin="https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/ (food-101.tar.gz, 5 GB)",
+    torchvision="Food101",
+    fetch=("",),
+)

@@ -1,0 +1,30 @@
+"""ImageNet-100: 100 classes of ImageNet-1k, by a list on the user's disk.
+
+Lists differ between papers: imagenet100.txt, with a WordNet id in each line, lies beside train/ and val/; its hash is
+in the note. (The usual one is that of Tian et al. 2019, Contrastive Multiview Coding: HobbitLong/CMC, imagenet100.txt.)
+"""
+
+import dataclasses
+from pathlib import Path
+
+from evaluation.datasets import imagenet
+from evaluation.datasets.base import Listing
+from evaluation.subsets import list_digest
+
+_LIST = "imagenet100.txt"
+
+
+def read(root: Path, split: str) -> Listing:
+    classes = sorted({line.split()[0] for line in (root / _LIST).read_text().splitlines() if line.strip()})
+    return imagenet.listed(root, split, classes, f"class list {list_digest(classes)[:12]}")
+
+
+ENTRY = dataclasses.replace(
+    imagenet.ENTRY,
+    title="ImageNet-100",
+    read=read,
+    classes=100,
+    counts={"train": None, "test": 5000},
+    files={"": (_LIST,), **imagenet.ENTRY.files},
+    origin=f"{imagenet.ENTRY.origin}; {_LIST} is in https://github.com/HobbitLong/CMC",
+)

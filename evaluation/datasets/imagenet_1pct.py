@@ -1,0 +1,50 @@
+"""1 % of ImageNet-1k's labels, as in SimCLR (Chen et al. 2020): 12 or 13 images of each class; "test" is all of val/.
+
+The list is SimCLR's own, 1percent.txt, where it lies beside train/ (or in imagenet_subsets/ there); else it is drawn by
+`evaluation.subsets.label_subset` with seed 0, which is another list by the same rule. The note says which.
+"""
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.datasets import imagenet
+from evaluation.datasets.base import Listing
+from evaluation.subsets import label_subset, list_digest
+from sslkit.errors import UserError
+
+_PLACES = ("", "imagenet_subsets")
+ORIGIN = "https://github.com/google-research/simclr (imagenet_subsets/), not needed: a list is drawn without it"
+
+
+def read(fraction: float, file: str, root: Path, split: str) -> Listing:
+    if split != "train":
+        return imagenet.read(root, split)
+    found = [root / place / file for place in _PLACES if (root / place / file).is_file()]
+    listing = imagenet.read(root, split)
+    if not found:
+        rows = label_subset(listing.y, listing.paths, listing.classes, fraction)
+        return _noted(listing.take(rows), "drawn with seed 0, not SimCLR's list")
+    wanted = set(found[0].read_text().split())
+    rows = [row for row, path in enumerate(listing.paths) if path.rpartition("/")[2] in wanted]
+    if len(rows) < len(wanted):
+        raise UserError(
+            f"{found[0].absolute()} lists {len(wanted)} images, {len(wanted) - len(rows)} of which are not in {root}"
+        )
+    return _noted(listing.take(np.array(rows)), f"SimCLR's {file}")
+
+
+def _noted(listing: Listing, which: str) -> Listing:
+    names = [path.rpartition("/")[2] for path in listing.paths]
+    return dataclasses.replace(listing, note=f"labels {which}, list {list_digest(names)[:12]}")
+
+
+ENTRY = dataclasses.replace(
+    imagenet.ENTRY,
+    title="ImageNet-1k, 1 % of the labels",
+    read=partial(read, 0.01, "1percent.txt"),
+    counts={"train": 12811, "test": 50000},
+    origin=f"{imagenet.ENTRY.origin}; 1percent.txt: {ORIGIN}",
+)

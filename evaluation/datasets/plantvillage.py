@@ -1,0 +1,82 @@
+"""PlantVillage (Hughes & Salathe 2015; Mohanty et al. 2016): leaves of 14 crops, 38 classes of health and disease.
+
+There is no official split, and copies differ by a few images: the number and a hash of the list are in the note.
+"all" is every image. Several photos show one leaf: with leaf-map.json of the authors' repository these are `groups`,
+and "train" and "test" part the leaves 80/20 in each class, by the hashes of their names; without the file "train" and
+"test" would leak and are refused. The background alone tells the classes apart far better than chance (Noyan et al.
+2022, arXiv 2206.04374: 8 pixels of it give 49.0 %): report a colour baseline beside a backbone's number.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.datasets._listed import in_classes, subfolders
+from evaluation.datasets.base import Entry, Listing
+from evaluation.splits import held_out
+from evaluation.subsets import list_digest
+from sslkit.errors import UserError
+
+TEST_SHARE = 0.2
+_NO_LEAVES = "Background_without_leaves"
+_MAP = "leaf-map.json"
+_MAP_PLACES = (".", "leaf_grouping", "..", "../leaf_grouping", "../..", "../../leaf_grouping")
+
+
+def read(root: Path, split: str) -> Listing:
+    folders = subfolders(root)
+    classes = [name for name in folders if name not in (_NO_LEAVES, "leaf_grouping")]
+    paths, y = in_classes(root, classes)
+    leaves = _leaves(root, paths)
+    note = f"{len(paths)} images, list {list_digest(paths)[:12]}"
+    note += f"; {_NO_LEAVES} left out" if _NO_LEAVES in folders else ""
+    if leaves is None:
+        if split != "all":
+            raise UserError(
+                f"plantvillage: the split {split!r} needs {_MAP} (https://github.com/spMohanty/PlantVillage-Dataset) "
+                f"in {root.absolute()} or beside its raw/ folder: without it photos of one leaf come into both splits. "
+                "The split 'all' does without"
+            )
+        return Listing(y, classes, root, paths, note=f"{note}; no {_MAP}, so photos of one leaf are not known")
+    names, first, groups = np.unique(leaves, return_index=True, return_inverse=True)
+    listing = Listing(y, classes, root, paths, groups=groups, note=f"{note}; {len(names)} leaves")
+    if split == "all":
+        return listing
+    test = held_out(y[first], names, TEST_SHARE)[groups]
+    return listing.take(test if split == "test" else ~test)
+
+
+def _leaves(root: Path, paths: list[str]) -> np.ndarray | None:
+    """(N,) the name of each image's leaf, or its own path where the map does not know it; None without the map."""
+    found = [root / place / _MAP for place in _MAP_PLACES if (root / place / _MAP).is_file()]
+    if not found:
+        return None
+    known = json.loads(found[0].read_text())
+    return np.array([_leaf(path, known) for path in paths])
+
+
+def _leaf(path: str, known: dict[str, list[str]]) -> str:
+    """Keys of the map are the names that the photos were taken under, values leaves written class:::number."""
+    folder, _, file = path.rpartition("/")
+    photo = file.rpartition("___")[2].rpartition(".")[0].replace("_final_masked", "").partition("copy")[0]
+    leaves = known.get(photo.strip().lower(), [])
+    own = leaves if len(leaves) == 1 else [leaf for leaf in leaves if folder in leaf]
+    return f"{folder} {own[0]}" if own else path
+
+
+ENTRY = Entry(
+    title="PlantVillage",
+    read=read,
+    metric="top1",
+    classes=38,
+    counts={"train": None, "test": None, "all": range(54303, 54307)},
+    licence="none in the authors' repository (its loader assumes CC BY-SA 3.0)",
+    folders=("PlantVillage-Dataset/raw/color", "plantvillage/raw/color", "raw/color", "plantvillage", "color"),
+    files={"": ("Apple___healthy", "Tomato___healthy")},
+    origin=(
+        "https://github.com/spMohanty/PlantVillage-Dataset (raw/color with a folder for each of 38 classes, and "
+        "leaf-map.json)"
+    ),
+    note="the background alone predicts the class: report a colour baseline beside it (arXiv 2206.04374)",
+)

@@ -1,0 +1,48 @@
+"""SUN397 (Xiao et al. 2010): scenes, ten official partitions of 50 + 50 images a class.
+
+"train" and "test" are partition 1 (Training_01.txt, Testing_01.txt); "train7" and "test7" another one.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.datasets._listed import numbered, numbered_counts
+from evaluation.datasets.base import Entry, Listing
+
+_LISTS = {"train": "Training", "test": "Testing"}
+_PLACES = (
+    "",
+    "Partitions",
+    "../Partitions",
+)  # Partitions.zip, unpacked into the folder, or as a folder in or beside it
+
+
+def read(root: Path, split: str) -> Listing:
+    kind, partition = numbered(split)
+    file = f"{_LISTS[kind]}_{partition:02d}.txt"
+    found = [root / place / file for place in _PLACES if (root / place / file).is_file()]
+    paths = [line.strip("/") for line in (found or [root / file])[0].read_text().split()]
+    folders = [line.strip("/") for line in (root / "ClassName.txt").read_text().split()]
+    number = {folder: label for label, folder in enumerate(folders)}
+    y = np.array([number[path.rpartition("/")[0]] for path in paths], dtype=np.int64)
+    classes = [folder.partition("/")[2] for folder in folders]  # without the initial, as in a/abbey
+    return Listing(y, classes, root, paths, note=f"partition {partition} of 10")
+
+
+ENTRY = Entry(
+    title="SUN397",
+    read=read,
+    metric="top1",
+    classes=397,
+    counts=numbered_counts({"train": 19850, "test": 19850}, 10),
+    licence="images from the web, for research only",
+    folders=("SUN397",),
+    files={"": ("ClassName.txt", "a", "z")},
+    origin=(
+        "https://vision.princeton.edu/projects/2010/SUN/ (SUN397.tar.gz, 37 GB, and Partitions.zip with "
+        "Training_01.txt and Testing_01.txt, which belong beside ClassName.txt); the host is dead, see "
+        "pytorch/vision issue 9348, pull request 9528 and discussion 7637 for mirrors"
+    ),
+    torchvision="SUN397",
+)

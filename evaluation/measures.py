@@ -1,0 +1,53 @@
+"""The number that a data set is judged by, from the scores of a classifier."""
+
+import numpy as np
+
+from evaluation.statistics import Estimate, bootstrap, mean_per_class, share
+
+REDRAWN = 200  # bootstrap draws of 11-point AP, which sorts the images for each class and draw
+
+
+def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
+    """The metric's estimate, others by name, and which of the images are right.
+
+    scores: (N, K). y: (N,) int64 with "top1" or "mean_per_class"; (N, K) of 1, -1, 0 (does not count) with "map11".
+    others: top5 where there are more than 5 classes, top1 beside mean_per_class. right: (N,) bool, None for "map11".
+    """
+    if metric == "map11":
+        value = bootstrap(np.arange(len(y)), lambda rows: map11(scores[rows], y[rows]), n=REDRAWN)
+        return value, {}, None
+    right = scores.argmax(1) == y
+    others = {"top5": share(in_top(scores, y, 5))} if scores.shape[1] > 5 else {}
+    if metric == "mean_per_class":
+        return mean_per_class(right, y), {"top1": share(right), **others}, right
+    return share(right), others, right
+
+
+def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
+    """(N,) bool: fewer than k classes score higher than the right one, of equal ones the first counting."""
+    own = scores[np.arange(len(y)), y][:, None]
+    ahead = (scores > own) | ((scores == own) & (np.arange(scores.shape[1]) < y[:, None]))
+    return ahead.sum(1) < k
+
+
+def map11(scores: np.ndarray, y: np.ndarray) -> float:
+    """Mean over classes of the 11-point average precision; a class without a positive image does not count.
+
+    scores: (N, K). y: (N, K) of 1, -1, 0 (does not count).
+    """
+    counted = [k for k in range(y.shape[1]) if (y[:, k] > 0).any()]
+    return float(np.mean([ap11(scores[y[:, k] != 0, k], y[y[:, k] != 0, k] > 0) for k in counted]))
+
+
+def ap11(scores: np.ndarray, positive: np.ndarray) -> float:
+    """Mean over r = 0, 0.1, ..., 1 of the best precision at a recall of at least r (Everingham et al. 2010, eq. 2).
+
+    scores: (n,). positive: (n,) bool, at least one. Equal scores are retrieved together.
+    """
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[order]) != 0, True)  # of equal scores
+    hits = np.cumsum(positive[order])[last]
+    precision = hits / (np.flatnonzero(last) + 1)
+    best = np.maximum.accumulate(precision[::-1])[::-1]
+    reached = np.searchsorted(10 * hits, np.arange(11) * hits[-1])  # in whole numbers: 3 * 0.1 is more than 0.3
+    return float(best[reached].mean())

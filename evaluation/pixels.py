@@ -1,0 +1,103 @@
+"""Pixels of many batches: kept on the device once as uint8 where they fit, else read again for every batch."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from sslkit.data.images import Images
+from sslkit.data.loader import workers_for
+from sslkit.data.sources import collate
+from sslkit.errors import UserError
+
+READ = 256  # images that are read at a time
+CPU_BYTES = 2**31  # of one set of images that are kept in memory, in each process
+GPU_SHARE = 0.25  # of the free memory
+
+
+class Pool(Dataset):
+    """Several sets of images of one shape, their rows numbered one set after the other."""
+
+    def __init__(self, parts: Sequence[Images]) -> None:
+        shapes = {(part.channels, part.image_size) for part in parts}
+        if len(shapes) > 1:
+            raise UserError(f"the splits have images of different (channels, size): {sorted(shapes)}")
+        self.parts = list(parts)
+        self.channels, self.image_size = shapes.pop()
+        self.starts = np.cumsum([0, *map(len, parts)])
+        self.decodes = any(part.decodes for part in parts)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Any]:
+        """images: (n, C, S, S) uint8. aspect: (n,) width / height, see `Images.__getitems__`."""
+        rows = np.asarray(rows)
+        which = np.searchsorted(self.starts, rows, side="right") - 1
+        images = torch.empty(len(rows), self.channels, self.image_size, self.image_size, dtype=torch.uint8)
+        aspect = torch.empty(len(rows))
+        for number in np.unique(which):
+            at = np.flatnonzero(which == number)
+            batch = self.parts[number].__getitems__((rows[at] - self.starts[number]).tolist())
+            if batch["bad"]:  # a neighbour took its place, and its label would be wrong
+                raise UserError(f"{batch['bad'][0]} cannot be read: repair it, or leave it out of the data")
+            images[at], aspect[at] = batch["images"], batch["aspect"]
+        return {"images": images, "aspect": aspect}
+
+
+class Pixels:
+    """Some rows of a pool, to be gathered again and again in any order.
+
+    pool: the images. rows: (n,) int64, which of them; batches name them by their place in `rows`.
+    device: where batches are wanted. resident: whether they are kept there; None: where they fit, see the constants.
+    """
+
+    def __init__(self, pool: Pool, rows: np.ndarray, device: torch.device, resident: bool | None = None) -> None:
+        self.pool, self.rows, self.device = pool, np.asarray(rows), device
+        size = len(self.rows) * pool.channels * pool.image_size**2
+        self.resident = size <= _room(device) if resident is None else resident
+        self.images: Tensor | None = None
+        self.aspect: Tensor | None = None
+
+    def batches(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images (B, C, S, S) uint8 on the device and their aspects (B,) on the CPU, for each row of `places`.
+
+        places: (batches, B) int64 on the CPU, places in `rows`.
+        """
+        if not self.resident:
+            yield from self._read(places.tolist())
+            return
+        if self.images is None:
+            self._keep()
+        for at, on_device in zip(places, places.to(self.device), strict=True):
+            yield self.images[on_device], self.aspect[at]
+
+    def _keep(self) -> None:
+        shape = (self.pool.channels, self.pool.image_size, self.pool.image_size)
+        self.images = torch.empty(len(self.rows), *shape, dtype=torch.uint8, device=self.device)
+        self.aspect = torch.empty(len(self.rows))
+        parts = torch.arange(len(self.rows)).split(READ)
+        for part, (images, aspect) in zip(parts, self._read([part.tolist() for part in parts]), strict=True):
+            self.images[part[0] : part[-1] + 1], self.aspect[part] = images, aspect
+
+    def _read(self, places: list[list[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+        loader = DataLoader(
+            self.pool,
+            batch_sampler=[self.rows[part].tolist() for part in places],
+            collate_fn=collate,
+            num_workers=min(workers_for(self.pool, "auto", 1), len(places)),
+            pin_memory=self.device.type == "cuda",
+            generator=torch.Generator().manual_seed(0),  # else each loader would draw from the global one
+        )
+        try:
+            for batch in loader:
+                yield batch["images"].to(self.device, non_blocking=True), batch["aspect"]
+        except UserError as error:  # a worker's comes wrapped in its traceback
+            raise UserError(str(error).strip().rpartition("UserError: ")[2]) from error
+
+
+def _room(device: torch.device) -> float:
+    return GPU_SHARE * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else CPU_BYTES

@@ -1,0 +1,23 @@
+"""Protocols: one file each, found by its name; `evaluate(subject, *, options) -> list[Result]` is what runs it.
+
+The keyword arguments of `evaluate` are the protocol's options; command lines and help are made from that signature.
+"""
+
+import importlib
+from collections.abc import Callable
+
+from evaluation.result import Result
+from sslkit import members
+from sslkit.errors import UserError
+
+
+def names() -> tuple[str, ...]:
+    """Every protocol."""
+    return members.names(__name__)
+
+
+def find(name: str) -> Callable[..., list[Result]]:
+    """The `evaluate` of a protocol. Raises UserError for an unknown name, with the nearest."""
+    if name not in names():
+        raise UserError(f"there is no protocol {name!r}: {members.nearest(name, names())}")
+    return importlib.import_module(f"{__name__}.{name}").evaluate

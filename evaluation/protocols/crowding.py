@@ -1,0 +1,190 @@
+"""How the classes lie in feature space, and how much of the space is used: distances, variances, ranks, uniformity.
+
+Sources: Song et al. 2024, section IV-A (crowding); Garrido et al. 2023, arXiv 2210.02885 (RankMe); Agrawal et al.
+2022 (alpha-ReQ); Wang & Isola 2020, arXiv 2005.10242 (uniformity); Rousseeuw 1987 (silhouette).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from evaluation.features import Features, as_features
+from evaluation.result import Result
+from evaluation.splits import draw_keys
+from evaluation.statistics import Estimate, generator, interval_of, jackknife
+from evaluation.subject import Subject
+from sslkit import diagnostics
+from sslkit.diagnostics import ClassGeometry, Moments
+from sslkit.errors import UserError
+
+CENTROIDS = ("mean", "unit")
+SPECTRUM_ROWS = 25_600  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the rows
+PAIR_ROWS = 5_000
+ALPHA_RANKS = (4, 100)  # as the authors' released code (fastssl, which weighs by 1/rank); their paper gives no range
+BLOCKS = 10
+FEWEST_CLASSES = 5  # with fewer, draws of classes say nothing about other classes
+DRAWS = 2000
+
+
+def crowding(
+    features: Any,
+    *,
+    centroid: str = "mean",
+    spectrum_rows: int = SPECTRUM_ROWS,
+    pair_rows: int = PAIR_ROWS,
+    alpha_ranks: tuple[int, int] = ALPHA_RANKS,
+    seed: int = 0,
+) -> Result:
+    """Inter-class distance (the value), intra-class variance and what else describes a cloud of features.
+
+    features: Features or (x, y), one label an image, two classes of two images or more.
+    centroid: "mean", as Song et al. print their formula, or "unit", class means put back on the sphere, as their
+        table requires; `others` has both: inter/mean, intra/mean, fisher/mean, inter/unit, intra/unit, fisher/unit.
+    spectrum_rows, pair_rows: how many rows, drawn by (seed, name), rankme and alpha_req, and uniformity and
+        silhouette, are measured on; all that there are if fewer. Compare checkpoints at one number only.
+    alpha_ranks: first and last rank of the spectrum that alpha_req's line is fitted to.
+    Distances are between l2-normalised features; the spectrum is that of the features as they are. Classes of one
+    image are left out of inter, intra and fisher, and counted in details. Intervals: the bootstrap over classes (5 or
+    more of them), and the jackknife over 10 blocks of rows for ranks and uniformity, which repeated rows would bias.
+    Raises UserError for several labels an image, too few classes or rows, and options out of range.
+    """
+    start = time.perf_counter()
+    features = as_features(features)
+    _check(features, centroid, spectrum_rows, pair_rows, alpha_ranks)
+    geometries = {rule: diagnostics.class_geometry(features.x, features.y, rule) for rule in CENTROIDS}
+    order = np.argsort(draw_keys(features.ids, seed, "diagnostics"), kind="stable")
+    numbers = {f"{name}/{rule}": one for rule in CENTROIDS for name, one in _classes(geometries[rule], seed).items()}
+    numbers |= _spectrum(features.x[order[:spectrum_rows]], alpha_ranks)
+    numbers |= _pairs(features.take(order[:pair_rows]), seed)
+    value = numbers.pop(f"inter/{centroid}")
+    return Result.of(
+        value,
+        protocol="crowding",
+        recipe=f"{centroid} centroids of l2-normalised features",
+        metric="inter_class_distance",
+        model=features.model,
+        data=features.data,
+        others={**numbers, f"inter/{centroid}": value},
+        seeds=[seed],
+        digests={"features": features.digest},
+        seconds=time.perf_counter() - start,
+        details={
+            "centroid": centroid,
+            "rows": len(features),
+            "classes": len(geometries[centroid].labels),
+            "classes_of_one_image": geometries[centroid].left_out,
+            "spectrum_rows": min(spectrum_rows, len(features)),
+            "pair_rows": min(pair_rows, len(features)),
+            "alpha_ranks": list(alpha_ranks),
+            "not_measured": [name for name in EXTRAS if name not in numbers],
+        },
+    )
+
+
+EXTRAS = ("fisher/mean", "fisher/unit", "rankme", "alpha_req", "uniformity", "silhouette")
+
+
+def _check(features: Features, centroid: str, spectrum_rows: int, pair_rows: int, alpha_ranks: Sequence[int]) -> None:
+    if centroid not in CENTROIDS:
+        raise UserError(f"centroid is {centroid!r}; known: {', '.join(CENTROIDS)}")
+    if features.y.ndim != 1:
+        raise UserError("crowding is about images of one class each; these have several labels an image")
+    for name, value in (("spectrum_rows", spectrum_rows), ("pair_rows", pair_rows)):
+        if value < 2 * BLOCKS:
+            raise UserError(f"{name}={value} must be at least {2 * BLOCKS}")
+    if len(features) < 2 * BLOCKS:
+        raise UserError(f"crowding needs at least {2 * BLOCKS} rows, there are {len(features)}")
+    if len(alpha_ranks) != 2 or not 1 <= alpha_ranks[0] < alpha_ranks[1]:
+        raise UserError(f"alpha_ranks={alpha_ranks}: give the first and the last rank, counted from 1")
+
+
+def _classes(geometry: ClassGeometry, seed: int) -> dict[str, Estimate]:
+    """inter, intra, and fisher unless no class varies."""
+    distance, variance = geometry.distance.cpu().numpy(), geometry.variance.cpu().numpy()
+    k = len(variance)
+    drawn = generator(seed, "bootstrap over classes").multinomial(k, np.full(k, 1 / k), DRAWS).astype(float)
+    drawn = drawn[(drawn > 0).sum(1) > 1]  # one class alone has no distance to another
+    within = drawn @ variance / k
+    found = {
+        "inter": _over_classes(geometry.inter(), weighted_pairs(drawn, distance), k, "distance"),
+        "intra": _over_classes(geometry.intra(), within, k, "squared distance"),
+    }
+    if within.min() > 0:
+        ratio = weighted_pairs(drawn, distance**2) / 2 / within
+        found["fisher"] = _over_classes(geometry.fisher_ratio(), ratio, k, "ratio")
+    return found
+
+
+def weighted_pairs(weights: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """(n,) mean of a matrix over the pairs of different classes, by how often each was drawn.
+
+    weights: (n, K). matrix: (K, K) with zeros on the diagonal. A class drawn twice is no pair with itself: its
+    distance of 0 would pull every draw down.
+    """
+    total = ((weights @ matrix) * weights).sum(1)
+    return total / (weights.sum(1) ** 2 - np.square(weights).sum(1))
+
+
+def _over_classes(value: float, drawn: np.ndarray, classes: int, unit: str) -> Estimate:
+    if classes < FEWEST_CLASSES:
+        return Estimate(value, None, f"no interval, {classes} classes only", classes, unit)
+    return Estimate(value, interval_of(drawn, [classes]), "bootstrap over classes", classes, unit)
+
+
+def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate]:
+    """rankme, and alpha_req if its first rank and the next are there; from the Gram matrix, 0.6 s at 2,048 wide."""
+    parts = [Moments.of(part) for part in np.array_split(x, BLOCKS)]
+    whole = sum(parts[1:], parts[0])
+    others = [whole - part for part in parts]
+
+    def estimate(measure: Callable[[Moments], float], unit: str) -> Estimate:
+        without = [measure(other) for other in others]
+        return jackknife(measure(whole), without, kind="jackknife over rows", n=len(x), unit=unit)
+
+    found = {"rankme": estimate(lambda m: diagnostics.effective_rank(m.singular_values()), "rank")}
+    levels = others[0].eigenvalues()
+    if (levels > levels[0] * 1e-12).sum() > alpha_ranks[0]:
+        found["alpha_req"] = estimate(lambda m: diagnostics.decay(m.eigenvalues(), *alpha_ranks), "exponent")
+    return found
+
+
+def _pairs(features: Features, seed: int) -> dict[str, Estimate]:
+    """uniformity, and silhouette if there is a class with two images among these rows and another."""
+    z = F.normalize(torch.from_numpy(features.x.astype(np.float64)), dim=1)
+    found = {"uniformity": _uniformity(z)}
+    classes = len(np.unique(features.y))
+    if 2 <= classes < len(features):
+        found["silhouette"] = _silhouette(z.numpy(), features.y, seed)
+    return found
+
+
+def _uniformity(z: torch.Tensor) -> Estimate:
+    parts = z.tensor_split(BLOCKS)
+    logs = diagnostics.log_potentials(parts)
+    kept = [[g for g in range(BLOCKS) if g != left_out] for left_out in range(BLOCKS)]
+    without = [
+        diagnostics.uniformity_of(logs[rows][:, rows], len(z) - len(parts[left_out]))
+        for left_out, rows in enumerate(kept)
+    ]
+    value = diagnostics.uniformity_of(logs, len(z))
+    return jackknife(value, without, kind="jackknife over rows", n=len(z), unit="log")
+
+
+def _silhouette(z: np.ndarray, y: np.ndarray, seed: int) -> Estimate:
+    """Mean over images; the interval draws classes, each image's value being held."""
+    from sklearn.metrics import silhouette_samples
+
+    values = silhouette_samples(z, y)
+    _, label, count = np.unique(y, return_inverse=True, return_counts=True)
+    total, k = np.bincount(label, values), len(count)
+    drawn = generator(seed, "bootstrap over classes").multinomial(k, np.full(k, 1 / k), DRAWS)
+    return _over_classes(float(values.mean()), drawn @ total / (drawn @ count), k, "silhouette")
+
+
+def evaluate(subject: Subject, *, centroid: str = "mean") -> list[Result]:
+    """Of the test images; see `crowding`."""
+    return [crowding(subject.test, centroid=centroid, seed=subject.seed)]

@@ -1,0 +1,155 @@
+"""Few-shot: classifiers learnt from a handful of labelled images, over episodes of new classes, on frozen features.
+
+The settings are those of the transfer papers: 5-way, 1 and 5 shot, 15 queries a class, L2 logistic regression with
+C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episodes.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evaluation.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
+from evaluation.episodes import EpisodeTable, draw_episodes, one_label
+from evaluation.features import Features, as_features
+from evaluation.neighbours import unit_rows
+from evaluation.result import Result
+from evaluation.statistics import over_episodes
+from evaluation.subject import Subject
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+NORMALIZE = ("l2", "none")
+SETTINGS = {"n_way": 5, "k_shot": 1, "n_query": 15, "episodes": 2000}
+
+
+def few_shot(
+    features: Any,
+    *,
+    n_way: int | None = None,
+    k_shot: int | None = None,
+    n_query: int | None = None,
+    episodes: int | None = None,
+    classifier: str = "logistic",
+    c: float = 1.0,
+    table: EpisodeTable | None = None,
+    seed: int = 0,
+    on_small: str = "error",
+    normalize: str = "l2",
+) -> Result:
+    """Mean accuracy over episodes, with the interval over episodes of this pool of images.
+
+    features: Features or a pair (x: (N, D), y: (N,)): the pool, of classes that were not pretrained with labels.
+    n_way, k_shot, n_query, episodes: 5, 1, 15, 2000 where not given, or those of `table`.
+    classifier: which is the main number, "logistic", "ridge" or "nearest_centroid"; all three are in `others`.
+    c: weight of the loss against the squared weights, as scikit-learn's C, of logistic and ridge.
+    table: the episodes, to give several models the same ones (`draw_episodes`); else drawn from `seed`.
+    on_small: "error", or "drop" classes of fewer than k_shot + n_query images.
+    normalize: "l2" or "none".
+    `outcomes` are the accuracies of the episodes, `paired_on` the digest of the table. `converged` is that of the
+    logistic regression: residual of every episode at most 1e-8 (see `episode_solvers.logistic`).
+    Raises UserError for bad features, several labels an image, too small or too few classes, another pool's table.
+    """
+    _check_options(classifier=(classifier, CLASSIFIERS), normalize=(normalize, NORMALIZE))
+    if not (np.isfinite(c) and c > 0):
+        raise UserError(f"c={c!r} must be a number above 0")
+    features = one_label(as_features(features), "few_shot")
+    asked = {"n_way": n_way, "k_shot": k_shot, "n_query": n_query, "episodes": episodes}
+    if table is None:
+        chosen = {key: SETTINGS[key] if value is None else value for key, value in asked.items()}
+        table = draw_episodes(features, **chosen, seed=seed, on_small=on_small)
+    _check_table(table, asked)
+    start = time.perf_counter()
+    x, rows = pool(features, table.rows(features), normalize)
+    solved = solve_episodes(x, rows, table.k_shot, c)
+    accuracy = episode_accuracy(solved, table)
+    return Result.of(
+        over_episodes(accuracy[classifier]),
+        protocol="few_shot",
+        recipe=f"{table.n_way}-way {table.k_shot}-shot, {classifier}"
+        + (f", c={c:g}" if classifier != "nearest_centroid" else "")
+        + (", l2-normalised" if normalize == "l2" else ", not normalised"),
+        metric="episode_accuracy",
+        model=features.model,
+        data=features.data,
+        others={name: over_episodes(values) for name, values in accuracy.items()},
+        seeds=[table.seed],
+        digests={"features": features.digest, "episodes": table.digest},
+        converged=bool(solved.converged.all()),
+        seconds=time.perf_counter() - start,
+        details=_details(table, solved, classifier, c, normalize, features),
+        outcomes=accuracy[classifier],
+        paired_on=table.digest,
+    )
+
+
+def pool(features: Features, rows: np.ndarray, normalize: str) -> tuple[Tensor, Tensor]:
+    """The images that episodes use, (n, D) float32, and the episodes' rows of them.
+
+    They are centred, which no classifier here sees (all are free in the intercept) and which keeps digits.
+    Raises UserError for rows of zeros that cannot be normalised.
+    """
+    used, inverse = np.unique(rows, return_inverse=True)
+    x = np.array(features.x[used], dtype=np.float32)
+    if normalize == "l2":
+        x = unit_rows(x, "few_shot", used)
+    x -= x.mean(0, dtype=np.float64).astype(np.float32)
+    return torch.from_numpy(x), torch.from_numpy(inverse.reshape(rows.shape))
+
+
+def episode_accuracy(solved: Solved, table: EpisodeTable) -> dict[str, np.ndarray]:
+    """{classifier: (E,) share of an episode's queries that get their own way}."""
+    way = torch.arange(table.n_way).repeat_interleave(table.n_query)
+    return {name: (labels == way).double().mean(1).numpy() for name, labels in solved.labels.items()}
+
+
+def _details(
+    table: EpisodeTable, solved: Solved, classifier: str, c: float, normalize: str, features: Features
+) -> dict[str, Any]:
+    return {
+        "n_way": table.n_way,
+        "k_shot": table.k_shot,
+        "n_query": table.n_query,
+        "episodes": len(table),
+        "classifier": classifier,
+        "c": float(c),
+        "normalize": normalize,
+        "images": len(features),
+        "classes": len(np.unique(features.y)) - len(table.left_out),
+        "left_out": list(table.left_out),
+        "steps": solved.steps,
+        "tolerance": TOLERANCE,
+        "not_converged": int((~solved.converged).sum()),
+    }
+
+
+def _check_options(**options: tuple[str, tuple[str, ...]]) -> None:
+    for name, (value, known) in options.items():
+        if value not in known:
+            raise UserError(f"{name} is {value!r}; {nearest(str(value), known)}")
+
+
+def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:
+    has = {"n_way": table.n_way, "k_shot": table.k_shot, "n_query": table.n_query, "episodes": len(table)}
+    for key, value in asked.items():
+        if value is not None and value != has[key]:
+            raise UserError(f"{key}={value} was asked, but the episode table has {key}={has[key]}; leave {key} out")
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    n_way: int = 5,
+    k_shot: Sequence[int] = (1, 5),
+    n_query: int = 15,
+    episodes: int = 2000,
+    classifier: str = "logistic",
+    on_small: str = "error",
+) -> list[Result]:
+    """Each of `k_shot` on the classes that were kept back, where the data set keeps some; see `few_shot`."""
+    chosen = {"n_way": n_way, "n_query": n_query, "episodes": episodes, "classifier": classifier}
+    pool = subject.novel
+    return [few_shot(pool, k_shot=k, **chosen, on_small=on_small, seed=subject.seed) for k in k_shot]

@@ -1,0 +1,182 @@
+"""Fine-tuning all weights over a grid of settings: what a backbone really reaches, the ground truth of a ranking.
+
+Sources: Ericsson et al. 2021, arXiv 2011.13377 and its public code (the grid "ped", as PED uses it); "itm": the
+fine-tuning of Zheng et al. 2025, arXiv 2510.23145.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.models import load_model
+from evaluation.result import Result
+from evaluation.subject import Subject
+from evaluation.task import open_task
+from evaluation.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
+from evaluation.tuning import Setting
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+SELECT = ("held_out", "test")
+SHARE = 0.2  # of train, held out to choose by where the data set has no validation images of its own
+_PED_RATES, _PED_DECAYS = (1e-1, 1e-2, 1e-3, 1e-4), (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
+# The public code divides the decay by the rate, so that a step shrinks the weights by the same factor at any rate.
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "ped": [
+        {"lr": lr, "weight_decay": decay / lr, "optimizer": "sgd"} for lr, decay in product(_PED_RATES, _PED_DECAYS)
+    ],
+    "itm": [
+        {"lr": lr, "weight_decay": decay, "optimizer": "adamw"}
+        for lr, decay in product((1e-5, 2e-5, 5e-5), (1e-2, 1e-4))
+    ],
+}
+
+
+def fine_tune(
+    model: Any,
+    dataset: Any,
+    *,
+    grid: str | Mapping[str, Any] = "ped",
+    steps: int = 5000,
+    batch_size: int = 64,
+    seeds: Sequence[int] = (0,),
+    select: str = "held_out",
+    out: str | Path | None = None,
+    root: str | Path = "data",
+    image_size: int | None = None,
+    crop: tuple[float, float] = (0.08, 1.0),
+    flip: bool = True,
+    precision: str = "float32",
+    device: str = "auto",
+    workers: int = 1,
+    progress: bool = True,
+) -> Result:
+    """Accuracy on the test images after fine-tuning all weights with the best setting of a grid.
+
+    Each setting is tuned on train without what is held out (the set's own "val", else 20 % of each class), seed
+    seeds[0], and judged on that; the best (of equal ones that of the lowest loss) is tuned on train and held-out images
+    together, once with each seed, and tested once at the last step. Images: random resized crop and flip, batch
+    normalisation in training mode; tests on centre crops. No run is stopped early.
+
+    model: see `evaluation.load_model`. dataset, root: see `evaluation.open_split`; or a mapping {"train": Split,
+        "test": Split, "val": Split (optional)}.
+    grid: "ped" (SGD with Nesterov momentum, 4 rates from 1e-1 to 1e-4, 5 decays 0, 1e-6 to 1e-3 divided by the rate),
+        "itm" (AdamW, 3 rates, 2 decays), or {"lr": [...], "weight_decay": [...], "optimizer": "sgd" | "adamw"}.
+    steps, batch_size: of each run; 5000 and 64 as in the public code. The rate falls to 0 along a cosine.
+    select: "test" takes the highest test accuracy of the grid (mean over the seeds) as ITM and others do, over the
+        settings, not over epochs; it only reproduces their numbers, and the result is marked leaky.
+    out: folder of `fine_tune.jsonl`, to which every finished run is added, so that a second call goes on where the
+        first was stopped; several processes may work there together. None: nothing is kept. Within a run nothing is
+        saved: runs are short.
+    image_size: of the model, where it does not say it. crop: share of the image's area in a crop.
+    flip: mirror half of the images; False for digits and letters. precision: "float32", or "bfloat16" autocast.
+    device: "auto" is a GPU if there is one. workers: processes that share the runs and the threads.
+
+    Returns the test accuracy: Wilson's interval over images (bootstrap for mean_per_class and map11) for one seed,
+    mean and t interval over several, whose single results are in `others`.
+    Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
+    """
+    settings = settings_of(grid, steps=steps, batch_size=batch_size, crop=crop, flip=flip, precision=precision)
+    check_options(select, seeds)
+    task = open_task(load_model(model, image_size=image_size), dataset, root)
+    with open_runner(task, out, "fine_tune", device=device, workers=workers, progress=progress) as runner:
+        search = _on_test if select == "test" else _on_held_out
+        tried, tested = search(runner, settings, seeds)
+    recipe = f"{grid if isinstance(grid, str) else 'own'} grid of {len(settings)}, {steps} steps of {batch_size}, "
+    recipe += "the highest test accuracy" if select == "test" else "chosen on held-out images"
+    return result_of(
+        task,
+        tested,
+        [f"seed {seed}" for seed in seeds],
+        "seeds",
+        protocol="fine_tune",
+        recipe=recipe,
+        seeds=list(seeds),
+        digests={"model": task.model.digest, "data": task.digest},
+        leaky=select == "test",
+        seconds=sum(record["seconds"] for record in {r["run"]: r for r in [*tried, *tested]}.values()),
+        details={
+            "chosen": told(tested[0]),
+            "grid": list(map(told, tried)),
+            **spread(tested),
+            "images": len(task.train),
+        },
+    )
+
+
+def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
+    """Every setting of a grid, see `fine_tune`. Raises UserError for an unknown grid or entry, or a bad value."""
+    if isinstance(grid, str):
+        if grid not in GRIDS:
+            raise UserError(f"there is no grid {grid!r}: {nearest(grid, GRIDS)}; or give {_OWN}")
+        return [Setting(**point, **fixed) for point in GRIDS[grid]]
+    if not isinstance(grid, Mapping) or "lr" not in grid or not set(grid) <= {"lr", "weight_decay", "optimizer"}:
+        raise UserError(f"grid={grid!r} is neither {' nor '.join(map(repr, GRIDS))} nor {_OWN}")
+    rates, decays = as_list("grid lr", grid["lr"]), as_list("grid weight_decay", grid.get("weight_decay", [0.0]))
+    optimizer = grid.get("optimizer", "sgd")
+    return [Setting(lr=lr, weight_decay=decay, optimizer=optimizer, **fixed) for lr, decay in product(rates, decays)]
+
+
+def as_list(name: str, values: Any) -> list[Any]:
+    """A list of at least one value. Raises UserError."""
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (found := list(values)):
+        raise UserError(f"{name}={values!r} must be a list of at least one number")
+    return found
+
+
+def check_options(select: str, seeds: Sequence[int], *, name: str = "seeds") -> None:
+    """Raises UserError for an unknown way to select, and for seeds that are none or twice the same."""
+    if select not in SELECT:
+        raise UserError(f"there is no select={select!r}: {nearest(str(select), SELECT)}")
+    whole = [isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in as_list(name, seeds)]
+    if not all(whole) or len(set(seeds)) < len(seeds):
+        raise UserError(f"{name}={seeds!r} must be different whole numbers from 0")
+
+
+def _on_held_out(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> tuple[list[dict], list[dict]]:
+    """The records of the grid on held-out images, and those of the best setting on the test images."""
+    task = runner.task
+    everything = np.ones(len(task.train), bool)
+    held = task.train.own_val if task.train.own_val is not None else task.held_out(everything, SHARE, seeds[0])
+    learn, judge = task.rows(~held), task.rows(held)
+    grid = [Trial("select", replace(setting, seed=seeds[0]), learn, judge) for setting in settings]
+    tried = runner.run(grid, "fine_tune: choose")
+    chosen = settings[best(tried, f"fine_tune on {task.name}")]
+    final = [Trial("test", replace(chosen, seed=seed), task.rows(everything)) for seed in seeds]
+    tested = runner.run(final, "fine_tune: test")
+    require_sound(tested, f"fine_tune on {task.name}")
+    return tried, tested
+
+
+def _on_test(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> tuple[list[dict], list[dict]]:
+    """The records of the whole grid on the test images, and those of the setting of the highest mean."""
+    rows = runner.task.rows(np.ones(len(runner.task.train), bool))
+    trials = [Trial("test", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
+    tried = runner.run(trials, "fine_tune: choose on test")
+    of_setting = [tried[start : start + len(seeds)] for start in range(0, len(tried), len(seeds))]
+    chosen = best([mean_record(records) for records in of_setting], f"fine_tune on {runner.task.name}")
+    return tried, of_setting[chosen]
+
+
+_OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    grid: str = "ped",
+    steps: int = 5000,
+    batch_size: int = 64,
+    seeds: Sequence[int] = (0,),
+    flip: bool = True,
+    precision: str = "float32",
+    workers: int = 1,
+) -> list[Result]:
+    """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
+    chosen = {"grid": grid, "steps": steps, "batch_size": batch_size, "seeds": seeds, "flip": flip}
+    place = {"out": subject.out, "root": subject.root, "device": subject.how.get("device", "auto")}
+    return [fine_tune(subject.model, subject.data, **chosen, precision=precision, workers=workers, **place)]

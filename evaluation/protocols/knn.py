@@ -1,0 +1,114 @@
+"""k nearest neighbours: cosine, votes weighted by exp(s / T) (Wu et al. 2018, arXiv 1805.01978), exact.
+
+k = 20 and T = 0.07 are those of DINO (Caron et al. 2021, arXiv 2104.14294).
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.episodes import one_label
+from evaluation.features import Features, matched
+from evaluation.neighbours import neighbours, unit_rows, vote
+from evaluation.result import Result, rows_digest
+from evaluation.statistics import Estimate, mean_per_class, share
+from evaluation.subject import Subject
+from sslkit.errors import UserError
+
+QUERIES, VOTES = 4096, 2**22  # test images, and their votes for each class, held at a time
+
+
+def knn(
+    train: Any,
+    test: Any,
+    k: int = 20,
+    temperature: float = 0.07,
+    ks: Sequence[int] = (1, 10, 20, 100, 200),
+) -> Result:
+    """Accuracy of the k most similar training images' votes.
+
+    train, test: Features or pairs (x: (N, D), y: (N,)). Where they are the same (one digest) each image is left out
+    of its own neighbours, with the images of its group if there are groups.
+    k: of the main number; every other of `ks` that train has images for is in `others`, as "k=10".
+    temperature: T; the smaller, the more the nearest count.
+    The metric is test's, top1 or mean_per_class. Of equal votes, and of equally similar images at the k-th place,
+    the smaller class number counts. Memory beside the features: some 0.3 GB, whatever their number.
+    Raises UserError for bad features, rows of zeros, several labels an image, test classes that train lacks, and
+    more neighbours than there are images.
+    """
+    start = time.perf_counter()
+    train, test = (one_label(features, "knn") for features in matched(train, test))
+    own = _own_groups(train) if train.digest == test.digest else None
+    most = len(train) - (0 if own is None else int(np.bincount(own).max()))
+    ks = _checked(k, ks, temperature, most, "" if own is None else " (itself, or its group, is left out)")
+    labels = predict(train, test, ks, temperature, own)
+    right = {count: labels[count] == test.y for count in ks}
+    return Result.of(
+        _judge(right[k], test),
+        protocol="knn",
+        recipe=f"cosine, k={k}, T={temperature:g}" + (", leave one out" if own is not None else ""),
+        metric=test.metric,
+        model=test.model,
+        data=test.data,
+        others={f"k={count}": _judge(right[count], test) for count in ks if count != k},
+        digests={"train": train.digest, "test": test.digest},
+        seconds=time.perf_counter() - start,
+        details={
+            "k": int(k),
+            "temperature": float(temperature),
+            "bank": len(train),
+            "leave_one_out": own is not None,
+        },
+        outcomes=right[k],
+        paired_on=rows_digest(test.ids, test.y),
+    )
+
+
+def predict(
+    train: Features, test: Features, ks: Sequence[int], temperature: float = 0.07, own: np.ndarray | None = None
+) -> dict[int, np.ndarray]:
+    """{k: (M,) int64 label of each test image}, for each of `ks`.
+
+    own: (N,) group of each image, where train is test and a group's images are not asked about each other.
+    """
+    order = np.lexsort((train.ids, train.y))  # so that neither the order of the rows nor the blocks change a label
+    classes, label = np.unique(train.y[order], return_inverse=True)
+    labels = {k: np.empty(len(test), np.int64) for k in ks}
+    step = min(QUERIES, max(1, VOTES // len(classes)))
+    by_id = np.argsort(test.ids, kind="stable")
+    for rows in np.split(by_id, range(step, len(test), step)):
+        query = unit_rows(test.x[rows], "test", rows)
+        groups = None if own is None else (own[order], own[rows])
+        similarity, position = neighbours(train.x, order, query, max(ks), groups)
+        for k, voted in vote(similarity, label[position], ks, temperature, len(classes)).items():
+            labels[k][rows] = classes[voted]
+    return labels
+
+
+def _judge(right: np.ndarray, test: Features) -> Estimate:
+    return mean_per_class(right, test.y) if test.metric == "mean_per_class" else share(right)
+
+
+def _own_groups(features: Features) -> np.ndarray:
+    groups = np.arange(len(features)) if features.groups is None else features.groups
+    return np.unique(groups, return_inverse=True)[1]
+
+
+def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str) -> list[int]:
+    """All numbers of neighbours that there are images for, in rising order."""
+    for count in (k, *ks):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise UserError(f"k={count!r} must be a whole number of at least 1")
+    if k > most:
+        raise UserError(f"k={k} neighbours were asked of {most} images{why}; lower k")
+    if not (np.isfinite(temperature) and temperature > 0):
+        raise UserError(f"temperature={temperature!r} must be a number above 0")
+    return sorted({int(k), *(int(count) for count in ks if count <= most)})
+
+
+def evaluate(subject: Subject, *, k: int = 20, temperature: float = 0.07) -> list[Result]:
+    """Every test image by its neighbours among all training images; see `knn`."""
+    train = subject.train
+    return [knn(train, subject.test, min(k, len(train)), temperature)]

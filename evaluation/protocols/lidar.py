@@ -1,0 +1,159 @@
+"""LiDAR: how many directions tell images apart once the views of one image are counted as the same.
+
+Source: Thilak et al. 2023, arXiv 2312.04000. The groups are true ones: q augmented views of each image, not parts of a
+queue. Beside it alignment (Wang & Isola 2020, arXiv 2005.10242): how far apart the views of one image lie.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evaluation.datasets import open_split
+from evaluation.datasets.base import Split
+from evaluation.models import LoadedModel, load_model
+from evaluation.result import Result
+from evaluation.splits import draw_keys
+from evaluation.statistics import bootstrap_mean, jackknife
+from evaluation.subject import Subject
+from sslkit import diagnostics
+from sslkit.data.images import Images
+from sslkit.data.recipe import SIMCLR, View, ViewRecipe
+from sslkit.data.views import augment, view_generator
+from sslkit.errors import UserError
+
+BATCH = 32  # images whose views are drawn together: part of what a seed means
+BLOCKS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class ViewFeatures:
+    """Features of augmented views.
+
+    x: (n * q, D) float32, the q views of an image one after the other. groups: (n * q,) int64 which image.
+    ids: (n,) the images' names. unreadable: names of images that were drawn but could not be read.
+    """
+
+    x: np.ndarray
+    groups: np.ndarray
+    ids: np.ndarray
+    unreadable: list[str]
+
+
+def lidar(
+    model: Any, split: Split, *, q: int = 10, n_images: int = 1000, view: View = SIMCLR.views[0], seed: int = 0
+) -> Result:
+    """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
+
+    Options and errors as in `view_features`. It is at most n_images - 1 and grows with q: compare models at one q, one
+    n_images (more than the width, or the number of images is what is measured) and one kind of view.
+    Intervals: the jackknife over 10 blocks of images, and the bootstrap over images for alignment.
+    """
+    start = time.perf_counter()
+    loaded = load_model(model)
+    found = view_features(loaded, split, q=q, n_images=n_images, view=view, seed=seed)
+    x, n = torch.from_numpy(found.x).double().unflatten(0, (-1, q)), len(found.ids)
+    without = [_lidar(x[~mask]) for mask in _blocks(n)]
+    aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=seed, unit="squared distance")
+    return Result.of(
+        jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank"),
+        protocol="lidar",
+        recipe=f"{q} views of each image",
+        metric="lidar",
+        model=loaded.name,
+        data=split.name,
+        others={"alignment": aligned},
+        seeds=[seed],
+        digests={"model": loaded.digest, "images": split.digest},
+        seconds=time.perf_counter() - start,
+        details={"q": q, "images": n, "width": x.shape[2], "view": _words(view), "unreadable": found.unreadable},
+    )
+
+
+@torch.inference_mode()
+def view_features(
+    model: Any, split: Split, *, q: int = 10, n_images: int = 1000, view: View = SIMCLR.views[0], seed: int = 0
+) -> ViewFeatures:
+    """Features of q augmented views of some images of a split.
+
+    model: see `evaluation.models.load_model`. split: as `open_split` gives it.
+    n_images: drawn by (seed, name), all if there are fewer. view: the distribution of each view as written for 224
+        pixels, fitted to the model's size (`ViewRecipe.at`); SimCLR's by default.
+    Raises UserError for q below 2, fewer than 20 images, and features that are not finite.
+    """
+    if q < 2:
+        raise UserError(f"q={q}: the views of an image can be compared from q=2 on")
+    if min(n_images, len(split)) < 2 * BLOCKS:
+        raise UserError(f"views of {min(n_images, len(split))} images are too few, take {2 * BLOCKS} or more")
+    loaded = load_model(model)
+    rows = np.argsort(draw_keys(split.ids, seed, "views"), kind="stable")[:n_images]
+    forward, views = _forward(loaded), ViewRecipe((view,) * q)
+    parts = [(kept, forward(v)) for kept, v in _views(_whole_images(split, loaded), rows, views, loaded, seed)]
+    x = np.concatenate([part for _, part in parts])
+    kept = np.concatenate([kept for kept, _ in parts])
+    if not np.isfinite(x).all():
+        raise UserError(f"{loaded.name} gives features of views that are not finite: was the model sound?")
+    unreadable = [str(name) for name in split.ids[rows[~kept]]]
+    return ViewFeatures(x, np.repeat(np.arange(kept.sum()), q), split.ids[rows[kept]], unreadable)
+
+
+def alignment_by_image(x: Tensor) -> Tensor:
+    """(n,) mean squared distance between two l2-normalised views of an image, over all its pairs.
+
+    x: (n, q, D). For unit rows it is 2 q / (q - 1) (1 - |their mean|^2).
+    """
+    q = x.shape[1]
+    z = F.normalize(x, dim=2)
+    return 2 * q / (q - 1) * (z.square().sum(2).mean(1) - z.mean(1).square().sum(1))
+
+
+def _lidar(x: Tensor) -> float:
+    n, q, _ = x.shape
+    return diagnostics.lidar(x.flatten(0, 1), torch.arange(n).repeat_interleave(q))
+
+
+def _blocks(n: int) -> Iterator[np.ndarray]:
+    for block in np.array_split(np.arange(n), BLOCKS):
+        yield np.isin(np.arange(n), block)
+
+
+def _whole_images(split: Split, model: LoadedModel) -> Images:
+    """Images to cut crops from: arrays as they are, files decoded a little larger than the views."""
+    native = split.images.native_size
+    size = max(native) if native is not None else round(model.image_size * 8 / 7)
+    return split.images.at(image_size=size, channels=model.in_chans, fit="squash")
+
+
+def _views(
+    images: Images, rows: np.ndarray, recipe: ViewRecipe, model: LoadedModel, seed: int
+) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Of each batch: which rows could be read, (B,) bool, and the views (kept * q, C, S, S) of those."""
+    recipe = recipe.at(model.image_size)
+    for step, start in enumerate(range(0, len(rows), BATCH)):
+        asked = rows[start : start + BATCH]
+        batch = images.__getitems__(asked.tolist())
+        kept = batch["index"].numpy() == asked  # a neighbour takes the place of what cannot be read
+        draws = view_generator(seed, 0, step)
+        views = augment(batch["images"], recipe, model.image_size, draws, aspect=batch["aspect"])
+        yield kept, torch.stack(list(views), 1)[torch.from_numpy(kept)].flatten(0, 1)
+
+
+def _forward(model: LoadedModel) -> Callable[[Tensor], np.ndarray]:
+    device = next(model.net.parameters(), torch.empty(0)).device
+    mean, std = (torch.tensor(value, device=device).view(-1, 1, 1) for value in (model.mean, model.std))
+    return lambda views: model.backbone((views.to(device) - mean) / std).float().cpu().numpy()
+
+
+def _words(view: View) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(view).items()}
+
+
+def evaluate(subject: Subject, *, q: int = 10, n_images: int = 1000) -> list[Result]:
+    """Of views of the test images; see `lidar`."""
+    split = open_split(subject.data, "test", root=subject.root)
+    return [lidar(subject.model, split, q=q, n_images=min(n_images, len(split)), seed=subject.seed)]

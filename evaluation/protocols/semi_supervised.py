@@ -1,0 +1,222 @@
+"""Semi-supervised: fine-tuning all weights on a few labels, 1 % or 10 % of the training images, over several draws.
+
+Sources: the subset's rule and the fine-tuning are SimCLR's (Chen et al. 2020, arXiv 2002.05709, appendix B.5); 50
+epochs: Song et al. 2024. Neither gives the rates that are searched here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.models import load_model
+from evaluation.protocols.fine_tune import as_list, check_options
+from evaluation.result import Result
+from evaluation.subject import Subject
+from evaluation.subsets import label_subset, list_digest
+from evaluation.task import Task, open_task
+from evaluation.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
+from evaluation.tuning import Setting
+from sslkit.errors import UserError
+
+SHARE = 0.1  # of the labelled images, held out to choose the rates by
+
+
+def semi_supervised(
+    model: Any,
+    dataset: Any,
+    *,
+    fraction: float = 0.01,
+    draws: int = 5,
+    epochs: int = 50,
+    batch_size: int = 256,
+    lrs: Sequence[float] = (0.002, 0.005, 0.01, 0.02),
+    head_lrs: Sequence[float] = (0.1, 0.5, 1.0),
+    seed: int = 0,
+    select: str = "held_out",
+    out: str | Path | None = None,
+    root: str | Path = "data",
+    image_size: int | None = None,
+    crop: tuple[float, float] = (0.08, 1.0),
+    flip: bool = True,
+    precision: str = "float32",
+    device: str = "auto",
+    workers: int = 1,
+    progress: bool = True,
+) -> Result:
+    """Accuracy on the test images after fine-tuning all weights on a few labels: the mean over draws of the labels.
+
+    For each draw the rates are chosen on 10 % of the labelled images, held out from them, and the network is then tuned
+    on all of the labelled ones and tested once, at the last epoch. SGD, Nesterov momentum 0.9, no weight decay, cosine;
+    random resized crop and flip, batch normalisation in training mode.
+
+    model, dataset, root, out, image_size, crop, flip, precision, device, workers: see `fine_tune`; the file is
+        `out/semi_supervised.jsonl`.
+    fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
+        `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
+    epochs, batch_size: of each run; where fewer images than batch_size are labelled, they are one batch, see `details`.
+    lrs, head_lrs: of the backbone and of the head, every pair is tried.
+    seed: of the order and the crops, the same for each draw, so that the spread is that of the labels.
+    select: "test" takes the rates of the highest test accuracy, to reproduce others; the result is marked leaky.
+
+    Returns the mean over draws with its t interval, the draws in `others`; details: the rates chosen, the images of
+    each class and the sha256 of the list of names, draw by draw.
+    Raises UserError for options out of range, several labels an image, a class with too few images, missing splits or
+    labels, and if every pair of rates diverges.
+    """
+    check_options(select, range(draws) if _is_whole(draws) else draws, name="draws")
+    tuned = _Tuning(epochs, batch_size, seed, crop, flip, precision)
+    rates = list(product(as_list("lrs", lrs), as_list("head_lrs", head_lrs)))
+    for lr, head_lr in rates:
+        tuned.setting(lr, head_lr, batch_size)
+    task = open_task(load_model(model, image_size=image_size), dataset, root)
+    subsets = [_labelled_rows(task, fraction, draw) for draw in range(draws)]
+    with open_runner(task, out, "semi_supervised", device=device, workers=workers, progress=progress) as runner:
+        search = _on_test if select == "test" else _on_held_out
+        tried, tested = search(runner, subsets, rates, tuned)
+    return _result(task, tuned, fraction, subsets, tried, tested, select)
+
+
+@dataclass(frozen=True)
+class _Tuning:
+    """What all runs share. Raises UserError for epochs below 1; the rest is checked by `Setting`."""
+
+    epochs: int
+    batch_size: int
+    seed: int
+    crop: tuple[float, float]
+    flip: bool
+    precision: str
+
+    def __post_init__(self) -> None:
+        if not _is_whole(self.epochs) or self.epochs < 1:
+            raise UserError(f"epochs={self.epochs!r} must be a whole number from 1")
+
+    def setting(self, lr: float, head_lr: float, images: int) -> Setting:
+        """The setting of a run that learns from so many images."""
+        own = Setting(lr, head_lr, 0.0, 1, self.batch_size, "sgd", self.crop, self.flip, self.precision, self.seed)
+        return replace(own, steps=self.epochs * (images // min(images, self.batch_size)))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _labelled_rows(task: Task, fraction: float, draw: int) -> np.ndarray:
+    """(n,) the training rows that keep their labels in one draw."""
+    y, ids, classes = task.train.y, task.train.ids, task.classes
+    if y.ndim != 1:
+        raise UserError(f"{task.name} has several labels an image; semi_supervised needs one")
+    if not _is_whole(fraction):
+        return label_subset(y, ids, classes, fraction, draw)
+    counts = np.bincount(y, minlength=len(classes))
+    few = [label for label in np.unique(y) if counts[label] < fraction]
+    if fraction < 2 or few:
+        have = f"class {classes[few[0]]!r} has {counts[few[0]]}" if few else "one of each is to be held out"
+        raise UserError(f"{task.name}: fraction={fraction} asks for {fraction} images of each class, but {have}")
+    return label_subset(y, ids, classes, fraction * len(np.unique(y)) / len(y), draw)
+
+
+def _on_held_out(
+    runner: Runner, subsets: list[np.ndarray], rates: list[tuple], tuned: _Tuning
+) -> tuple[list[list[dict]], list[dict]]:
+    """The records of each draw's grid on its held-out images, and of its best pair on the test images."""
+    task = runner.task
+    grid = [_choosing(task, rows, draw, rates, tuned) for draw, rows in enumerate(subsets)]
+    tried = _by_draw(runner.run([trial for trials in grid for trial in trials], "semi_supervised: choose"), len(rates))
+    final = []
+    for draw, (rows, records) in enumerate(zip(subsets, tried, strict=True)):
+        pair = rates[best(records, f"semi_supervised on {task.name}, draw {draw}")]
+        final.append(_final(task, rows, draw, pair, tuned))
+    tested = runner.run(final, "semi_supervised: test")
+    require_sound(tested, f"semi_supervised on {task.name}")
+    return tried, tested
+
+
+def _on_test(
+    runner: Runner, subsets: list[np.ndarray], rates: list[tuple], tuned: _Tuning
+) -> tuple[list[list[dict]], list[dict]]:
+    """The records of each draw's grid on the test images, and those of the pair of the highest mean."""
+    trials = [_final(runner.task, rows, draw, pair, tuned) for draw, rows in enumerate(subsets) for pair in rates]
+    tried = _by_draw(runner.run(trials, "semi_supervised: choose on test"), len(rates))
+    means = [mean_record(records) for records in zip(*tried, strict=True)]
+    chosen = best(means, f"semi_supervised on {runner.task.name}")
+    return tried, [records[chosen] for records in tried]
+
+
+def _choosing(task: Task, rows: np.ndarray, draw: int, rates: list[tuple], tuned: _Tuning) -> list[Trial]:
+    subset = np.isin(np.arange(len(task.train)), rows)
+    held = task.held_out(subset, SHARE, draw)
+    learn, judge = task.rows(subset & ~held), task.rows(held)
+    return [
+        Trial("select", tuned.setting(lr, head_lr, len(learn)), learn, judge, {"draw": draw}) for lr, head_lr in rates
+    ]
+
+
+def _final(task: Task, rows: np.ndarray, draw: int, pair: tuple[float, float], tuned: _Tuning) -> Trial:
+    learn = task.rows(np.isin(np.arange(len(task.train)), rows))
+    return Trial("test", tuned.setting(*pair, len(learn)), learn, None, {"draw": draw})
+
+
+def _by_draw(records: list[dict], each: int) -> list[list[dict]]:
+    return [records[start : start + each] for start in range(0, len(records), each)]
+
+
+def _result(
+    task: Task,
+    tuned: _Tuning,
+    fraction: float,
+    subsets: list[np.ndarray],
+    tried: list[list[dict]],
+    tested: list[dict],
+    select: str,
+) -> Result:
+    amount = f"{fraction} labels of each class" if _is_whole(fraction) else f"{100 * fraction:g} % of the labels"
+    chosen = "the highest test accuracy" if select == "test" else "chosen on 10 % of the labelled images"
+    names = [f"draw {draw}" for draw in range(len(subsets))]
+    lists = {name: list_digest(task.train.ids[rows]) for name, rows in zip(names, subsets, strict=True)}
+    used = {record["run"]: record["seconds"] for records in [*tried, tested] for record in records}
+    return result_of(
+        task,
+        tested,
+        names,
+        "label draws",
+        protocol="semi_supervised",
+        recipe=f"{amount}, {tuned.epochs} epochs, {len(tried[0])} pairs of rates, {chosen}",
+        seeds=list(range(len(subsets))),
+        digests={"model": task.model.digest, "data": task.digest, **lists},
+        leaky=select == "test",
+        seconds=sum(used.values()),
+        details={
+            "draws": [_told_draw(task, *draw) for draw in zip(subsets, tried, tested, strict=True)],
+            "batch": min(tuned.batch_size, len(subsets[0])),
+            **spread(tested),
+        },
+    )
+
+
+def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) -> dict[str, Any]:
+    counts = np.bincount(task.train.y[rows], minlength=len(task.classes)).tolist()
+    named: Mapping[str, int] = dict(zip(task.classes, counts, strict=True))
+    return {"chosen": told(tested), "grid": list(map(told, tried)), "images": len(rows), "per_class": named}
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    fraction: float = 0.01,
+    draws: int = 5,
+    epochs: int = 50,
+    batch_size: int = 256,
+    flip: bool = True,
+    precision: str = "float32",
+    workers: int = 1,
+) -> list[Result]:
+    """All weights, on a share of the labels; resumed by the same command; see `semi_supervised`."""
+    chosen = {"fraction": fraction, "draws": draws, "epochs": epochs, "batch_size": batch_size, "flip": flip}
+    chosen |= {"precision": precision, "workers": workers, "seed": subject.seed}
+    place = {"out": subject.out, "root": subject.root, "device": subject.how.get("device", "auto")}
+    return [semi_supervised(subject.model, subject.data, **chosen, **place)]

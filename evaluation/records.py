@@ -1,0 +1,131 @@
+"""Records of finished runs: one JSON line each, in a file that several processes add to and that survives a kill."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from sslkit.errors import UserError
+
+POLL = 0.2  # seconds between two looks at what another process does
+
+
+def run_id(key: Mapping[str, Any]) -> str:
+    """16 hex digits that name a run: the same for equal keys, whatever the order of their entries."""
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Records:
+    """A file of finished runs, append-only.
+
+    A line is {"run": id, ...the key, ...the values}. It is written and synced under a lock, so no two processes mix
+    their lines; a line that a kill cut short does not count and is removed by the next `add`.
+
+    path: the .jsonl file, made when the first run is added; its locks lie beside it in .NAME.locks.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.locks = self.path.parent / f".{self.path.stem}.locks"
+        try:
+            self.locks.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path.parent}: {error.strerror}; give another out") from error
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Every whole record by its run id. Raises UserError for a line in the middle that is no record."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        *lines, _ = content.split(b"\n")  # what follows the last newline was cut short
+        return dict(self._parse(number, line) for number, line in enumerate(lines, 1))
+
+    def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The record of a run, None where it is not finished."""
+        return self.read().get(run_id(key))
+
+    def missing(self, keys: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The numbers of the runs that are not finished."""
+        found = self.read()
+        return [number for number, key in enumerate(keys) if run_id(key) not in found]
+
+    def add(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Append the record of a finished run; it is on the disk when this returns."""
+        record = {"run": run_id(key), **key, **values}
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        with FileLock(self.locks / "file.lock", poll_interval=POLL), self.path.open("a+b") as file:
+            file.truncate(_whole(file))
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @contextmanager
+    def claim(self, key: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
+        """Whether this process alone may work on a run now; the claim ends with the block, or with the process.
+
+        wait: until the other process that has it lets it go.
+        """
+        lock = FileLock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
+        try:
+            lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def _parse(self, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
+        try:
+            record = json.loads(line)
+            return record["run"], record
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{self.path} line {number} is no record of a run: remove that line") from error
+
+
+def each_once(
+    keys: Sequence[Mapping[str, Any]], records: Records, work: Callable[[int], Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The record of every run, in order; runs without one are done, each by one of the processes at this file.
+
+    work: the number of a run -> the values of its record. What another process is doing is left to it and waited
+    for; if that process dies, the run is done here.
+    """
+    while left := records.missing(keys):
+        others = [number for number in left if not _do(number, keys, records, work)]
+        if len(others) == len(left):
+            with records.claim(keys[others[0]], wait=True):
+                pass
+    found = records.read()
+    return [found[run_id(key)] for key in keys]
+
+
+def _do(
+    number: int, keys: Sequence[Mapping[str, Any]], records: Records, work: Callable[[int], Mapping[str, Any]]
+) -> bool:
+    """Whether the run is done now; False where another process has it."""
+    key = keys[number]
+    with records.claim(key, wait=False) as mine:
+        if mine and records.find(key) is None:
+            records.add(key, work(number))
+        return mine
+
+
+def _whole(file: Any) -> int:
+    """Length in bytes of the lines that end."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(end - 65536, 0)
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0

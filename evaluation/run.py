@@ -1,0 +1,84 @@
+"""evaluate(model, data, protocols): every protocol asked for, on features that are extracted once; results are kept."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation import protocols as family
+from evaluation import store
+from evaluation.models import LoadedModel, load_model
+from evaluation.result import Result
+from evaluation.subject import Subject
+from sslkit import members
+
+# What a model is judged by where nothing is asked for: embedded sets, each by what it is good for.
+SUITE = {
+    "fashion_mnist": ("linear", "knn", "crowding"),
+    "clipart": ("linear", "knn", "crowding"),
+    "glyphs": ("few_shot",),
+}
+DEFAULT = ("linear", "knn", "crowding", "few_shot")
+
+
+def evaluate(
+    model: Any,
+    data: Any = None,
+    protocols: Sequence[str] | None = None,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    root: str | Path = "data",
+    out: str | Path = "runs/evaluation",
+    seed: int = 0,
+    image_size: int | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    **how: Any,
+) -> list[Result]:
+    """Judge one model; results are added to its zoo entry's results.jsonl, or below `out` where it is none.
+
+    model: see `evaluation.load_model`. data: one source or a list, see `evaluation.open_split`; None: the embedded
+        suite, clothes and clip art for accuracy, letters of kept-back scripts for few-shot.
+    protocols: names, default linear, knn, crowding and few_shot. options: {"few_shot": {"k_shot": 5}, ...}.
+    seed: of every draw. say: called with a line when something is done. how: see `evaluation.extract` (cache, ...).
+    Raises UserError for unknown names, options and data before anything is extracted.
+    """
+    loaded = load_model(model, image_size=image_size)
+    plan = planned(data, protocols)
+    tasks = [_task(name, options) for _, name in plan]
+    folder = results_folder(loaded, out)
+    folder.mkdir(parents=True, exist_ok=True)
+    subjects: dict[str, Subject] = {}
+    for source, _ in plan:
+        if str(source) not in subjects:
+            subject = Subject(loaded, source, root, seed, how, folder)
+            subjects[str(source)] = subject
+            _ = subject.splits  # a source that is not there is refused before another is extracted
+    results = []
+    for (source, name), task in zip(plan, tasks, strict=True):
+        say(f"{name} on {source}")
+        for result in task(subjects[str(source)]):
+            store.append(folder, result)
+            results.append(result)
+    return results
+
+
+def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]:
+    """(source, protocol) pairs in the order in which they are run."""
+    if data is None:
+        wanted = protocols or DEFAULT
+        pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
+        embedded = {name for fitting in SUITE.values() for name in fitting}
+        return pairs + [("fashion_mnist", name) for name in wanted if name not in embedded]
+    sources = list(data) if isinstance(data, (list, tuple)) else [data]
+    return [(source, name) for source in sources for name in (protocols or DEFAULT)]
+
+
+def results_folder(model: LoadedModel, out: str | Path) -> Path:
+    """Where a model's results are kept: its zoo entry, or a folder of its name."""
+    return model.entry.folder if model.entry else Path(out) / re.sub(r"[^\w.+-]+", "_", model.name)
+
+
+def _task(name: str, options: Mapping[str, Mapping[str, Any]] | None) -> Callable[[Subject], list[Result]]:
+    function = family.find(name)
+    given = members.check_options(function, (options or {}).get(name, {}), f"protocol {name}")
+    return lambda subject: function(subject, **given)

@@ -1,0 +1,88 @@
+"""What a person sees of an evaluation: a line for each protocol as it goes, one table, and what differs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation import store
+from evaluation.comparison import compare_all
+from evaluation.models import LoadedModel, load_model
+from evaluation.result import Result
+from evaluation.run import evaluate, results_folder
+from evaluation.tables import table
+from sslkit import zoo as zoos
+from sslkit.errors import UserError
+
+
+def judge(
+    checkpoint: Any = None,
+    zoo: str | Path | None = None,
+    data: Any = None,
+    protocols: Any = None,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    image_size: int | None = None,
+    out: str | Path = "runs/evaluation",
+    **how: Any,
+) -> list[Result]:
+    """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
+
+    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`.
+    Returns the results of all. Raises UserError before anything is computed.
+    """
+    models = [load_model(one, image_size=image_size) for one in chosen(checkpoint, zoo)]
+    wanted = [protocols] if isinstance(protocols, str) else protocols
+    results: list[Result] = []
+    for model in models:
+        print(f"model     {described(model)}", flush=True)
+        results += evaluate(model, data, wanted, options=options, out=out, say=_line, **how)
+    print(f"\n{table(results)}\n")
+    print_differences(results)
+    folders = dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models)
+    print(f"results   {', '.join(folders)}")
+    print(f"next      {hint(models)}")
+    return results
+
+
+def chosen(checkpoint: Any, zoo: str | Path | None) -> list[Any]:
+    """The models that are meant. Raises UserError if none or both are named."""
+    if (checkpoint is None) == (zoo is None):
+        raise UserError("name what to judge: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries")
+    if zoo is not None:
+        entries = zoos.open(zoo)
+        if not entries:
+            raise UserError(f"there is no finished entry in {zoo}; recipes/train.py makes one")
+        return entries
+    return list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
+
+
+def described(model: LoadedModel) -> str:
+    size = sum(p.numel() for p in model.net.parameters()) / 1e6
+    return f"{model.name}: {size:.2f} M parameters, {model.width} features, images of {model.image_size} px"
+
+
+def print_differences(results: list[Result]) -> None:
+    """Of every pair that was measured on the same images or episodes."""
+    groups: dict[tuple, list[Result]] = {}
+    for result in results:
+        if result.outcomes is not None:
+            groups.setdefault((result.protocol, result.data, result.metric, result.paired_on), []).append(result)
+    pairs = [found for found in groups.values() if len(found) > 1]
+    for found in pairs:
+        print(f"{found[0].protocol} on {found[0].data}")
+        for comparison in compare_all(found):
+            print(f"  {comparison.verdict}")
+    if pairs:
+        print()
+
+
+def hint(models: list[LoadedModel]) -> str:
+    """The next command to type."""
+    name = models[0].entry.folder if models[0].entry else models[0].name
+    if len(models) == 1 and name != "efficientnet_lite0":
+        return f"python recipes/evaluate.py checkpoint=[{name},efficientnet_lite0]   (beside an ImageNet network)"
+    return f"python recipes/evaluate.py checkpoint={name} data=PATH/TO/YOUR/IMAGES"
+
+
+def _line(text: str) -> None:
+    print(f"          {text}", flush=True)

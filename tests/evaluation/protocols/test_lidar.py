@@ -1,0 +1,115 @@
+"""LiDAR on true views of real images: groups, draws, and the formulas of sslkit.diagnostics."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from evaluation.datasets import open_split
+from evaluation.datasets.base import Split
+from evaluation.models import LoadedModel, load_model
+from evaluation.protocols.lidar import alignment_by_image, lidar, view_features
+from sslkit import diagnostics
+from sslkit.data.recipe import View
+from sslkit.errors import UserError
+
+STILL = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return open_split("digits", "test")
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(64, 12))
+    return load_model(net, image_size=8, in_chans=1)
+
+
+def test_the_value_is_the_shared_formula_on_true_groups(model: LoadedModel, split: Split) -> None:
+    views = view_features(model, split, q=4, n_images=60)
+    assert views.x.shape == (240, 12) and (views.groups == np.repeat(np.arange(60), 4)).all()
+    found = lidar(model, split, q=4, n_images=60)
+    x, groups = torch.from_numpy(views.x), torch.from_numpy(views.groups)
+    assert found.value == pytest.approx(diagnostics.lidar(x, groups), rel=1e-9)
+    assert found.interval[0] < found.value < found.interval[1] and found.n == 60
+    assert found.details["view"]["scale"] == [0.08, 1.0] and found.unit == "rank"
+
+
+def test_alignment_is_the_mean_over_all_pairs_of_views() -> None:
+    x = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0)).double()
+    pairs = [diagnostics.alignment(x[:, i], x[:, j]) for i in range(3) for j in range(i)]
+    assert alignment_by_image(x).mean().item() == pytest.approx(np.mean(pairs), rel=1e-10)
+
+
+def test_views_that_change_nothing_are_the_clean_image(model: LoadedModel, split: Split) -> None:
+    views = view_features(model, split, q=2, n_images=30, view=STILL)
+    rows = [list(split.ids).index(name) for name in views.ids]
+    pixels = torch.from_numpy(split.images.pixels[rows]).float() / 255
+    clean = model.backbone((pixels - model.mean[0]) / model.std[0]).detach().numpy()
+    np.testing.assert_allclose(views.x[::2], clean, atol=1e-4)
+    np.testing.assert_allclose(views.x[1::2], clean, atol=1e-4)
+    assert lidar(model, split, q=2, n_images=30, view=STILL).others["alignment"].value == pytest.approx(0, abs=1e-6)
+
+
+def test_the_same_images_and_views_whatever_the_order_of_the_listing(model: LoadedModel, split: Split) -> None:
+    order = np.random.default_rng(0).permutation(len(split))
+    images = type(split.images)(split.images.pixels[order], _identity(split, order), split.images.options)
+    shuffled = replace(split, images=images, y=split.y[order], ids=split.ids[order])
+    one, other = (view_features(model, s, q=3, n_images=40, seed=5) for s in (split, shuffled))
+    assert (one.ids == other.ids).all() and (one.x == other.x).all()
+    assert (view_features(model, split, q=3, n_images=40, seed=6).ids != one.ids).any()
+
+
+def _identity(split: Split, order: np.ndarray):
+    from sslkit.data.images import Identity
+
+    return Identity("shuffled", None, ("test",), split.y[order], list(split.classes))
+
+
+def test_views_of_one_image_are_nearer_than_images(model: LoadedModel, split: Split) -> None:
+    gentle = View(scale=(0.8, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0)
+    x = torch.from_numpy(view_features(model, split, q=4, n_images=50, view=gentle).x).double().unflatten(0, (50, 4))
+    across = alignment_by_image(x.transpose(0, 1)[:, :50].contiguous()).mean()
+    assert alignment_by_image(x).mean() < 0.5 * across
+    mild, wild = (lidar(model, split, q=4, n_images=50, view=v).others["alignment"] for v in (gentle, View()))
+    assert mild.interval[1] < wild.interval[0]
+
+
+def test_the_global_generator_is_left_alone(model: LoadedModel, split: Split) -> None:
+    before = torch.random.get_rng_state()
+    lidar(model, split, q=2, n_images=30)
+    assert (torch.random.get_rng_state() == before).all()
+
+
+def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        (tmp_path / f"c{i % 2}").mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(tmp_path / f"c{i % 2}" / f"{i:02}.png")
+    (tmp_path / "c0" / "04.png").write_bytes(b"no image")
+    found = view_features(model, open_split(str(tmp_path), "train", on_error="skip"), q=2)
+    assert [Path(name).name for name in found.unreadable] == ["04.png"]
+    assert found.x.shape == (78, 12) and found.groups.max() == 38
+
+
+@pytest.mark.parametrize(("options", "message"), [({"q": 1}, "q=2"), ({"n_images": 10}, "20 or more")])
+def test_bad_input_is_refused(model: LoadedModel, split: Split, options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        lidar(model, split, **options)
+
+
+def test_features_that_are_not_finite_are_refused(split: Split) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.flatten(1).sqrt()  # of negative numbers, once normalised
+
+    with pytest.raises(UserError, match="not finite"):
+        lidar(load_model(Broken(), image_size=8, in_chans=1), split, q=2, n_images=30)
