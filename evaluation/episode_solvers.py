@@ -30,16 +30,17 @@ class Solved:
 
 
 def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solved:
-    """Every classifier on every episode, in float64.
+    """Every classifier on every episode, in float64 but for the inner products, which are in the type of x.
 
-    x: (N, D). rows: (E, way, shot + query) int64, of x; the first k_shot of each way are its support.
+    x: (N, D), float32 where the rows are of length 1, float64 where they may be long.
+    rows: (E, way, shot + query) int64, of x; the first k_shot of each way are its support.
     c: weight of the loss against the squared weights, as scikit-learn's C. Memory beside x: some 50 MB.
     """
     episodes, n_way, _ = rows.shape
     images = torch.cat([rows[:, :, :k_shot].flatten(1), rows[:, :, k_shot:].flatten(1)], dim=1)
     target = torch.eye(n_way, dtype=torch.float64, device=x.device).repeat_interleave(k_shot, 0)
     chunk = max(1, CHUNK // (images.shape[1] * x.shape[1]))
-    found = [_solve_chunk(x[images[e : e + chunk]].double(), target, c) for e in range(0, episodes, chunk)]
+    found = [_solve_chunk(x[images[e : e + chunk]], target, c) for e in range(0, episodes, chunk)]
     return Solved(
         {name: torch.cat([one.labels[name] for one in found]) for name in CLASSIFIERS},
         torch.cat([one.residual for one in found]),
@@ -50,7 +51,7 @@ def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solv
 def _solve_chunk(x: Tensor, target: Tensor, c: float) -> Solved:
     """x: (E, support + query, D)."""
     n = len(target)
-    products = x @ x[:, :n].mT
+    products = (x @ x[:, :n].mT).double()
     gram, cross = products[:, :n], products[:, n:]
     a, b, residual, steps = logistic(gram, target, c)
     machines = {"logistic": (a, b), "ridge": ridge(gram, target, c), "nearest_centroid": nearest_centroid(gram, target)}

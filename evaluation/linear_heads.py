@@ -64,14 +64,13 @@ class Grid:
     """Every learning rate with every weight decay.
 
     learning_rates: for batches of 256, scaled by batch_size / 256. weight_decays: added to the gradient of the
-    weights, not of the intercepts. iterations: steps of SGD. batch_size: rows of a step. seed: of their order.
+    weights, not of the intercepts. iterations: steps of SGD. batch_size: rows of a step.
     """
 
     learning_rates: tuple[float, ...] = LEARNING_RATES
     weight_decays: tuple[float, ...] = (0.0,)
     iterations: int = 12500
     batch_size: int = 1024
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if not self.learning_rates or not all(np.isfinite(lr) and lr > 0 for lr in self.learning_rates):
@@ -111,32 +110,41 @@ class Heads:
 
 
 def train_heads(
-    x: np.ndarray, rows: np.ndarray, y: np.ndarray, classes: int, grid: Grid, scale: str, *, device: str, progress: bool
+    x: np.ndarray,
+    rows: np.ndarray,
+    y: np.ndarray,
+    classes: int,
+    grid: Grid,
+    scaling: Scaling,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: bool = False,
 ) -> Heads:
-    """Train every head of a grid on the same batches, from zero.
+    """Train every head of a grid on the same batches, from zero, with SGD of momentum 0.9 as PyTorch defines it.
 
-    x: (N, D), memory-mapped or not. rows: (n,) those to learn from, in an order that decides the batches.
-    y: (n,) int64 labels of these rows, or (n, K) of 1, -1, 0 (does not count). classes: K.
+    x: (N, D), memory-mapped or not. rows: (n,) those to learn from. y: (n,) int64 labels of these rows, or (n, K) of
+    1, -1, 0 (does not count). classes: K. seed: of the order of the rows.
     """
-    scaling = Scaling.of(x, rows, scale)
     settings = torch.tensor(grid.heads(), device=device)
     rates, decays = settings[:, 0] * grid.batch_size / 256, settings[:, 1]
-    weight = torch.zeros(len(settings), classes, x.shape[1], device=device)
-    bias = torch.zeros(len(settings), classes, device=device)
-    speeds = torch.zeros_like(weight), torch.zeros_like(bias)
+    parameters = (
+        torch.zeros(len(settings), classes, x.shape[1], device=device),
+        torch.zeros(len(settings), classes, device=device),
+    )
+    speeds = [torch.zeros_like(value) for value in parameters]
     target = torch.from_numpy(y).to(device)
-    read = _reader(x, rows, scaling, device)
-    places = _places(len(rows), grid)
+    places = _places(len(rows), grid, seed)
     hidden = None if progress else True  # None: only on a terminal
     for step, at in enumerate(tqdm(places, "heads", grid.iterations, leave=False, disable=hidden)):
-        batch = read(at)
-        slope_w, slope_b = gradients(weight, bias, batch, target[at])
-        slope_w += decays[:, None, None] * weight
-        for value, speed, slope in ((weight, speeds[0], slope_w), (bias, speeds[1], slope_b)):
+        batch = torch.from_numpy(scaling(x[rows[at]])).float().to(device)
+        slopes = gradients(*parameters, batch, target[torch.from_numpy(at).to(device)])
+        slopes[0].add_(decays[:, None, None] * parameters[0])
+        factor = rates * cosine(step, grid.iterations)
+        for value, speed, slope in zip(parameters, speeds, slopes, strict=True):
             speed.mul_(MOMENTUM).add_(slope)
-            factor = rates * cosine(step, grid.iterations)
             value -= factor.view(-1, *[1] * (value.dim() - 1)) * speed
-    return Heads(weight, bias, scaling)
+    return Heads(*parameters, scaling)
 
 
 def gradients(weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,25 +185,16 @@ def accuracy(guess: np.ndarray, y: np.ndarray, metric: str) -> float:
     return float((np.bincount(y, weights=right)[counts > 0] / counts[counts > 0]).mean())
 
 
-def _places(n: int, grid: Grid) -> Iterator[Tensor]:
+def _places(n: int, grid: Grid, seed: int) -> Iterator[np.ndarray]:
     """(B,) places in the rows, for each iteration; an epoch's last rows that fill no batch are left out of it."""
-    batches = EpochBatches(n, min(grid.batch_size, n), grid.seed)
+    batches = EpochBatches(n, min(grid.batch_size, n), seed)
     endless = (_epoch(batches, epoch) for epoch in itertools.count())
-    return (torch.tensor(at) for at in itertools.islice(itertools.chain.from_iterable(endless), grid.iterations))
+    return map(np.array, itertools.islice(itertools.chain.from_iterable(endless), grid.iterations))
 
 
 def _epoch(batches: EpochBatches, epoch: int) -> list[list[int]]:
     batches.set_epoch(epoch)
     return list(batches)
-
-
-def _reader(x: np.ndarray, rows: np.ndarray, scaling: Scaling, device: str):
-    """A function from places (B,) to scaled features (B, D) float32 on the device."""
-
-    def read(at: Tensor) -> Tensor:
-        return torch.from_numpy(scaling(x[rows[at.numpy()]])).float().to(device)
-
-    return read
 
 
 def _blocks(x: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:

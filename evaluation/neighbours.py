@@ -6,7 +6,7 @@ import numpy as np
 
 from sslkit.errors import UserError
 
-BLOCK = 2**24  # numbers of the bank, or of similarities, held at a time: 64 MB
+BLOCK = 2**23  # numbers of the bank, or of similarities, held at a time: 32 MB; larger blocks are no faster
 
 
 def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.ndarray:

@@ -48,17 +48,22 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
 def run_plain(
     task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """The same for `settings` without a method. options: {part: {option: default}}, set by part.option=value."""
+    """The same for `settings` without a method.
+
+    options: {part: {option: default}}, set by part.option=value; those of part "" by option=value.
+    """
     try:
         words = [_quoted(word) for word in sys.argv[1:]]
         if {"--help", "-h"} & set(words):
             print(plain_help(settings, usage, options))
             return
-        tree = {**dataclasses.asdict(settings), **{part: dict(known) for part, known in options.items()}}
+        tree = dataclasses.asdict(settings)
+        for part, known in options.items():
+            tree |= {part: dict(known)} if part else known
         check(words, {**tree, "hydra": None})
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
         sys.argv[1:] = words
-        hydra.main(version_base="1.3", config_path=None, config_name="plain")(_job(task))()
+        hydra.main(version_base="1.3", config_path=str(EXPERIMENTS.parent), config_name="plain")(_job(task))()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -68,8 +73,8 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any
     """Every setting with its default and its text, and the options of each part."""
     lines = [usage, "", "settings, with their defaults", *_settings_lines(settings, "")]
     for part, known in options.items():
-        lines += ["", f"options of {part}"] if known else []
-        lines += [f"  {part}.{key}={_shown(value)}" for key, value in known.items()]
+        lines += ["", f"options of {part}"] if known and part else [""]
+        lines += [f"  {f'{part}.{key}'.lstrip('.')}={_shown(value)}" for key, value in known.items()]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -60,29 +60,31 @@ def crowding(
     numbers = {f"{name}/{rule}": one for rule in CENTROIDS for name, one in _classes(geometries[rule], seed).items()}
     numbers |= _spectrum(features.x[order[:spectrum_rows]], alpha_ranks)
     numbers |= _pairs(features.take(order[:pair_rows]), seed)
-    value = numbers.pop(f"inter/{centroid}")
     return Result.of(
-        value,
+        numbers[f"inter/{centroid}"],
         protocol="crowding",
         recipe=f"{centroid} centroids of l2-normalised features",
         metric="inter_class_distance",
         model=features.model,
         data=features.data,
-        others={**numbers, f"inter/{centroid}": value},
+        others=numbers,
         seeds=[seed],
         digests={"features": features.digest},
         seconds=time.perf_counter() - start,
         details={
             "centroid": centroid,
-            "rows": len(features),
-            "classes": len(geometries[centroid].labels),
-            "classes_of_one_image": geometries[centroid].left_out,
+            "alpha_ranks": list(alpha_ranks),
             "spectrum_rows": min(spectrum_rows, len(features)),
             "pair_rows": min(pair_rows, len(features)),
-            "alpha_ranks": list(alpha_ranks),
+            **_counts(features, geometries[centroid]),
             "not_measured": [name for name in EXTRAS if name not in numbers],
         },
     )
+
+
+def _counts(features: Features, geometry: ClassGeometry) -> dict[str, int]:
+    counts = {"rows": len(features), "classes": len(geometry.labels)}
+    return {**counts, "classes_of_one_image": geometry.left_out}
 
 
 EXTRAS = ("fisher/mean", "fisher/unit", "rankme", "alpha_req", "uniformity", "silhouette")

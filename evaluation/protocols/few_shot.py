@@ -53,25 +53,21 @@ def few_shot(
     logistic regression: residual of every episode at most 1e-8 (see `episode_solvers.logistic`).
     Raises UserError for bad features, several labels an image, too small or too few classes, another pool's table.
     """
-    _check_options(classifier=(classifier, CLASSIFIERS), normalize=(normalize, NORMALIZE))
-    if not (np.isfinite(c) and c > 0):
-        raise UserError(f"c={c!r} must be a number above 0")
+    start = time.perf_counter()
+    _check_options(classifier, normalize, c)
     features = one_label(as_features(features), "few_shot")
     asked = {"n_way": n_way, "k_shot": k_shot, "n_query": n_query, "episodes": episodes}
     if table is None:
         chosen = {key: SETTINGS[key] if value is None else value for key, value in asked.items()}
         table = draw_episodes(features, **chosen, seed=seed, on_small=on_small)
     _check_table(table, asked)
-    start = time.perf_counter()
     x, rows = pool(features, table.rows(features), normalize)
     solved = solve_episodes(x, rows, table.k_shot, c)
     accuracy = episode_accuracy(solved, table)
     return Result.of(
         over_episodes(accuracy[classifier]),
         protocol="few_shot",
-        recipe=f"{table.n_way}-way {table.k_shot}-shot, {classifier}"
-        + (f", c={c:g}" if classifier != "nearest_centroid" else "")
-        + (", l2-normalised" if normalize == "l2" else ", not normalised"),
+        recipe=_recipe(table, classifier, c, normalize),
         metric="episode_accuracy",
         model=features.model,
         data=features.data,
@@ -87,16 +83,15 @@ def few_shot(
 
 
 def pool(features: Features, rows: np.ndarray, normalize: str) -> tuple[Tensor, Tensor]:
-    """The images that episodes use, (n, D) float32, and the episodes' rows of them.
+    """The images that episodes use, (n, D) float32 if normalised, else float64, and the episodes' rows of them.
 
-    They are centred, which no classifier here sees (all are free in the intercept) and which keeps digits.
+    They are centred, which no classifier here sees (a shift changes only the intercept) and which keeps digits.
     Raises UserError for rows of zeros that cannot be normalised.
     """
     used, inverse = np.unique(rows, return_inverse=True)
-    x = np.array(features.x[used], dtype=np.float32)
-    if normalize == "l2":
-        x = unit_rows(x, "few_shot", used)
-    x -= x.mean(0, dtype=np.float64).astype(np.float32)
+    x = features.x[used]
+    x = unit_rows(x, "few_shot", used) if normalize == "l2" else x.astype(np.float64)
+    x = x - x.mean(0, dtype=np.float64).astype(x.dtype)
     return torch.from_numpy(x), torch.from_numpy(inverse.reshape(rows.shape))
 
 
@@ -126,10 +121,18 @@ def _details(
     }
 
 
-def _check_options(**options: tuple[str, tuple[str, ...]]) -> None:
-    for name, (value, known) in options.items():
+def _recipe(table: EpisodeTable, classifier: str, c: float, normalize: str) -> str:
+    strength = "" if classifier == "nearest_centroid" else f", c={c:g}"
+    scale = "l2-normalised" if normalize == "l2" else "not normalised"
+    return f"{table.n_way}-way {table.k_shot}-shot, {classifier}{strength}, {scale}"
+
+
+def _check_options(classifier: str, normalize: str, c: float) -> None:
+    for name, value, known in (("classifier", classifier, CLASSIFIERS), ("normalize", normalize, NORMALIZE)):
         if value not in known:
             raise UserError(f"{name} is {value!r}; {nearest(str(value), known)}")
+    if not (np.isfinite(c) and c > 0):
+        raise UserError(f"c={c!r} must be a number above 0")
 
 
 def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:

@@ -59,8 +59,9 @@ def fine_tune(
 
     Each setting is tuned on train without what is held out (the set's own "val", else 20 % of each class), seed
     seeds[0], and judged on that; the best (of equal ones that of the lowest loss) is tuned on train and held-out images
-    together, once with each seed, and tested once at the last step. Images: random resized crop and flip, batch
-    normalisation in training mode; tests on centre crops. No run is stopped early.
+    together, once with each seed, and tested once at the last step. A grid of one setting is tested at once.
+    Images: random resized crop and flip, batch normalisation in training mode; tests on centre crops. No run is
+    stopped early.
 
     model: see `evaluation.load_model`. dataset, root: see `evaluation.open_split`; or a mapping {"train": Split,
         "test": Split, "val": Split (optional)}.
@@ -139,13 +140,14 @@ def check_options(select: str, seeds: Sequence[int], *, name: str = "seeds") -> 
 
 def _on_held_out(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> tuple[list[dict], list[dict]]:
     """The records of the grid on held-out images, and those of the best setting on the test images."""
-    task = runner.task
-    everything = np.ones(len(task.train), bool)
-    held = task.train.own_val if task.train.own_val is not None else task.held_out(everything, SHARE, seeds[0])
-    learn, judge = task.rows(~held), task.rows(held)
-    grid = [Trial("select", replace(setting, seed=seeds[0]), learn, judge) for setting in settings]
-    tried = runner.run(grid, "fine_tune: choose")
-    chosen = settings[best(tried, f"fine_tune on {task.name}")]
+    task, everything = runner.task, np.ones(len(runner.task.train), bool)
+    tried, chosen = [], settings[0]
+    if len(settings) > 1:
+        held = task.train.own_val if task.train.own_val is not None else task.held_out(everything, SHARE, seeds[0])
+        learn, judge = task.rows(~held), task.rows(held)
+        grid = [Trial("select", replace(setting, seed=seeds[0]), learn, judge) for setting in settings]
+        tried = runner.run(grid, "fine_tune: choose")
+        chosen = settings[best(tried, f"fine_tune on {task.name}")]
     final = [Trial("test", replace(chosen, seed=seed), task.rows(everything)) for seed in seeds]
     tested = runner.run(final, "fine_tune: test")
     require_sound(tested, f"fine_tune on {task.name}")

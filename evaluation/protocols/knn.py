@@ -34,7 +34,7 @@ def knn(
     k: of the main number; every other of `ks` that train has images for is in `others`, as "k=10".
     temperature: T; the smaller, the more the nearest count.
     The metric is test's, top1 or mean_per_class. Of equal votes, and of equally similar images at the k-th place,
-    the smaller class number counts. Memory beside the features: some 0.3 GB, whatever their number.
+    the smaller class number counts. Memory beside the features: some 0.2 GB, whatever their number.
     Raises UserError for bad features, rows of zeros, several labels an image, test classes that train lacks, and
     more neighbours than there are images.
     """

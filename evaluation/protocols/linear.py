@@ -7,18 +7,18 @@ chosen among 45 values on a held-out part of the training images, then fitted to
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from evaluation.features import Features, matched
-from evaluation.linear_heads import LEARNING_RATES, SCALES, Grid, Scaling, accuracy, judge_heads, train_heads
+from evaluation.linear_heads import LEARNING_RATES, SCALES, Grid, Scaling, judge_heads, train_heads
+from evaluation.linear_parts import Part, Parts, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
-from evaluation.measures import map11, measured
+from evaluation.measures import measured
 from evaluation.result import Result, rows_digest
-from evaluation.splits import held_out
 from evaluation.statistics import mean_per_class
 from evaluation.subject import Subject
 from sslkit.errors import UserError
@@ -26,34 +26,12 @@ from sslkit.members import nearest
 
 RECIPES = ("auto", "lbfgs", "grid")
 SELECT = ("held_out", "test")
-PENALTIES = np.logspace(5, -6, 45)  # lambda = 1 / c, the strongest first
+STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 MANY = 200_000  # rows from which "auto" takes "grid"
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # of the training images, held out to choose by
-SEARCH_TOL, SEARCH_ITER = 1e-4, 1000
+SEARCH_TOL = 1e-4
 
-
-@dataclass(frozen=True)
-class _Rows:
-    """Some rows of features: x[rows] with labels y, in the order of their names. y: (n,) or (n, K)."""
-
-    x: np.ndarray
-    rows: np.ndarray
-    y: np.ndarray
-
-    def scaled(self, scaling: Scaling) -> np.ndarray:
-        return scaling(self.x[self.rows])
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What to fit, checked. choose_on: the rows to choose by; learn: those to learn from meanwhile; full: at last."""
-
-    learn: _Rows
-    choose_on: _Rows | None
-    full: _Rows
-    test: _Rows
-    classes: int
-    metric: str
+Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
 
 
 def linear_probe(
@@ -68,58 +46,207 @@ def linear_probe(
     seed: int = 0,
     tol: float = 1e-6,
     max_iter: int = 2000,
-    learning_rates: Sequence[float] = LEARNING_RATES,
-    weight_decays: Sequence[float] = (0.0,),
-    iterations: int = 12500,
-    batch_size: int = 1024,
+    grid: Grid | None = None,
     device: str = "auto",
     progress: bool = True,
 ) -> Result:
     """The metric of the test set (top1, mean_per_class or map11) of a linear classifier of the training features.
 
     train, test, val: Features or pairs (x: (N, D), y: (N,), or (N, K) of 1, -1, 0 (does not count)).
-    val: rows to choose by; else 20 % (lbfgs) or 10 % (grid) of each class of train, drawn by (seed, name).
-    recipe: "lbfgs", "grid", or "auto": lbfgs for less than 200,000 rows.
+    val: rows to choose by; None: 20 % (lbfgs) or 10 % (grid) of each class of train, drawn by (seed, name).
+    recipe: "lbfgs", "grid", or "auto": lbfgs for fewer than 200,000 rows.
     scale: "standardize" by the rows that are learned from, "l2" or "none".
-    select: "held_out", or "test" to reproduce numbers chosen on the test images: the result is `leaky`.
+    select: "held_out" (or val), or "test" to reproduce numbers chosen on the test images: the result is `leaky`.
+    device: "auto" is a GPU if there is one. progress: bars on a terminal.
 
-    lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: of 45 from 1e-5 to 1e6 in equal ratios (lambda = 1 / c
-    from 1e5 to 1e-6) the one that is best on the rows to choose by, of equal ones the smallest, then fitted to train
-    and val together. tol, max_iter: of that last fit (see `fit_logistic`), `converged` says whether tol was reached.
+    lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: of 45 in equal ratios from 1e-5 to 1e6 (lambda = 1 / c
+    from 1e5 to 1e-6) the best on the rows to choose by, of equal ones the smallest; then it is fitted to train and val
+    together. tol, max_iter: of that last fit (see `fit_logistic`), `converged` says whether tol was reached.
     The optimum is unique: a seed changes nothing but the rows to choose by.
 
-    grid trains a head for each of learning_rates x weight_decays (see `Grid`) for `iterations` batches of
-    `batch_size`; the best on the rows to choose by is the classifier, without a second fit.
-    learning_rates, weight_decays, iterations, batch_size: of "grid" alone. c, tol, max_iter: of "lbfgs" alone.
+    grid trains a head for each learning rate and weight decay of `grid`; the best on the rows to choose by is the
+    classifier, without a second fit. The seed orders the batches too.
 
     Raises UserError for bad features, test or val classes that train lacks, fewer than two classes, nothing that can
-    be held out, and options out of range.
+    be held out, and options out of range or of the other recipe.
     """
     start = time.perf_counter()
-    for name, given, known in (("recipe", recipe, RECIPES), ("select", select, SELECT), ("scale", scale, SCALES)):
-        if given not in known:
-            raise UserError(f"there is no {name} {given!r}: {nearest(str(given), known)}")
+    _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
     train, test = matched(train, test)
     val = None if val is None else matched(train, val)[1]
-    if recipe == "auto":
-        recipe = "lbfgs" if len(train) < MANY or c is not None else "grid"
-    if recipe == "grid" and c is not None:
-        raise UserError(f"c={c} is an option of recipe=lbfgs; the strengths of recipe=grid are its weight_decays")
-    chosen_by = "given" if c is not None else "test" if select == "test" else "held-out train" if val is None else "val"
-    job = _job(train, val, test, chosen_by, SHARE[recipe], seed)
+    recipe = _recipe(recipe, len(train), c, grid)
+    device = _device(device)
+    share = SHARE[recipe]
+    parts = parts_of(train, val, test, share=share, seed=seed, select=select, choose=c is None)
     if recipe == "lbfgs":
-        scores, converged, details = _lbfgs(job, c, scale, tol, max_iter, device, progress)
+        found = _lbfgs(parts, c, scale, device, progress, tol=tol, max_iter=max_iter)
     else:
-        grid = Grid(tuple(learning_rates), tuple(weight_decays), iterations, batch_size, seed)
-        scores, converged, details = _grid(job, grid, scale, device, progress)
+        found = _grid(parts, grid or Grid(), scale, device, progress, seed)
+    drawn = parts.chosen_by == "held-out train" or recipe == "grid"
     return _result(
-        (train, val, test),
-        job,
-        scores,
+        {"train": train, "test": test} | ({} if val is None else {"val": val}),
+        parts,
+        found,
         recipe=f"{recipe} on frozen features, {SCALES[scale]}",
-        seeds=[seed] if chosen_by == "held-out train" or recipe == "grid" else [],
+        seeds=[seed] if drawn else [],
+        seconds=time.perf_counter() - start,
+        about={"scale": scale, "chosen_by": parts.chosen_by, "device": device},
+    )
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    recipe: str = "auto",
+    scale: str = "standardize",
+    c: float | None = None,
+    select: str = "held_out",
+) -> list[Result]:
+    """The linear probe of a subject; official validation images are part of its training images."""
+    options = {"recipe": recipe, "scale": scale, "c": c, "select": select, "seed": subject.seed}
+    return [linear_probe(subject.train, subject.test, **options)]
+
+
+def _check(**options: tuple[str, tuple[str, ...]]) -> None:
+    for name, (given, known) in options.items():
+        if given not in known:
+            raise UserError(f"there is no {name} {given!r}: {nearest(str(given), known)}")
+
+
+def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
+    """What "auto" means for n rows."""
+    if recipe == "auto":
+        recipe = "grid" if grid is not None or (n >= MANY and c is None) else "lbfgs"
+    if recipe == "grid" and c is not None:
+        raise UserError(f"c={c} is an option of recipe=lbfgs; the strengths of recipe=grid are its weight decays")
+    if recipe == "lbfgs" and grid is not None:
+        raise UserError("grid= holds options of recipe=grid; recipe=lbfgs has c, tol and max_iter")
+    return recipe
+
+
+def _device(device: str) -> str:
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"device={device}, but torch sees no GPU here")
+    return device
+
+
+def _lbfgs(
+    parts: Parts, c: float | None, scale: str, device: str, progress: bool, *, tol: float, max_iter: int
+) -> Found:
+    """Choose the strength along the path, then fit it to all rows."""
+    tried = [] if c is not None else _tried(parts, scale, device, progress, max_iter)
+    c = float(STRENGTHS[_best([one["value"] for one in tried])]) if c is None else float(c)
+    scaling = Scaling.of(parts.full.x, parts.full.rows, scale)
+    probe = next(_path(parts.full, scaling, [c], device, tol, max_iter))
+    details = {
+        "c": c,
+        "lambda": 1 / c,
+        "objective": probe.objective,
+        "gap": probe.gap,
+        "gradient_norm": probe.gradient_norm,
+        "n_iter": probe.n_iter,
+        "tol": tol,
+        "rows": len(parts.full.rows),
+        "at_edge": bool(tried) and c in (STRENGTHS[0], STRENGTHS[-1]),
+        "tried": tried,
+    }
+    return probe.scores(_scaled(parts.test, scaling)), probe.converged, details
+
+
+def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int) -> list[dict[str, Any]]:
+    """Every strength, weak fits first, and what it is worth on the rows to choose by."""
+    scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
+    judged = _scaled(parts.judge, scaling)
+    path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, max_iter)
+    bar = tqdm(path, "strengths", len(STRENGTHS), leave=False, disable=None if progress else True)
+    return [
+        {
+            "c": probe.c,
+            "value": parts.judge.value(probe.scores(judged), parts.metric),
+            "converged": probe.converged,
+            "n_iter": probe.n_iter,
+        }
+        for probe in bar
+    ]
+
+
+def _path(part: Part, scaling: Scaling, cs: Sequence[float], device: str, tol: float, max_iter: int) -> Iterator[Probe]:
+    fit: Callable[..., Iterator[Probe]] = fit_path if part.y.ndim == 1 else fit_one_vs_rest
+    return fit(_scaled(part, scaling), part.y, cs, tol=tol, max_iter=max_iter, device=device)
+
+
+def _scaled(part: Part, scaling: Scaling) -> np.ndarray:
+    return scaling(part.x[part.rows])
+
+
+def _best(values: Sequence[float]) -> int:
+    """The first of the highest; NaN is none."""
+    if np.isnan(values).all():
+        raise UserError("every head of the grid diverged: lower its learning rates, or standardize the features")
+    return int(np.nanargmax(values))
+
+
+def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, seed: int) -> Found:
+    """Train all heads at once, and take the best."""
+    learn, judge, test = parts.learn, parts.judge, parts.test
+    scaling = Scaling.of(learn.x, learn.rows, scale)
+    heads = train_heads(
+        learn.x, learn.rows, learn.y, parts.classes, grid, scaling, seed=seed, device=device, progress=progress
+    )
+    values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
+    best = _best(values)
+    settings = [{"lr": lr, "weight_decay": decay} for lr, decay in grid.heads()]
+    tried = [
+        {**setting, "value": None if np.isnan(value) else float(value)}
+        for setting, value in zip(settings, values, strict=True)
+    ]
+    rates = [setting["lr"] for setting in settings]
+    details = {
+        **settings[best],
+        "iterations": grid.iterations,
+        "batch_size": grid.batch_size,
+        "rows": len(learn.rows),
+        "at_edge": len(set(rates)) > 1 and rates[best] in (min(rates), max(rates)),
+        "tried": tried,
+    }
+    return heads.of(best, test.x, test.rows), None, details
+
+
+def _result(
+    given: dict[str, Features],
+    parts: Parts,
+    found: Found,
+    *,
+    recipe: str,
+    seeds: list[int],
+    seconds: float,
+    about: dict[str, Any],
+) -> Result:
+    scores, converged, details = found
+    test, metric = given["test"], parts.metric
+    estimate, others, right = measured(scores, parts.test.y, metric)
+    if metric == "top1":
+        others["mean_per_class"] = mean_per_class(right, parts.test.y)
+    outcomes = None
+    if right is not None:
+        outcomes = np.empty(len(right), bool)
+        outcomes[parts.test.rows] = right  # as the rows of test were given
+    return Result.of(
+        estimate,
+        protocol="linear",
+        recipe=recipe,
+        metric=metric,
+        model=test.model,
+        data=test.data,
+        others=others,
+        seeds=seeds,
+        digests={name: features.digest for name, features in given.items()},
         converged=converged,
-        leaky=chosen_by == "test",
-        details={"scale": scale, "chosen_by": chosen_by, **details},
-        start=start,
+        leaky=parts.chosen_by == "test",
+        seconds=seconds,
+        details={**about, **details},
+        outcomes=outcomes,
+        paired_on="" if outcomes is None else rows_digest(test.ids, test.y),
     )

@@ -50,8 +50,8 @@ def semi_supervised(
     """Accuracy on the test images after fine-tuning all weights on a few labels: the mean over draws of the labels.
 
     For each draw the rates are chosen on 10 % of the labelled images, held out from them, and the network is then tuned
-    on all of the labelled ones and tested once, at the last epoch. SGD, Nesterov momentum 0.9, no weight decay, cosine;
-    random resized crop and flip, batch normalisation in training mode.
+    on all of the labelled ones and tested once, at the last epoch; a single pair of rates is tested at once. SGD,
+    Nesterov momentum 0.9, no weight decay, cosine; random resized crop and flip, batch normalisation in training mode.
 
     model, dataset, root, out, image_size, crop, flip, precision, device, workers: see `fine_tune`; the file is
         `out/semi_supervised.jsonl`.
@@ -124,13 +124,13 @@ def _on_held_out(
     runner: Runner, subsets: list[np.ndarray], rates: list[tuple], tuned: _Tuning
 ) -> tuple[list[list[dict]], list[dict]]:
     """The records of each draw's grid on its held-out images, and of its best pair on the test images."""
-    task = runner.task
-    grid = [_choosing(task, rows, draw, rates, tuned) for draw, rows in enumerate(subsets)]
-    tried = _by_draw(runner.run([trial for trials in grid for trial in trials], "semi_supervised: choose"), len(rates))
-    final = []
-    for draw, (rows, records) in enumerate(zip(subsets, tried, strict=True)):
-        pair = rates[best(records, f"semi_supervised on {task.name}, draw {draw}")]
-        final.append(_final(task, rows, draw, pair, tuned))
+    task, pairs = runner.task, [rates[0]] * len(subsets)
+    tried: list[list[dict]] = [[] for _ in subsets]
+    if len(rates) > 1:
+        grid = [trial for draw, rows in enumerate(subsets) for trial in _choosing(task, rows, draw, rates, tuned)]
+        tried = _by_draw(runner.run(grid, "semi_supervised: choose"), len(rates))
+        pairs = [rates[best(records, f"{task.name}, draw {draw}")] for draw, records in enumerate(tried)]
+    final = [_final(task, rows, draw, pairs[draw], tuned) for draw, rows in enumerate(subsets)]
     tested = runner.run(final, "semi_supervised: test")
     require_sound(tested, f"semi_supervised on {task.name}")
     return tried, tested
@@ -175,7 +175,7 @@ def _result(
     select: str,
 ) -> Result:
     amount = f"{fraction} labels of each class" if _is_whole(fraction) else f"{100 * fraction:g} % of the labels"
-    chosen = "the highest test accuracy" if select == "test" else "chosen on 10 % of the labelled images"
+    chosen = "rates of the highest test accuracy" if select == "test" else "rates chosen on 10 % of the labels"
     names = [f"draw {draw}" for draw in range(len(subsets))]
     lists = {name: list_digest(task.train.ids[rows]) for name, rows in zip(names, subsets, strict=True)}
     used = {record["run"]: record["seconds"] for records in [*tried, tested] for record in records}
@@ -185,7 +185,7 @@ def _result(
         names,
         "label draws",
         protocol="semi_supervised",
-        recipe=f"{amount}, {tuned.epochs} epochs, {len(tried[0])} pairs of rates, {chosen}",
+        recipe=f"{amount}, {tuned.epochs} epochs, {chosen}",
         seeds=list(range(len(subsets))),
         digests={"model": task.model.digest, "data": task.digest, **lists},
         leaky=select == "test",

@@ -81,7 +81,7 @@ def compare(features: Features, k_shot: int, repeats: int) -> dict:
 
 def agreement(x: torch.Tensor, rows: torch.Tensor, given: np.ndarray, episodes: np.ndarray, k_shot: int) -> dict:
     solved = solve_episodes(x, rows, k_shot)
-    best = loop(given, episodes, k_shot, tol=1e-8)
+    best = loop(given.astype(np.float64), episodes, k_shot, tol=1e-8)
     way = np.arange(rows.shape[1]).repeat(rows.shape[2] - k_shot)
     return {
         "agree: ours": float((solved.labels["logistic"][:TIMED].numpy() == best).mean()),

@@ -21,7 +21,7 @@ def every(bank: np.ndarray, query: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("k", [1, 7, 130])
-@pytest.mark.parametrize("block", [2**24, 40 * 16])
+@pytest.mark.parametrize("block", [2**23, 40 * 16])
 def test_they_are_the_nearest_of_all(monkeypatch, k: int, block: int) -> None:
     monkeypatch.setattr(module, "BLOCK", block)
     bank, query, order = cloud(500, 16), unit_rows(cloud(90, 16, 1), "q"), np.random.default_rng(2).permutation(500)
@@ -31,7 +31,7 @@ def test_they_are_the_nearest_of_all(monkeypatch, k: int, block: int) -> None:
     assert np.allclose(similarity, np.take_along_axis(cosines, position, 1), atol=1e-6)
 
 
-@pytest.mark.parametrize("block", [2**24, 25 * 16])
+@pytest.mark.parametrize("block", [2**23, 25 * 16])
 def test_of_equally_similar_rows_the_first_position_counts(monkeypatch, block: int) -> None:
     """Each row three times: the k-th place is almost always tied."""
     monkeypatch.setattr(module, "BLOCK", block)
@@ -44,7 +44,7 @@ def test_of_equally_similar_rows_the_first_position_counts(monkeypatch, block: i
         assert (position == wanted).all(), k
 
 
-@pytest.mark.parametrize("block", [2**24, 30 * 16])
+@pytest.mark.parametrize("block", [2**23, 30 * 16])
 def test_the_own_group_is_left_out(monkeypatch, block: int) -> None:
     monkeypatch.setattr(module, "BLOCK", block)
     bank, order = cloud(200, 16), np.arange(200)

@@ -92,7 +92,7 @@ def test_the_interval_over_classes_covers_95_percent() -> None:
         weights = rng.multinomial(12, np.full(12, 1 / 12), 500).astype(float)
         low, high = interval_of(weighted_pairs(weights, matrix), [12])
         covered.append(low <= truth <= high)
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.04)  # with pairs of one class as 0: 0.80
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.04)
 
 
 def test_better_separated_classes_lie_further_apart() -> None:

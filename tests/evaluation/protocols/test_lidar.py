@@ -43,6 +43,12 @@ def test_the_value_is_the_shared_formula_on_true_groups(model: LoadedModel, spli
     assert found.details["view"]["scale"] == [0.08, 1.0] and found.unit == "rank"
 
 
+def test_fewer_images_than_features_are_said_to_limit_the_rank(split: Split) -> None:
+    wide = load_model(nn.Flatten(), image_size=8, in_chans=1)  # 64 features
+    assert "limited by the images" in lidar(wide, split, q=2, n_images=64).recipe
+    assert lidar(wide, split, q=2, n_images=65).recipe == "2 views of each of 65 images"
+
+
 def test_alignment_is_the_mean_over_all_pairs_of_views() -> None:
     x = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0)).double()
     pairs = [diagnostics.alignment(x[:, i], x[:, j]) for i in range(3) for j in range(i)]

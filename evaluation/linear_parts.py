@@ -1,0 +1,99 @@
+"""Which rows a linear probe learns from, which it chooses by, and which it is tested on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.features import Features
+from evaluation.linear_heads import accuracy
+from evaluation.measures import map11
+from evaluation.splits import held_out
+from sslkit.errors import UserError
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of features x: (N, D), memory-mapped or not: n rows in the order of their names, and their labels.
+
+    y: (n,) int64 numbers of the classes that train has, or (n, K) of 1, -1, 0 (does not count).
+    """
+
+    x: np.ndarray
+    rows: np.ndarray
+    y: np.ndarray
+
+    def value(self, scores: np.ndarray, metric: str) -> float:
+        """What these scores (n, K) are worth."""
+        return map11(scores, self.y) if metric == "map11" else accuracy(scores.argmax(1), self.y, metric)
+
+    def and_also(self, other: "Part") -> "Part":
+        """Both, in memory."""
+        x = np.concatenate([self.x[self.rows], other.x[other.rows]])
+        return Part(x, np.arange(len(x)), np.concatenate([self.y, other.y]))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """learn: what to learn from while choosing. judge: what to choose by. full: what to learn from at last.
+
+    classes: how many. metric: of the test set. chosen_by: what `judge` is, in a word.
+    """
+
+    learn: Part
+    judge: Part
+    full: Part
+    test: Part
+    classes: int
+    metric: str
+    chosen_by: str
+
+
+def parts_of(
+    train: Features, val: Features | None, test: Features, *, share: float, seed: int, select: str, choose: bool
+) -> Parts:
+    """Part the rows. The labels of val and test are numbered as train's, see `evaluation.features.matched`.
+
+    share: of each class of train that is held out where there is no val. select: "held_out" or "test".
+    choose: whether there is anything to choose.
+    Raises UserError for fewer than two classes, and where no class has two images (or groups) to part.
+    """
+    classes, numbers = _numbers(train)
+    whole, tested = _part(train, numbers), _part(test, numbers)
+    about = {"test": tested, "classes": classes, "metric": test.metric}
+    full = whole if val is None else whole.and_also(_part(val, numbers))
+    if not choose or select == "test":
+        return Parts(full, tested, full, chosen_by="test" if choose else "given", **about)
+    if val is not None:
+        return Parts(whole, _part(val, numbers), full, chosen_by="val", **about)
+    mask = _held_out(train, share, seed)
+    return Parts(_part(train, numbers, ~mask), _part(train, numbers, mask), full, chosen_by="held-out train", **about)
+
+
+def _numbers(train: Features) -> tuple[int, np.ndarray | None]:
+    """How many classes train has images of, and the place of each of its labels among them."""
+    if train.y.ndim == 2:
+        return train.y.shape[1], None
+    present = np.unique(train.y)
+    if len(present) < 2:
+        raise UserError(f"a classifier needs two classes, train has images of {train.classes[present[0]]} only")
+    return len(present), np.searchsorted(present, np.arange(present[-1] + 1))
+
+
+def _part(features: Features, numbers: np.ndarray | None, mask: np.ndarray | None = None) -> Part:
+    rows = np.argsort(features.ids, kind="stable")
+    rows = rows if mask is None else rows[mask[rows]]
+    y = features.y[rows]
+    return Part(features.x, rows, y if numbers is None else numbers[y])
+
+
+def _held_out(train: Features, share: float, seed: int) -> np.ndarray:
+    """(N,) bool; images of one group stay together."""
+    names = train.ids if train.groups is None else train.groups.astype(str)
+    names, first, member = np.unique(names, return_index=True, return_inverse=True)
+    mask = held_out(train.y[first], names.tolist(), share, seed)[member]
+    if not mask.any():
+        raise UserError(
+            f"train has {len(names)} images (or groups), one of each class: none can be held out to choose by; "
+            "give val, or the strength c"
+        )
+    return mask

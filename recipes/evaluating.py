@@ -1,0 +1,39 @@
+"""What the evaluating command lines share: their settings, and a command line made of one protocol."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from command import run_plain
+
+from evaluation import protocols
+from sslkit import members
+from sslkit.training.config import setting
+
+
+@dataclass
+class Settings:
+    checkpoint: Any = setting(None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, efficientnet_lite0, or a list")
+    zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
+    data: Any = setting(None, "embedded name, folder, .npz, published set, or a list; null: the embedded suite")
+    root: str = setting("data", "folder of the published data sets")
+    cache: str = setting("runs/cache", "folder of the features")
+    out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
+    seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap")
+    image_size: int | None = setting(None, "pixels; null: the model's own")
+    precision: str = setting("float32", "of the network: float32 or bfloat16; stored are float32")
+    batch_size: int = setting(256, "images a forward pass")
+    device: str = setting("auto", "auto, cpu, cuda")
+    workers: Any = setting("auto", "processes that decode")
+
+
+def run_protocol(name: str, usage: str) -> None:
+    """A command line whose settings are those above and the protocol's own options."""
+    own = members.options(protocols.find(name))
+
+    def task(config: dict[str, Any]) -> None:
+        from evaluation.summary import judge
+
+        shared = {key: config[key] for key in asdict(Settings())}
+        judge(**shared, protocols=[name], options={name: {key: config[key] for key in own}})
+
+    run_plain(task, Settings(), usage, {"": own})

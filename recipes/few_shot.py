@@ -1,0 +1,14 @@
+"""Few-shot episodes on the frozen features of a backbone.
+
+python recipes/few_shot.py checkpoint=runs/zoo/NAME data=glyphs                       (5-way, 1 and 5 shot)
+python recipes/few_shot.py checkpoint=[runs/zoo/A,runs/zoo/B] data=cub2011 root=data n_way=20 k_shot=[5]
+"""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+
+from evaluating import run_protocol
+
+if __name__ == "__main__":
+    run_protocol("few_shot", __doc__)

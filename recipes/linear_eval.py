@@ -1,0 +1,15 @@
+"""The linear probe of a frozen backbone.
+
+python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=fashion_mnist
+python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=imagenet root=data recipe=grid
+python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=path/to/images recipe=simclr90    (augmented views)
+"""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+
+from evaluating import run_protocol
+
+if __name__ == "__main__":
+    run_protocol("linear", __doc__)
