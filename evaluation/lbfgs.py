@@ -3,8 +3,9 @@
 f(theta) = 1/N sum_i loss(theta x_i, y_i) + lambda/2 |W|^2, theta = (W, b), x_i in principal axes with a last entry 1.
 
 In these axes the Hessian of the softmax loss is at most 1/2 diag(mean of x^2) for every class (Böhning 1992). With the
-1/2 replaced by the mean of p (1 - p) this is the first matrix of the two-loop recursion (Nocedal and Wright 2006,
-algorithm 7.4). The logits are linear in the step, so a search along it costs O(N K) and an iteration two products.
+1/2 replaced by the mean of the class's p (1 - p) this is the first matrix of the two-loop recursion (Nocedal and
+Wright 2006, algorithm 7.4). The logits are linear in the step, so a search along it costs O(N K), and an iteration two
+products.
 """
 
 from collections import deque
@@ -162,13 +163,13 @@ def _bound(gradient: Tensor, theta: Tensor, penalty: float) -> float:
 
 
 def _curvature(state: State, axes: Axes) -> Tensor:
-    """(r + 1,) the loss's curvature in each axis, as if p (1 - p) were its mean everywhere."""
+    """(K, r + 1) the loss's curvature for each class and axis, as if p (1 - p) were its mean everywhere."""
     size = state.residual.abs()  # 1 - p of the right class, p of another
-    return (size - size.square()).mean().clamp_min(1e-12) * axes.moments
+    return (size - size.square()).mean(1, keepdim=True).clamp_min(1e-12) * axes.moments
 
 
 def _two_loop(gradient: Tensor, pairs: deque, diagonal: Tensor) -> Tensor:
-    """The inverse Hessian times the gradient. diagonal: (r + 1,) of the first matrix, which the last pair scales."""
+    """The inverse Hessian times the gradient. diagonal: (K, r + 1) of the first matrix, which the last pair scales."""
     q, kept = gradient.clone(), []
     for step, change in reversed(pairs):
         rho = 1 / (step * change).sum()

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from evaluation.features import Features, matched
-from evaluation.linear_heads import LEARNING_RATES, SCALES, Grid, Scaling, judge_heads, train_heads
+from evaluation.linear_heads import SCALES, Grid, Scaling, device_of, judge_heads, train_heads
 from evaluation.linear_parts import Part, Parts, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.measures import measured
@@ -30,6 +29,7 @@ STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 MANY = 200_000  # rows from which "auto" takes "grid"
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # of the training images, held out to choose by
 SEARCH_TOL = 1e-4
+SEARCH_ITER = 200  # of each strength, from where the last one ended: the weakest penalties are far from their optimum then
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
 
@@ -56,7 +56,8 @@ def linear_probe(
     val: rows to choose by; None: 20 % (lbfgs) or 10 % (grid) of each class of train, drawn by (seed, name).
     recipe: "lbfgs", "grid", or "auto": lbfgs for fewer than 200,000 rows.
     scale: "standardize" by the rows that are learned from, "l2" or "none".
-    select: "held_out" (or val), or "test" to reproduce numbers chosen on the test images: the result is `leaky`.
+    select: "held_out" (or val), or "test" to reproduce numbers chosen on the test images: the result is `leaky`, as it
+        is where train or val is the test set itself.
     device: "auto" is a GPU if there is one. progress: bars on a terminal.
 
     lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: of 45 in equal ratios from 1e-5 to 1e6 (lambda = 1 / c
@@ -75,7 +76,7 @@ def linear_probe(
     train, test = matched(train, test)
     val = None if val is None else matched(train, val)[1]
     recipe = _recipe(recipe, len(train), c, grid)
-    device = _device(device)
+    device = str(device_of(device))
     share = SHARE[recipe]
     parts = parts_of(train, val, test, share=share, seed=seed, select=select, choose=c is None)
     if recipe == "lbfgs":
@@ -124,14 +125,6 @@ def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
     return recipe
 
 
-def _device(device: str) -> str:
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device={device}, but torch sees no GPU here")
-    return device
-
-
 def _lbfgs(
     parts: Parts, c: float | None, scale: str, device: str, progress: bool, *, tol: float, max_iter: int
 ) -> Found:
@@ -159,7 +152,7 @@ def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int)
     """Every strength, weak fits first, and what it is worth on the rows to choose by."""
     scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
     judged = _scaled(parts.judge, scaling)
-    path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, max_iter)
+    path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, min(max_iter, SEARCH_ITER))
     bar = tqdm(path, "strengths", len(STRENGTHS), leave=False, disable=None if progress else True)
     return [
         {
@@ -244,7 +237,7 @@ def _result(
         seeds=seeds,
         digests={name: features.digest for name, features in given.items()},
         converged=converged,
-        leaky=parts.chosen_by == "test",
+        leaky=parts.chosen_by == "test" or any(given[name].digest == test.digest for name in given if name != "test"),
         seconds=seconds,
         details={**about, **details},
         outcomes=outcomes,

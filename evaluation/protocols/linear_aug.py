@@ -1,0 +1,218 @@
+"""The linear probe on augmented views: a linear layer trained by SGD behind the frozen backbone, as papers report it.
+
+- simclr90: Chen et al. 2020 (arXiv 2002.05709) as lightly runs it: lr 0.1, cosine, 90 epochs
+- moco100: He et al. 2020 (arXiv 1911.05722): lr 30, divided by 10 at epochs 60 and 80 of 100
+- vissl28: Goyal et al. 2019 (arXiv 1905.01235): batch normalisation before the layer, lr 0.01, weight decay 5e-4,
+  divided by 10 at epochs 8, 16 and 24 of 28
+
+All with crops of 8 to 100 % of the area and flips, momentum 0.9, rates for batches of 256, judged after the last epoch.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from evaluation.datasets import open_split
+from evaluation.datasets.base import Split
+from evaluation.linear_heads import device_of
+from evaluation.measures import measured
+from evaluation.models import load_model
+from evaluation.pixels import Pixels
+from evaluation.result import Result, rows_digest
+from evaluation.statistics import generator, mean_per_class
+from evaluation.subject import Subject
+from evaluation.task import Task, open_task
+from evaluation.tuning import (
+    Diverged,
+    Setting,
+    autocast,
+    classification_loss,
+    cosine,
+    predict,
+    training_batches,
+)
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+CHECK = 50  # steps between two looks at the loss, each of which waits for the device
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the layer is trained.
+
+    lr: at the start, for a batch of 256. epochs: published number. weight_decay: added to the gradient.
+    milestones: epochs, of the published number, at which the rate is divided by 10; none: a cosine to 0.
+    norm: whether features are batch-normalised first (with trained scale and shift).
+    """
+
+    lr: float
+    epochs: int
+    weight_decay: float = 0.0
+    milestones: tuple[int, ...] = ()
+    norm: bool = False
+
+    def factor(self, done: float) -> float:
+        """Of the learning rate, when this share of the epochs is done."""
+        if not self.milestones:
+            return cosine(done, 1)
+        return 0.1 ** sum(done * self.epochs >= milestone - 1e-9 for milestone in self.milestones)
+
+
+RECIPES = {
+    "simclr90": Recipe(lr=0.1, epochs=90),
+    "moco100": Recipe(lr=30.0, epochs=100, milestones=(60, 80)),
+    "vissl28": Recipe(lr=0.01, epochs=28, weight_decay=5e-4, milestones=(8, 16, 24), norm=True),
+}
+
+
+def linear_on_views(
+    model: Any,
+    train: Split,
+    test: Split,
+    recipe: str = "simclr90",
+    *,
+    epochs: int | None = None,
+    batch_size: int = 256,
+    seed: int = 0,
+    precision: str = "float32",
+    device: str = "auto",
+    progress: bool = True,
+) -> Result:
+    """The test set's metric of a linear layer that saw augmented views of the training images, after the last epoch.
+
+    model: see `evaluation.load_model`; its weights and running statistics stay as they are. train, test: open splits.
+    recipe: "simclr90", "moco100" or "vissl28", see the module. epochs: another number than the recipe's, its schedule
+    in proportion; the result's recipe then says so. batch_size: the rate is scaled by batch_size / 256.
+    precision: "float32", or "bfloat16" autocast of the backbone. seed: of the layer's start, the order and the views.
+    Nothing is chosen, so no images are held out. Raises UserError for unknown options, labels that do not fit (see
+    `evaluation.task.open_task`), and a rate that makes the loss infinite.
+    """
+    start = time.perf_counter()
+    chosen = _chosen(recipe, epochs)
+    task = open_task(load_model(model), {"train": train, "test": test})
+    where = device_of(device)
+    size = min(batch_size, len(task.train))
+    count = (chosen.epochs if epochs is None else epochs) * (len(task.train) // max(size, 1))
+    setting = Setting(chosen.lr * size / 256, steps=count, batch_size=batch_size, precision=precision, seed=seed)
+    try:
+        scores = _scores(task, chosen, setting, where, progress)
+    except Diverged as error:
+        raise UserError(
+            f"{recipe} with lr {setting.lr:g} on {task.model.name}: {error}; take another recipe"
+        ) from error
+    name = recipe if epochs in (None, chosen.epochs) else f"{recipe} in {epochs} epochs"
+    return _result(task, scores, name, setting, time.perf_counter() - start, where)
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    recipe: str = "simclr90",
+    epochs: int | None = None,
+    batch_size: int = 256,
+    precision: str = "float32",
+) -> list[Result]:
+    """On views of the training images; see `linear_on_views`."""
+    name = subject.entry.train if subject.entry else "train"
+    train, test = (open_split(subject.data, split, root=subject.root) for split in (name, "test"))
+    options = {"epochs": epochs, "batch_size": batch_size, "precision": precision, "seed": subject.seed}
+    return [linear_on_views(subject.model, train, test, recipe, **options)]
+
+
+def _chosen(recipe: str, epochs: int | None) -> Recipe:
+    if recipe not in RECIPES:
+        raise UserError(f"there is no recipe {recipe!r}: {nearest(str(recipe), RECIPES)}")
+    if epochs is not None and (isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1):
+        raise UserError(f"epochs={epochs!r} must be a whole number from 1")
+    return RECIPES[recipe]
+
+
+def _scores(task: Task, recipe: Recipe, setting: Setting, device: torch.device, progress: bool) -> Tensor:
+    """(M, K) float32 scores of the test images, after the layer has been trained."""
+    backbone = task.model.backbone.to(device).eval()
+    head = _head(recipe, task.model.width, len(task.classes), setting.seed).to(device).train()
+    rows = task.rows(np.ones(len(task.train), bool))
+    y = torch.from_numpy(task.train.y[rows]).to(device)
+    views = training_batches(task.model, Pixels(task.train.crops, rows, device), setting)
+    train_layer(backbone, head, views, y, recipe, setting, progress)
+    whole = nn.Sequential(backbone, head).eval()
+    tested = Pixels(task.test.centres, np.arange(len(task.test)), device)
+    return predict(whole, task.model, tested, setting.precision)
+
+
+def train_layer(
+    backbone: nn.Module,
+    head: nn.Module,
+    views: Iterator[tuple[Tensor, Tensor]],
+    y: Tensor,
+    recipe: Recipe,
+    setting: Setting,
+    progress: bool = False,
+) -> None:
+    """Train `head` on the features of a backbone in eval mode, for setting.steps batches.
+
+    views: normalised images (B, C, S, S) and the places (B,) of their labels in y: (n,) int64, or (n, K).
+    Raises Diverged when the loss is NaN or infinite.
+    """
+    optimizer = torch.optim.SGD(head.parameters(), setting.lr, momentum=0.9, weight_decay=recipe.weight_decay)
+    device = y.device
+    bar = tqdm(views, "linear layer", setting.steps, leave=False, disable=None if progress else True)
+    for step, (images, places) in enumerate(bar):
+        with torch.no_grad(), autocast(setting.precision, device):
+            features = backbone(images)
+        optimizer.param_groups[0]["lr"] = setting.lr * recipe.factor(step / setting.steps)
+        loss = classification_loss(head(features.float()), y[places])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if (step + 1) % CHECK == 0 or step + 1 == setting.steps:
+            bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
+            if not loss.isfinite():
+                raise Diverged(f"the loss became NaN or infinite by step {step + 1}")
+
+
+def _head(recipe: Recipe, width: int, classes: int, seed: int) -> nn.Module:
+    """A linear layer with weights from N(0, 0.01^2) and intercepts of 0, behind batch normalisation if asked for."""
+    layer = nn.utils.skip_init(nn.Linear, width, classes)
+    start = generator(seed, "linear layer").normal(0, 0.01, (classes, width))
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(start))
+        layer.bias.zero_()
+    return nn.Sequential(nn.BatchNorm1d(width), layer) if recipe.norm else layer
+
+
+def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: float, device: torch.device) -> Result:
+    y = task.test.y
+    estimate, others, right = measured(scores.numpy(), y, task.metric)
+    if task.metric == "top1":
+        others["mean_per_class"] = mean_per_class(right, y)
+    return Result.of(
+        estimate,
+        protocol="linear_aug",
+        recipe=f"{name} on augmented views",
+        metric=task.metric,
+        model=task.model.name,
+        data=task.name,
+        others=others,
+        seeds=[setting.seed],
+        digests={"model": task.model.digest, "images": task.digest},
+        seconds=seconds,
+        details={
+            "lr": setting.lr,
+            "batch_size": setting.batch_size,
+            "steps": setting.steps,
+            "crop": list(setting.crop),
+            "flip": setting.flip,
+            "precision": setting.precision,
+            "device": device.type,
+        },
+        outcomes=right,
+        paired_on="" if right is None else rows_digest(task.test.ids, y),
+    )
