@@ -1,6 +1,7 @@
 """What a person sees of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,27 @@ def judge(
     for model in models:
         print(f"model     {described(model)}", flush=True)
         results += evaluate(model, data, wanted, options=options, out=out, say=_line, **how)
-    print(f"\n{table(results)}\n")
+    print(f"\n{table(shown(results))}\n")
     print_differences(results)
     folders = dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models)
     print(f"results   {', '.join(folders)}")
     print(f"next      {hint(models)}")
     return results
+
+
+def shown(results: list[Result]) -> list[Result]:
+    """The rows of the table: each result, and of crowding also the variance and the rank that belong to the distance.
+
+    The model's name is left out where there is only one.
+    """
+    rows = []
+    for result in results:
+        rows.append(result)
+        for name in (f"intra/{result.details.get('centroid')}", "rankme"):
+            if result.protocol == "crowding" and name in result.others:
+                rows.append(replace(result, metric=name, **asdict(result.others[name])))
+    several = len({result.model for result in results}) > 1
+    return rows if several else [replace(row, model="") for row in rows]
 
 
 def chosen(checkpoint: Any, zoo: str | Path | None) -> list[Any]:
@@ -62,12 +78,15 @@ def described(model: LoadedModel) -> str:
 
 
 def print_differences(results: list[Result]) -> None:
-    """Of every pair that was measured on the same images or episodes."""
+    """Of every pair that was measured on the same images or episodes.
+
+    Those of mean_per_class need the labels: `evaluation.compare(a, b, labels=...)`.
+    """
     groups: dict[tuple, list[Result]] = {}
     for result in results:
         if result.outcomes is not None:
             groups.setdefault((result.protocol, result.data, result.metric, result.paired_on), []).append(result)
-    pairs = [found for found in groups.values() if len(found) > 1]
+    pairs = [found for found in groups.values() if len(found) > 1 and found[0].metric != "mean_per_class"]
     for found in pairs:
         print(f"{found[0].protocol} on {found[0].data}")
         for comparison in compare_all(found):

@@ -29,7 +29,7 @@ STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 MANY = 200_000  # rows from which "auto" takes "grid"
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # of the training images, held out to choose by
 SEARCH_TOL = 1e-4
-SEARCH_ITER = 200  # of each strength, from where the last one ended: the weakest penalties are far from their optimum then
+SEARCH_ITER = 200  # of each strength, from where the last one ended; the weakest penalties do not converge in it
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
 

