@@ -42,6 +42,7 @@ def extract(
     device: str = "auto",
     workers: int | str = "auto",
     on_error: str = "skip",
+    counts: str = "raise",
     progress: bool = True,
 ) -> Features:
     """Features of the clean images of one split, in the data set's order.
@@ -54,13 +55,14 @@ def extract(
     precision: "bfloat16" runs the network under autocast; stored are float32.
     device: "auto" is a GPU if there is one, or where the module already is. workers: as in training.
     on_error: "skip" leaves unreadable images out of features and labels and says how many; "raise" refuses.
+    counts: "warn" goes on with a published set that has not the published number of images.
     With several ranks each extracts its share and all get all rows; the cache must lie on a disk that they share.
     Raises UserError for what cannot be opened, and for features that are not finite.
     """
     if precision not in PRECISIONS:
         raise UserError(f"precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
     loaded = load_model(model, image_size=image_size)
-    opened = open_split(dataset, split, root=root, on_error=on_error)
+    opened = open_split(dataset, split, root=root, on_error=on_error, counts=counts)
     prepared, transform = _prepared(opened, loaded, resize, interpolation)
     key = _key(loaded, prepared, transform, precision)
     with tempfile.TemporaryDirectory() as scratch:
@@ -68,6 +70,7 @@ def extract(
         job = _Job(loaded, prepared, transform, precision, batch_size, _device(device, loaded), workers, progress)
         found = _extracted(job, folder, key)
         x = found[ROWS] if cache is not None else np.array(found[ROWS])
+        _wait()  # before the first rank removes its scratch folder
     return Features(
         x,
         found[LABELS],
@@ -98,18 +101,11 @@ class _Job:
 
 def _prepared(split: Split, model: LoadedModel, resize: int | None, interpolation: str | None) -> tuple[Split, dict]:
     """The split with its images at the model's size, and the transform in words."""
-    size = model.image_size
-    native = split.images.native_size
-    if resize is None:
-        resize = size if native is not None and max(native) <= size else model.resize
-    if resize < size:
-        raise UserError(f"resize={resize} is less than the crop of {size} pixels that {model.name} takes")
-    interpolation = interpolation or model.interpolation
-    images = split.images.at(image_size=resize, channels=model.in_chans, fit="crop", interpolation=interpolation)
+    images = model.clean(split.images, resize=resize, interpolation=interpolation)
     transform = {
-        "resize": resize,
-        "crop": size,
-        "interpolation": interpolation,
+        "resize": images.image_size,
+        "crop": model.image_size,
+        "interpolation": images.options.interpolation,
         "mean": list(model.mean),
         "std": list(model.std),
     }

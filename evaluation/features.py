@@ -1,7 +1,7 @@
 """Features: what a frozen backbone makes of one split of a data set, extracted once and used by every protocol."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,16 +81,23 @@ def matched(train: Any, test: Any) -> tuple[Features, Features]:
         raise UserError("one of train and test has several labels an image, the other one")
     if train.y.ndim == 2:
         return train, test
-    present = set(np.unique(train.y).tolist())
-    index = {name: label for label, name in enumerate(train.classes) if label in present}
-    wanted = np.unique(test.y)
-    unseen = [test.classes[label] for label in wanted if test.classes[label] not in index]
+    index = {train.classes[label]: label for label in np.unique(train.y)}
+    return train, replace(test, y=renumbered(test.y, test.classes, index, "test"), classes=train.classes)
+
+
+def renumbered(y: np.ndarray, classes: Sequence[str], index: Mapping[str, int], where: str) -> np.ndarray:
+    """Labels (N,) of `classes` in the numbers that training uses, `index`: name -> label.
+
+    Raises UserError naming the classes of y that training has no image of.
+    """
+    used = np.unique(y)
+    unseen = [classes[label] for label in used if classes[label] not in index]
     if unseen:
         shown = ", ".join(unseen[:5]) + (f" and {len(unseen) - 5} more" if len(unseen) > 5 else "")
-        raise UserError(f"test has classes that train has no image of: {shown}; leave their rows out of test")
-    table = np.full(len(test.classes), -1)
-    table[wanted] = [index[test.classes[label]] for label in wanted]
-    return train, replace(test, y=table[test.y], classes=train.classes)
+        raise UserError(f"{where} has classes that train has no image of: {shown}; leave their rows out")
+    table = np.full(len(classes), -1)
+    table[used] = [index[classes[label]] for label in used]
+    return table[y]
 
 
 def _of_pair(given: Any, where: str) -> Features:

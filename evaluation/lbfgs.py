@@ -116,10 +116,12 @@ def begin(axes: Axes, loss: Loss, theta: Tensor) -> State:
     return State(theta, logits, *loss(logits))
 
 
-def minimise(axes: Axes, loss: Loss, state: State, penalty: float, tol: float, max_iter: int) -> Minimum:
+def minimise(
+    axes: Axes, loss: Loss, state: State, penalty: float, tol: float, max_iter: int, promise: float = 0.0
+) -> Minimum:
     """Move `state` to the minimum of f: until gap <= tol, for max_iter steps, or as far as rounding allows.
 
-    penalty: lambda. The gap is bounded by |dW|^2 / (2 lambda), as f is lambda-strongly convex in W, plus
+    penalty: lambda. promise: stop also where the next step promises to lower f by less than this share of it. The gap is bounded by |dW|^2 / (2 lambda), as f is lambda-strongly convex in W, plus
     |db| max(1, |b|) for the intercept, (dW, db) being the gradient.
     """
     weights = torch.full_like(axes.moments, penalty)
@@ -134,6 +136,8 @@ def minimise(axes: Axes, loss: Loss, state: State, penalty: float, tol: float, m
         if gap <= tol or n_iter == max_iter:
             break
         direction = -_two_loop(gradient, pairs, _curvature(state, axes) + weights)
+        if -(gradient * direction).sum().item() / 2 < promise * value:
+            break
         step = _search(axes, loss, state, direction, weights)
         if step is None:
             break

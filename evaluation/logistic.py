@@ -85,15 +85,20 @@ def fit_path(
     tol: float = DEFAULT_TOL,
     max_iter: int = DEFAULT_ITER,
     start: Probe | None = None,
+    promise: float = 0.0,
     device: str = "cpu",
 ) -> Iterator[Probe]:
-    """`fit_logistic` for one c after the other, each started from the last: growing c are the quick order."""
+    """`fit_logistic` for one c after the other, each started from the last: growing c are the quick order.
+
+    promise: stop also where the next step promises to lower the objective by less than this share of it; the optimum
+    at weak penalties is far longer to prove than to approach.
+    """
     x, cs = _checked(x, len(y), cs, tol, max_iter)
     classes, labels = number_labels(y)
     if len(classes) < 2:
         raise UserError(f"a classifier needs two classes, these {len(labels)} labels are of {len(classes)}: {classes}")
     loss = softmax_loss(torch.from_numpy(labels).to(device))
-    return _path(x.to(device), loss, classes, cs, tol, max_iter, start)
+    return _path(x.to(device), loss, classes, cs, tol, max_iter, promise, start)
 
 
 def fit_one_vs_rest(
@@ -104,6 +109,7 @@ def fit_one_vs_rest(
     tol: float = DEFAULT_TOL,
     max_iter: int = DEFAULT_ITER,
     start: Probe | None = None,
+    promise: float = 0.0,
     device: str = "cpu",
 ) -> Iterator[Probe]:
     """K independent binary classifiers for each c: minimise 1/2 |w_k|^2 + c * sum log(1 + exp(-y_ik (w_k x_i + b_k))).
@@ -118,7 +124,7 @@ def fit_one_vs_rest(
             have = f"{int((y[:, k] > 0).sum())} with it and {int((y[:, k] < 0).sum())} without"
             raise UserError(f"class number {k} needs rows with it and rows without, these {len(y)} have {have}")
     loss = sigmoid_loss(torch.from_numpy(y).to(device))
-    return _path(x.to(device), loss, np.arange(y.shape[1]), cs, tol, max_iter, start)
+    return _path(x.to(device), loss, np.arange(y.shape[1]), cs, tol, max_iter, promise, start)
 
 
 def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -141,12 +147,19 @@ def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _path(
-    x: Tensor, loss: Loss, classes: np.ndarray, cs: list[float], tol: float, max_iter: int, start: Probe | None
+    x: Tensor,
+    loss: Loss,
+    classes: np.ndarray,
+    cs: list[float],
+    tol: float,
+    max_iter: int,
+    promise: float,
+    start: Probe | None,
 ) -> Iterator[Probe]:
     axes = principal_axes(x)
     state = begin(axes, loss, _first(axes, classes, start))
     for c in cs:
-        found = minimise(axes, loss, state, 1 / (c * len(x)), tol, max_iter)
+        found = minimise(axes, loss, state, 1 / (c * len(x)), tol, max_iter, promise)
         weight, bias = (part.cpu().numpy() for part in axes.back(state.theta))
         yield Probe(
             weight,

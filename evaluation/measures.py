@@ -4,7 +4,7 @@ import numpy as np
 
 from evaluation.statistics import Estimate, bootstrap, mean_per_class, share
 
-REDRAWN = 200  # bootstrap draws of 11-point AP, which sorts the images for each class and draw
+REDRAWN = 1000  # bootstrap draws of 11-point AP, which sorts the images for each class and draw
 
 
 def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from sslkit import backbones
 from sslkit.backbones import Backbone, Recipe
+from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.method import Method
 from sslkit.pretrained import timm_network
@@ -56,6 +57,19 @@ class LoadedModel:
     @property
     def in_chans(self) -> int:
         return self.backbone.in_chans
+
+    def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
+        """The images as squares whose middle `image_size` pixels the network sees.
+
+        resize: what the shorter side is brought to; None: the model's own, but arrays of at most image_size pixels
+        are brought to that and lose no border. Raises UserError for a size below image_size.
+        """
+        small = images.native_size is not None and max(images.native_size) <= self.image_size
+        size = resize or (self.image_size if small else self.resize)
+        if size < self.image_size:
+            raise UserError(f"resize={size} is less than the crop of {self.image_size} pixels that {self.name} takes")
+        how = interpolation or self.interpolation
+        return images.at(image_size=size, channels=self.in_chans, fit="crop", interpolation=how)
 
 
 def load_model(model: Any, *, image_size: int | None = None, in_chans: int | None = None) -> LoadedModel:

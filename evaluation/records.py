@@ -20,6 +20,26 @@ def run_id(key: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def read_records(path: Path) -> dict[str, dict[str, Any]]:
+    """Every whole record of a file by its run id; nothing is written, so the folder may be read-only.
+
+    Raises UserError for a line in the middle that is no record.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    *lines, _ = content.split(b"\n")  # what follows the last newline was cut short
+    found = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            found[record["run"]] = record
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} line {number} is no record of a run: remove that line") from error
+    return found
+
+
 class Records:
     """A file of finished runs, append-only.
 
@@ -38,13 +58,8 @@ class Records:
             raise UserError(f"cannot write to {self.path.parent}: {error.strerror}; give another out") from error
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Every whole record by its run id. Raises UserError for a line in the middle that is no record."""
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        *lines, _ = content.split(b"\n")  # what follows the last newline was cut short
-        return dict(self._parse(number, line) for number, line in enumerate(lines, 1))
+        """See `read_records`."""
+        return read_records(self.path)
 
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """The record of a run, None where it is not finished."""
@@ -81,13 +96,6 @@ class Records:
             yield True
         finally:
             lock.release()
-
-    def _parse(self, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
-        try:
-            record = json.loads(line)
-            return record["run"], record
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{self.path} line {number} is no record of a run: remove that line") from error
 
 
 def each_once(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.records import Records
+from evaluation.records import Records, read_records
 from evaluation.result import Result
 from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry, write_whole
@@ -45,7 +45,7 @@ def read(folder: str | Path | ZooEntry, *, outcomes: bool = True) -> list[Result
     path = _existing(folder) / RESULTS
     if not path.is_file():
         return []
-    return [_result(path.parent, record, outcomes) for record in Records(path).read().values()]
+    return [_result(path.parent, record, outcomes) for record in read_records(path).values()]
 
 
 def _existing(folder: str | Path | ZooEntry) -> Path:

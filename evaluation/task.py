@@ -10,6 +10,7 @@ import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets.base import Split
+from evaluation.features import renumbered
 from evaluation.models import LoadedModel
 from evaluation.pixels import Pool
 from evaluation.splits import held_out
@@ -97,7 +98,8 @@ def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data") -> Ta
     train = _labelled([given[name] for name in ("train", "val") if name in given], model)
     test = _labelled([given["test"]], model)
     if train.y.ndim == 1:
-        _refuse([first.classes[label] for label in np.setdiff1d(test.y, train.y)], first.name)
+        learned = {first.classes[label]: label for label in np.unique(train.y)}
+        renumbered(test.y, first.classes, learned, first.name)  # refuses a class that is in test alone
     return Task(model, train, test, first.classes, first.metric, first.name, _digest(given))
 
 
@@ -114,7 +116,7 @@ def _labelled(parts: list[Split], model: LoadedModel) -> Labelled:
     groups = [split.groups for split in parts]
     return Labelled(
         crops=Pool([_whole(split.images, model) for split in parts]),
-        centres=Pool([_centre(split.images, model) for split in parts]),
+        centres=Pool([model.clean(split.images) for split in parts]),
         y=np.concatenate([split.y for split in parts]),
         ids=np.concatenate([np.asarray(split.ids).astype(str) for split in parts]),
         groups=None if any(group is None for group in groups) else np.concatenate(groups),
@@ -126,13 +128,6 @@ def _whole(images: Images, model: LoadedModel) -> Images:
     """What crops are cut from: arrays as they are, files decoded a little larger than the crops."""
     size = round(model.image_size * 8 / 7) if images.native_size is None else max(images.native_size)
     return images.at(image_size=size, channels=model.in_chans, fit="squash", interpolation=model.interpolation)
-
-
-def _centre(images: Images, model: LoadedModel) -> Images:
-    """What is judged, as `evaluation.extract` prepares it: arrays that are no larger than the model's are not cut."""
-    small = images.native_size is not None and max(images.native_size) <= model.image_size
-    size = model.image_size if small else model.resize
-    return images.at(image_size=size, channels=model.in_chans, fit="crop", interpolation=model.interpolation)
 
 
 def _check(split: Split, name: str) -> None:
@@ -151,17 +146,7 @@ def _renumbered(split: Split, train: Split) -> Split:
     if split.y.ndim == 2 or list(split.classes) == list(train.classes):
         return split
     index = {name: label for label, name in enumerate(train.classes)}
-    used = np.unique(split.y)
-    _refuse([split.classes[label] for label in used if split.classes[label] not in index], split.name)
-    table = np.full(len(split.classes), -1)
-    table[used] = [index[split.classes[label]] for label in used]
-    return replace(split, y=table[split.y])
-
-
-def _refuse(unseen: list[str], name: str) -> None:
-    if unseen:
-        shown = ", ".join(unseen[:5]) + (f" and {len(unseen) - 5} more" if len(unseen) > 5 else "")
-        raise UserError(f"{name}: test has classes that train has no image of: {shown}; leave them out of test")
+    return replace(split, y=renumbered(split.y, split.classes, index, split.name))
 
 
 def _digest(given: Mapping[str, Split]) -> str:

@@ -28,7 +28,7 @@ SELECT = ("held_out", "test")
 STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 MANY = 200_000  # rows from which "auto" takes "grid"
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # of the training images, held out to choose by
-SEARCH_TOL = 1e-4
+SEARCH_TOL, PROMISE = 1e-4, 1e-7  # see `evaluation.logistic.fit_path`
 SEARCH_ITER = 200  # of each strength, from where the last one ended; the weakest penalties do not converge in it
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
@@ -152,13 +152,13 @@ def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int)
     """Every strength, weak fits first, and what it is worth on the rows to choose by."""
     scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
     judged = _scaled(parts.judge, scaling)
-    path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, min(max_iter, SEARCH_ITER))
+    path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, min(max_iter, SEARCH_ITER), PROMISE)
     bar = tqdm(path, "strengths", len(STRENGTHS), leave=False, disable=None if progress else True)
     return [
         {
             "c": probe.c,
             "value": parts.judge.value(probe.scores(judged), parts.metric),
-            "converged": probe.converged,
+            "gap": probe.gap,
             "n_iter": probe.n_iter,
         }
         for probe in bar
@@ -167,7 +167,7 @@ def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int)
 
 def _path(part: Part, scaling: Scaling, cs: Sequence[float], device: str, tol: float, max_iter: int) -> Iterator[Probe]:
     fit: Callable[..., Iterator[Probe]] = fit_path if part.y.ndim == 1 else fit_one_vs_rest
-    return fit(_scaled(part, scaling), part.y, cs, tol=tol, max_iter=max_iter, device=device)
+    return fit(_scaled(part, scaling), part.y, cs, tol=tol, max_iter=max_iter, promise=promise, device=device)
 
 
 def _scaled(part: Part, scaling: Scaling) -> np.ndarray:
