@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation import protocols as family
 from evaluation import store
+from evaluation.datasets import open_split, overlap
 from evaluation.models import LoadedModel, load_model
 from evaluation.result import Result
 from evaluation.subject import Subject
@@ -53,13 +54,28 @@ def evaluate(
             subject = Subject(loaded, source, root, seed, how, folder)
             subjects[str(source)] = subject
             _ = subject.splits  # a source that is not there is refused before another is extracted
-    results = []
+    results: list[Result] = []
+    previous = None
     for (source, name), task in zip(plan, tasks, strict=True):
+        if source is not previous and (note := _twins(subjects[str(source)])):
+            say(note)
+        previous = source
         say(f"{name} on {source}")
         for result in task(subjects[str(source)]):
             store.append(folder, result)
             results.append(result)
     return results
+
+
+def _twins(subject: Subject) -> str:
+    """What to say of test images that are among the training images too; "" if there are none, or no such splits."""
+    if not {"train", "test"} <= set(subject.splits):
+        return ""
+    parts = [open_split(subject.data, part, root=subject.root, counts="warn") for part in (subject.learns_from, "test")]
+    pairs = overlap(*parts)
+    if not pairs:
+        return ""
+    return f"note: {len(pairs)} of {len(parts[1])} test images of {subject.data} are in its training images too"
 
 
 def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]:

@@ -50,9 +50,14 @@ class Subject:
         return tuple(self.entry.counts) if self.entry else source_splits(self.data)
 
     @property
+    def learns_from(self) -> str:
+        """The split of `train`."""
+        return self.entry.train if self.entry else self._split("train")
+
+    @property
     def train(self) -> Features:
         """All that a final classifier may learn from: train and val together, where the set parts them officially."""
-        return self.features(self.entry.train if self.entry else self._split("train"))
+        return self.features(self.learns_from)
 
     @property
     def test(self) -> Features:

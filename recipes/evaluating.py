@@ -24,6 +24,7 @@ class Settings:
     batch_size: int = setting(256, "images a forward pass")
     device: str = setting("auto", "auto, cpu, cuda")
     workers: Any = setting("auto", "processes that decode")
+    counts: str = setting("raise", "a published set with another number of images than published: raise, or warn")
 
 
 def run_protocol(name: str, usage: str) -> None:

@@ -149,7 +149,7 @@ def _lbfgs(
 
 
 def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int) -> list[dict[str, Any]]:
-    """Every strength, weak fits first, and what it is worth on the rows to choose by."""
+    """Every strength, the strongest penalty first, and what it is worth on the rows to choose by."""
     scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
     judged = _scaled(parts.judge, scaling)
     path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, min(max_iter, SEARCH_ITER), PROMISE)
@@ -165,7 +165,9 @@ def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int)
     ]
 
 
-def _path(part: Part, scaling: Scaling, cs: Sequence[float], device: str, tol: float, max_iter: int) -> Iterator[Probe]:
+def _path(
+    part: Part, scaling: Scaling, cs: Sequence[float], device: str, tol: float, max_iter: int, promise: float = 0.0
+) -> Iterator[Probe]:
     fit: Callable[..., Iterator[Probe]] = fit_path if part.y.ndim == 1 else fit_one_vs_rest
     return fit(_scaled(part, scaling), part.y, cs, tol=tol, max_iter=max_iter, promise=promise, device=device)
 

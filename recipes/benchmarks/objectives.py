@@ -2,6 +2,7 @@
 
     python recipes/benchmarks/objectives.py --tune --jobs 2   (on held-out training images)
     python recipes/benchmarks/objectives.py --jobs 2          (the table's runs; done ones are skipped)
+    python recipes/benchmarks/objectives.py --only dino --epochs 24   (is more training what is missing?)
     python recipes/benchmarks/objectives.py --profile         (seconds per step, and how much of it is the backbone)
     python recipes/benchmarks/objectives.py --table           (print the committed results)
 
@@ -94,7 +95,7 @@ def main() -> None:
             )
         print(table(load(RESULTS)))
         return
-    jobs = tuning(names) if args.tune else runs(names, args.seeds)
+    jobs = tuning(names) if args.tune else runs(names, args.seeds, args.epochs)
     with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(args.threads,)) as pool:
         for done in [pool.submit(tune if args.tune else one, *job) for job in jobs]:
             print(done.result(), flush=True)
@@ -105,6 +106,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=sorted(FIXED), help="objectives; default all")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="other than the table's: kept apart, plain only")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--threads", type=int, default=1, help="of each run")
     for flag, help_ in {"tune": "learning rates, temperatures", "profile": "steps", "table": "print and leave"}.items():
@@ -168,23 +170,28 @@ def settings(name: str) -> dict[str, Any]:
     return {"objective": FIXED[name] | best(name)["options"], "views": LOCAL if name in ("swav", "dino") else VIEWS}
 
 
-def runs(names: list[str], seeds: list[int]) -> list[tuple]:
+def runs(names: list[str], seeds: list[int], epochs: int) -> list[tuple]:
     """Every run that has no result yet, seed by seed."""
-    done = load(RESULTS)["runs"]
-    wanted = itertools.product(seeds, names, ("", "+dsa"))
-    return [(name, plugin, seed) for seed, name, plugin in wanted if f"{name}{plugin} | {seed}" not in done]
+    done = load(RESULTS).get(part_of(epochs), {})
+    wanted = itertools.product(seeds, names, ("", "+dsa") if epochs == EPOCHS else ("",))
+    return [(name, plugin, seed, epochs) for seed, name, plugin in wanted if f"{name}{plugin} | {seed}" not in done]
 
 
-def one(name: str, plugin: str, seed: int) -> str:
+def part_of(epochs: int) -> str:
+    """Where in the results file runs of this length stand."""
+    return "runs" if epochs == EPOCHS else f"runs of {epochs} epochs"
+
+
+def one(name: str, plugin: str, seed: int, epochs: int) -> str:
     """Train and judge one method."""
     with tempfile.TemporaryDirectory() as scratch:
         options = FIXED[name] | best(name)["options"]
-        card = train(name + plugin, best(name)["lr"], options, seed, Path(scratch), "fashion_mnist", EPOCHS)
+        card = train(name + plugin, best(name)["lr"], options, seed, Path(scratch), "fashion_mnist", epochs)
     numbers = {k: round(card["after"][k], 4) for k in ("probe", "knn", "inter", "intra")}
     numbers |= {"rankme": round(card["diagnostics"]["rankme"], 2), "seconds": card["seconds"]}
     numbers |= {"backbone": card["backbone"]["name"]}
     numbers["random"] = {k: round(card["before"][k], 4) for k in ("probe", "knn", "inter", "intra")}
-    keep(RESULTS, f"{name}{plugin} | {seed}", numbers)
+    keep(RESULTS, f"{name}{plugin} | {seed}", numbers, part=part_of(epochs))
     return f"{name + plugin:<20} seed {seed}  probe {100 * numbers['probe']:.1f}  kNN {100 * numbers['knn']:.1f}"
 
 
