@@ -122,7 +122,8 @@ def minimise(
     """Move `state` to the minimum of f: until gap <= tol, for max_iter steps, or as far as rounding allows.
 
     penalty: lambda. promise: stop also where the next step promises to lower f by less than this share of it.
-    The gap is bounded by |dW|^2 / (2 lambda), as f is lambda-strongly convex in W, plus |db| max(1, |b|) for the intercept, (dW, db) being the gradient.
+    The gap is bounded by |dW|^2 / (2 lambda), as f is lambda-strongly convex in W, plus |db| max(1, |b|) for the
+    intercept, (dW, db) being the gradient.
     """
     weights = torch.full_like(axes.moments, penalty)
     weights[-1] = 0

@@ -9,6 +9,7 @@ from evaluation import protocols as family
 from evaluation import store
 from evaluation.datasets import open_split, overlap
 from evaluation.models import LoadedModel, load_model
+from evaluation.pictures import draw
 from evaluation.result import Result
 from evaluation.subject import Subject
 from sslkit import members
@@ -32,6 +33,7 @@ def evaluate(
     out: str | Path = "runs/evaluation",
     seed: int = 0,
     image_size: int | None = None,
+    pictures: bool = False,
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> list[Result]:
@@ -41,6 +43,7 @@ def evaluate(
         suite, clothes and clip art for accuracy, letters of kept-back scripts for few-shot.
     protocols: names, default linear, knn, crowding and few_shot. options: {"few_shot": {"k_shot": 5}, ...}.
     seed: of every draw. say: called with a line when something is done. how: see `evaluation.extract` (cache, ...).
+    pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
     """
     loaded = load_model(model, image_size=image_size)
@@ -64,6 +67,9 @@ def evaluate(
         for result in task(subjects[str(source)]):
             store.append(folder, result)
             results.append(result)
+    if pictures:
+        classified = dict.fromkeys(str(source) for source, name in plan if name in ("linear", "knn"))
+        say(f"pictures: {', '.join(path.name for path in draw(folder, results, map(subjects.get, classified)))}")
     return results
 
 

@@ -40,7 +40,7 @@ def judge(
     print(f"\n{table(shown(results))}\n")
     print_differences(results)
     folders = dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models)
-    print(f"results   {', '.join(folders)}")
+    print(f"results   {', '.join(folders)}" + ("; pictures beside them" if how.get("pictures") else ""))
     print(f"next      {hint(models)}")
     return results
 

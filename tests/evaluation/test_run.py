@@ -72,7 +72,9 @@ def test_one_extraction_serves_all_protocols(data: str, model, tmp_path: Path) -
     seen = []
     model.net.register_forward_hook(lambda *_: seen.append(1))
     how = {"cache": tmp_path / "cache", "out": tmp_path / "out", "progress": False, "batch_size": 90}
-    results = run.evaluate(model, data, options=options, **how)
+    results = run.evaluate(model, data, options=options, pictures=True, **how)
+    drawn = {path.name for path in run.results_folder(model, tmp_path / "out").glob("*.png")}
+    assert drawn == {"evaluation.png", "map-six.png", "confusion-six.png"}
     assert len(seen) == 3, "two batches of training images and one of test images"
     assert [result.protocol for result in results] == ["linear", "knn", "crowding", "few_shot", "few_shot"]
     kept = store.read(run.results_folder(model, tmp_path / "out"))
