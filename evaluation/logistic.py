@@ -7,7 +7,7 @@ function divided by c N: the penalty there is 1 / (c N).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,9 @@ def fit_path(
     if len(classes) < 2:
         raise UserError(f"a classifier needs two classes, these {len(labels)} labels are of {len(classes)}: {classes}")
     loss = softmax_loss(torch.from_numpy(labels).to(device))
-    return _path(x.to(device), loss, classes, cs, tol, max_iter, promise, start)
+    path = _path(x.to(device), loss, classes, cs, tol, max_iter, promise, start)
+    # of the intercepts only the differences are determined
+    return (replace(probe, bias=probe.bias - probe.bias.mean()) for probe in path)
 
 
 def fit_one_vs_rest(

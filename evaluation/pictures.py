@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evaluation.features import matched
@@ -20,7 +21,7 @@ def draw(folder: Path, results: Sequence[Result], subjects: Iterable[Subject]) -
     subjects: those with training and test images, one label each. The confusions are those of the 20-NN vote.
     """
     bars = folder / "evaluation.png"
-    plot_results(results, bars, title=results[0].model)
+    plot_results([replace(result, model="") for result in results], bars, title=results[0].model)
     written = [bars]
     for subject in subjects:
         train, test = matched(subject.train, subject.test)

@@ -274,11 +274,11 @@ def _draw_bars(axis: Any, name: str, results: Sequence[Result]) -> None:
     if percent:
         axis.set(xlim=(0, 130), xticks=range(0, 101, 20))
     else:
-        axis.margins(x=0.3)
+        axis.margins(x=0.5)
     axis.spines[["top", "right"]].set_visible(False)
 
 
 def _bar_names(results: Sequence[Result]) -> list[str]:
     """The model, and the recipe where results of one panel differ in it."""
     recipes = len({result.recipe for result in results}) > 1
-    return [f"{r.model}\n{r.recipe}" if recipes and r.recipe else r.model for r in results]
+    return [f"{r.model}\n{r.recipe}".strip() if recipes and r.recipe else r.model for r in results]

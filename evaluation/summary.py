@@ -8,6 +8,7 @@ from typing import Any
 from evaluation import store
 from evaluation.comparison import compare_all
 from evaluation.models import LoadedModel, load_model
+from evaluation.plots import plot_results
 from evaluation.result import Result
 from evaluation.run import evaluate, results_folder
 from evaluation.tables import table
@@ -39,6 +40,9 @@ def judge(
         results += evaluate(model, data, wanted, options=options, out=out, say=_line, **how)
     print(f"\n{table(shown(results))}\n")
     print_differences(results)
+    if len(models) > 1 and how.get("pictures"):
+        plot_results(results, Path(out) / "comparison.png")
+        print(f"picture   {Path(out) / 'comparison.png'}")
     folders = dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models)
     print(f"results   {', '.join(folders)}" + ("; pictures beside them" if how.get("pictures") else ""))
     print(f"next      {hint(models)}")

@@ -133,6 +133,7 @@ def summary(entry: ZooEntry, data: Data) -> str:
         f"  curves    {folder / 'metrics.csv'}, or: tensorboard --logdir {folder.parent}",
         "",
         f"  load it:    net = sslkit.ZooEntry.load({str(folder)!r}).backbone()",
+        f"  judge it:   python recipes/evaluate.py checkpoint={folder}",
         f"  next:       python recipes/train.py method={card['method']} data=PATH/TO/YOUR/IMAGES epochs=100",
     ]
     return "\n".join(lines)

@@ -1,0 +1,234 @@
+"""The linear probe on digits, against scikit-learn's scaler and solver; what it chooses by, row order, bad input."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.preprocessing import StandardScaler, normalize
+
+from evaluation import protocols
+from evaluation.features import Features, as_features
+from evaluation.linear_heads import Grid
+from evaluation.measures import map11
+from evaluation.protocols import linear
+from evaluation.protocols.linear import STRENGTHS, linear_probe
+from evaluation.result import Result, rows_digest
+from evaluation.splits import held_out
+from sslkit import members
+from sslkit.errors import UserError
+
+X, Y = load_digits(return_X_y=True)
+X = X.astype(np.float32)
+TRAIN, TEST = (X[:500], Y[:500]), (X[500:1000], Y[500:1000])
+
+
+def oracle(x: np.ndarray, y: np.ndarray, c: float) -> LogisticRegression:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it must converge
+        return LogisticRegression(C=c, tol=1e-7, max_iter=20000).fit(x, y)
+
+
+@pytest.fixture(scope="module")
+def probed() -> Result:
+    return linear_probe(TRAIN, TEST)
+
+
+def test_the_number_is_that_of_scikit_learn(probed) -> None:
+    scaler = StandardScaler().fit(TRAIN[0])
+    model = oracle(scaler.transform(TRAIN[0]), TRAIN[1], probed.details["c"])
+    right = model.predict(scaler.transform(TEST[0])) == TEST[1]
+    assert (probed.outcomes == right).mean() > 0.995
+    assert probed.value == probed.outcomes.mean() and probed.converged is True
+    assert probed.interval[0] < probed.value < probed.interval[1] and probed.kind == "wilson over images"
+    others = {name: other.value for name, other in probed.others.items()}
+    assert others["top5"] >= probed.value and others["mean_per_class"] == pytest.approx(probed.value, abs=0.02)
+
+
+def test_the_strength_is_chosen_on_held_out_rows(probed) -> None:
+    ids = as_features(TRAIN).ids
+    mask = held_out(TRAIN[1], ids, 0.2, 0)
+    scaler = StandardScaler().fit(TRAIN[0][~mask])
+    tried = probed.details["tried"]
+    assert [one["c"] for one in tried] == pytest.approx(list(STRENGTHS)) and len(tried) == 45
+    assert tried[0]["c"] == pytest.approx(1e-5) and tried[-1]["c"] == pytest.approx(1e6)
+    for number in (8, 16, 24):
+        model = oracle(scaler.transform(TRAIN[0][~mask]), TRAIN[1][~mask], tried[number]["c"])
+        want = model.score(scaler.transform(TRAIN[0][mask]), TRAIN[1][mask])
+        assert tried[number]["value"] == pytest.approx(want, abs=1.01 / mask.sum())
+    best = max(one["value"] for one in tried)
+    assert probed.details["c"] == next(one["c"] for one in tried if one["value"] == best)
+    assert probed.details["chosen_by"] == "held-out train" and probed.seeds == [0] and not probed.leaky
+
+
+def test_the_result_is_complete(probed) -> None:
+    train, test = as_features(TRAIN), as_features(TEST)
+    assert probed.protocol == "linear" and probed.recipe == "lbfgs on frozen features, standardized"
+    assert probed.digests == {"train": train.digest, "test": test.digest}
+    assert probed.paired_on == rows_digest(test.ids, test.y)
+    assert Result.from_json(probed.to_json()).details == json.loads(json.dumps(probed.details))
+
+
+def test_row_order_changes_nothing(probed) -> None:
+    rng = np.random.default_rng(0)
+    one, two = rng.permutation(500), rng.permutation(500)
+    shuffled = linear_probe((TRAIN[0][one], TRAIN[1][one]), (TEST[0][two], TEST[1][two]))
+    assert shuffled.value == probed.value and shuffled.details["objective"] == probed.details["objective"]
+    assert np.array_equal(shuffled.outcomes, probed.outcomes[two])
+
+
+def test_what_is_chosen_by(probed) -> None:
+    val = (X[1000:1200], Y[1000:1200])
+    by_val = linear_probe(TRAIN, TEST, val=val, seed=5)
+    assert by_val.details["chosen_by"] == "val" and by_val.seeds == [] and not by_val.leaky
+    assert by_val.details["rows"] == 700 and set(by_val.digests) == {"train", "test", "val"}
+    by_test = linear_probe(TRAIN, TEST, select="test")
+    assert by_test.leaky and by_test.details["chosen_by"] == "test"
+    assert max(one["value"] for one in by_test.details["tried"]) >= probed.value
+    given = linear_probe(TRAIN, TEST, c=probed.details["c"])
+    assert np.array_equal(given.outcomes, probed.outcomes) and given.details["tried"] == [] and given.seeds == []
+    assert linear_probe(TRAIN, TEST, val=TEST, c=1.0).leaky
+
+
+def test_a_seed_changes_what_is_held_out_alone(probed) -> None:
+    other = linear_probe(TRAIN, TEST, seed=1)
+    assert [one["value"] for one in other.details["tried"]] != [one["value"] for one in probed.details["tried"]]
+    assert linear_probe(TRAIN, TEST, seed=1, c=0.1).value == linear_probe(TRAIN, TEST, seed=0, c=0.1).value
+
+
+def test_images_of_one_group_are_held_out_together() -> None:
+    groups = np.arange(500) // 2  # two images of one thing, which a split of images would leak
+    doubled = (np.repeat(X[:250], 2, axis=0) + np.arange(500)[:, None] % 2 * 1e-3, np.repeat(Y[:250], 2))
+    apart = linear_probe(replace(as_features(doubled), groups=groups), TEST)
+    together = linear_probe(as_features(doubled), TEST)
+    assert together.details["tried"][-1]["value"] == 1.0 > apart.details["tried"][-1]["value"]
+
+
+@pytest.mark.parametrize("scale", ["l2", "none"])
+def test_scales(scale: str) -> None:
+    result = linear_probe(TRAIN, TEST, scale=scale, c=0.5)
+    learn, judged = (normalize(x) if scale == "l2" else x for x in (TRAIN[0], TEST[0]))
+    right = oracle(learn.astype(np.float64), TRAIN[1], 0.5).predict(judged) == TEST[1]
+    assert result.details["scale"] == scale and (result.outcomes == right).mean() > 0.995
+
+
+def test_the_metric_is_the_test_sets() -> None:
+    kept = (TEST[1] > 5) | (np.arange(500) % 4 == 0)
+    test = replace(as_features((TEST[0][kept], TEST[1][kept])), metric="mean_per_class", model="m", data="d")
+    result = linear_probe(TRAIN, test, c=0.1)
+    recalls = [result.outcomes[test.y == k].mean() for k in range(10)]
+    assert result.metric == "mean_per_class" and (result.model, result.data) == ("m", "d")
+    assert result.value == pytest.approx(np.mean(recalls)) != result.others["top1"].value
+    guess = np.where(result.outcomes, test.y, (test.y + 1) % 10)
+    assert result.value == pytest.approx(balanced_accuracy_score(test.y, guess))
+
+
+def test_several_labels_an_image() -> None:
+    def labels(y: np.ndarray) -> np.ndarray:
+        return np.stack([np.where(y % 2 == 0, 1, -1), np.where(y > 6, 1, -1), np.where(y == 3, 1, -1)], 1)
+
+    some = labels(TRAIN[1])
+    some[::7, 1] = 0
+    result = linear_probe((TRAIN[0], some), (TEST[0], labels(TEST[1])))
+    assert result.metric == "map11" and result.converged and result.outcomes is None and result.paired_on == ""
+    scaler, scores = StandardScaler().fit(TRAIN[0]), []
+    for k in range(3):
+        rows = some[:, k] != 0
+        model = oracle(scaler.transform(TRAIN[0][rows]), some[rows, k], result.details["c"])
+        scores.append(model.decision_function(scaler.transform(TEST[0])))
+    assert result.value == pytest.approx(map11(np.stack(scores, 1), labels(TEST[1])), abs=1e-3)
+    assert linear_probe((TRAIN[0], some), (TEST[0], labels(TEST[1])), grid=Grid(iterations=60)).value > 0.8
+
+
+def test_names_as_labels_and_classes_that_only_train_has() -> None:
+    names = np.array([f"digit {y}" for y in Y])
+    seen = np.flatnonzero(TEST[1] > 4) + 500
+    result = linear_probe((X[:500], names[:500]), (X[seen], names[seen]), c=0.1)
+    assert np.array_equal(result.outcomes, linear_probe(TRAIN, TEST, c=0.1).outcomes[seen - 500])
+    gaps = linear_probe((X[:500], Y[:500] * 10 + 5), (X[seen], Y[seen] * 10 + 5), c=0.1)
+    assert np.array_equal(gaps.outcomes, result.outcomes)
+
+
+def test_as_a_protocol_of_a_subject(probed) -> None:
+    class Pixels:
+        train, test, seed = as_features(TRAIN), as_features(TEST), 0
+
+    function = protocols.find("linear")
+    assert np.array_equal(function(Pixels())[0].outcomes, probed.outcomes)
+    options = members.check_options(function, {"c": 1, "scale": "l2"}, "linear")
+    assert function(Pixels(), **options)[0].details["c"] == 1.0
+
+
+def test_the_grid(tmp_path) -> None:
+    np.save(tmp_path / "x.npy", TRAIN[0])
+    train = replace(as_features(TRAIN), x=np.load(tmp_path / "x.npy", mmap_mode="r"))
+    grid = Grid((1e-4, 0.01, 0.1), (0.0, 1e-3), iterations=150, batch_size=128)
+    result = linear_probe(train, TEST, grid=grid)
+    assert result.recipe == "grid on frozen features, standardized" and result.converged is None
+    tried, best = result.details["tried"], result.details
+    assert len(tried) == 6 and best["rows"] == pytest.approx(450, abs=5) and result.seeds == [0]
+    chosen = {"lr": best["lr"], "weight_decay": best["weight_decay"]}
+    value = max(one["value"] for one in tried)
+    assert {**chosen, "value": value} == next(one for one in tried if one["value"] == value) and result.value > 0.85
+    order = np.random.default_rng(0).permutation(500)
+    again = linear_probe((TRAIN[0][order], TRAIN[1][order]), TEST, grid=grid)
+    assert np.array_equal(again.outcomes, result.outcomes)
+    assert linear_probe(train, TEST, grid=grid, select="test").leaky
+
+
+def test_auto_takes_the_grid_for_many_rows(monkeypatch) -> None:
+    monkeypatch.setattr(linear, "MANY", 500)
+    monkeypatch.setattr(linear, "Grid", lambda: Grid(iterations=5))
+    assert linear_probe(TRAIN, TEST).recipe.startswith("grid")
+    assert linear_probe(TRAIN, TEST, c=1.0).recipe.startswith("lbfgs")
+    monkeypatch.setattr(linear, "MANY", 501)
+    assert linear_probe(TRAIN, TEST).recipe.startswith("lbfgs")
+
+
+def test_converged_is_honest() -> None:
+    result = linear_probe(TRAIN, TEST, c=1e3, max_iter=3)
+    assert result.converged is False and result.details["n_iter"] == 3 and result.details["gap"] > 1e-6
+
+
+def test_no_global_random_numbers() -> None:
+    import torch
+
+    np.random.seed(3)
+    torch.manual_seed(3)
+    before, torch_before = np.random.get_state()[1].copy(), torch.get_rng_state()
+    linear_probe(TRAIN, TEST, c=1.0)
+    linear_probe(TRAIN, TEST, grid=Grid(iterations=3))
+    assert np.array_equal(before, np.random.get_state()[1]) and torch.equal(torch_before, torch.get_rng_state())
+
+
+def test_bad_input() -> None:
+    def swapped(**fields) -> Features:
+        return replace(as_features(TEST), **fields)
+
+    broken = TRAIN[0].copy()
+    broken[3] = np.nan
+    bad = [
+        ((broken, TRAIN[1]), TEST, {}, "train: features are NaN"),
+        ((np.ones((9, 4)), np.arange(9) % 3), TEST, {}, "all 9 rows of features are equal"),
+        ((TRAIN[0], np.where(TRAIN[1] == 3, -1, TRAIN[1])), TEST, {}, "labels are -1"),
+        ((X[Y == 1], Y[Y == 1]), (X[Y == 1], Y[Y == 1]), {}, "two classes.* 1 only"),
+        ((X[:500][TRAIN[1] < 9], TRAIN[1][TRAIN[1] < 9]), TEST, {}, "train has no image of: 9"),
+        ((X[:10], np.arange(10)), TEST, {}, "one of each class.*give val, or the strength c"),
+        (TRAIN, TEST, {"recipe": "lbgfs"}, "no recipe 'lbgfs'.*lbfgs"),
+        (TRAIN, TEST, {"select": "tset"}, "no select.*test"),
+        (TRAIN, TEST, {"scale": "l1"}, "no scale.*l2"),
+        (TRAIN, TEST, {"c": 1.0, "recipe": "grid"}, "c=1.0"),
+        (TRAIN, TEST, {"grid": Grid(), "recipe": "lbfgs"}, "grid="),
+        (TRAIN, TEST, {"c": 0}, "c=0.0 must be"),
+        (TRAIN, TEST, {"grid": Grid((1e30,), (1.0,), iterations=30)}, "every head of the grid diverged"),
+        (TRAIN, TEST, {"device": "cuda"}, "no GPU"),
+    ]
+    for train, test, options, message in bad:
+        with pytest.raises(UserError, match=message):
+            linear_probe(train, test, **options)
+    lone = (np.concatenate([X[:500], X[1700:1701]]), np.append(Y[:500], 77))  # a class of one image stays in train
+    assert linear_probe(lone, TEST).value > 0.85

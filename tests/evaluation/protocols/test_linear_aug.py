@@ -1,0 +1,129 @@
+"""The linear layer on augmented views of digits: frozen backbone, the published schedules, torch's SGD as oracle."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from evaluation import protocols
+from evaluation.datasets import open_split
+from evaluation.datasets.base import Split
+from evaluation.models import LoadedModel, load_model
+from evaluation.protocols.linear_aug import RECIPES, linear_on_views, train_layer
+from evaluation.result import rows_digest
+from evaluation.subject import Subject
+from evaluation.tuning import Diverged, Setting
+from sslkit.errors import UserError
+
+
+class Pixels(nn.Module):
+    """Batch-normalised pixels: 64 features with running statistics that a frozen backbone must not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(1)
+        self.shift = nn.Parameter(torch.zeros(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x).flatten(1) + self.shift
+
+
+@pytest.fixture
+def model() -> LoadedModel:
+    return load_model(Pixels(), image_size=8, in_chans=1)
+
+
+@pytest.fixture(scope="module")
+def splits() -> tuple[Split, Split]:
+    train, test = (open_split("digits", split) for split in ("train", "test"))
+    return train, test
+
+
+def test_the_schedules_are_the_published_ones() -> None:
+    moco, vissl, simclr = RECIPES["moco100"], RECIPES["vissl28"], RECIPES["simclr90"]
+    assert [moco.factor(epoch / 100) for epoch in (0, 59, 60, 79, 80, 99)] == pytest.approx(
+        [1, 1, 0.1, 0.1, 0.01, 0.01]
+    )
+    epochs = [0, 7, 8, 15, 16, 23, 24, 27]
+    expected = [1, 1, 0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3]
+    assert [vissl.factor(epoch / 28) for epoch in epochs] == pytest.approx(expected)
+    assert [simclr.factor(share) for share in (0, 0.25, 0.5, 1)] == pytest.approx([1, 0.8535534, 0.5, 0])
+    assert (simclr.lr, moco.lr, vissl.lr, vissl.weight_decay) == (0.1, 30, 0.01, 5e-4)
+
+
+def test_it_learns_and_leaves_the_backbone_alone(model, splits) -> None:
+    before = {name: value.clone() for name, value in model.net.state_dict().items()}
+    result = linear_on_views(model, *splits, epochs=6, batch_size=64)
+    assert result.value > 0.5 and result.protocol == "linear_aug" and result.seeds == [0]  # 0.1 by chance
+    assert result.recipe == "simclr90 in 6 epochs on augmented views"
+    assert all(torch.equal(value, before[name]) for name, value in model.net.state_dict().items())
+    test = splits[1]
+    assert result.outcomes.mean() == result.value and result.paired_on == rows_digest(test.ids, test.y)
+    assert result.details["steps"] == 6 * (len(splits[0]) // 64) and result.details["lr"] == pytest.approx(0.025)
+    assert set(result.others) == {"top5", "mean_per_class"}
+
+
+@pytest.mark.parametrize("recipe", ["moco100", "vissl28"])
+def test_other_recipes(model, splits, recipe: str) -> None:
+    result = linear_on_views(model, *splits, recipe, epochs=4, batch_size=64)
+    assert result.value > 0.4 and result.recipe.startswith(f"{recipe} in 4 epochs")
+
+
+def test_the_seed_decides_everything(model, splits) -> None:
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    first, again, other = (linear_on_views(model, *splits, epochs=1, batch_size=128, seed=seed) for seed in (0, 0, 1))
+    assert np.array_equal(first.outcomes, again.outcomes) and not np.array_equal(first.outcomes, other.outcomes)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_the_layer_is_trained_as_torch_does(generator: torch.Generator) -> None:
+    x, y = torch.randn(96, 5, generator=generator), torch.randint(3, (96,), generator=generator)
+    places = torch.arange(96).view(6, 16)
+    backbone, recipe = nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.5)).eval(), RECIPES["vissl28"]
+    head, want = nn.Linear(4, 3), nn.Linear(4, 3)
+    want.load_state_dict(head.state_dict())
+    setting = Setting(lr=0.5, steps=6, batch_size=16)
+    train_layer(backbone, head, ((x[at], at) for at in places), y, recipe, setting)
+    optimizer = torch.optim.SGD(want.parameters(), 0.5, momentum=0.9, weight_decay=5e-4)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4, 6])  # 8, 16 and 24 of 28 epochs in 6 steps
+    for at in places:
+        optimizer.zero_grad()
+        F.cross_entropy(want(backbone(x[at]).detach()), y[at]).backward()
+        optimizer.step()
+        schedule.step()
+    torch.testing.assert_close(head.weight, want.weight)
+    torch.testing.assert_close(head.bias, want.bias)
+    assert backbone[0].weight.grad is None
+    with pytest.raises(Diverged, match="step 6"):
+        train_layer(backbone, head, ((x[at] * torch.inf, at) for at in places), y, recipe, setting)
+
+
+def test_several_labels_an_image(model, splits) -> None:
+    many = [
+        replace(s, y=np.where(s.y[:, None] == np.arange(10), 1, -1).astype(np.int8), metric="map11") for s in splits
+    ]
+    result = linear_on_views(model, *many, epochs=5, batch_size=64)
+    assert result.metric == "map11" and result.value > 0.25 and result.outcomes is None and result.paired_on == ""
+
+
+def test_as_a_protocol_of_a_subject(model) -> None:
+    subject = Subject(model, "digits", seed=3)
+    (result,) = protocols.find("linear_aug")(subject, epochs=1, batch_size=512)
+    assert result.seeds == [3] and result.data == "digits" and result.n == len(open_split("digits", "test"))
+
+
+def test_bad_input(model, splits) -> None:
+    train, test = splits
+    with pytest.raises(UserError, match=r"no recipe 'simclr'.*simclr90"):
+        linear_on_views(model, train, test, "simclr")
+    with pytest.raises(UserError, match="epochs=0"):
+        linear_on_views(model, train, test, epochs=0)
+    with pytest.raises(UserError, match="batch_size=1"):
+        linear_on_views(model, train, test, batch_size=1)
+    strange = replace(test, classes=[*test.classes[:9], "ten"])
+    with pytest.raises(UserError, match="no image of: ten"):
+        linear_on_views(model, train, strange, epochs=1)

@@ -1,0 +1,102 @@
+"""The evaluating command lines as a person types them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluation import protocols
+from sslkit import backbones, zoo
+from sslkit.data.sources import open_images
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(recipe: str, *words: str, cwd: Path) -> subprocess.CompletedProcess:
+    call = [sys.executable, str(ROOT / "recipes" / f"{recipe}.py"), *words]
+    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with two zoo entries and a small data set of real digits."""
+    for name in ("a", "b"):
+        body = backbones.build("narrow_resnet", image_size=8, in_chans=1)
+        card = {
+            "backbone": {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 8, "in_chans": 1},
+            "normalize": {"mean": [0.3], "std": [0.4]},
+        }
+        zoo.save(tmp_path / "zoo" / name, body.export(), card)
+    arrays = {}
+    for split, n in (("train", 200), ("test", 100)):
+        images = open_images("digits", split=split)
+        arrays |= {f"x_{split}": images.pixels[:n, 0], f"y_{split}": images.labels[:n]}
+    np.savez(tmp_path / "digits, 200=few.npz", **arrays)
+    return tmp_path
+
+
+def test_two_checkpoints_are_judged_and_compared(place: Path) -> None:
+    done = command(
+        "evaluate",
+        "checkpoint=[zoo/a,zoo/b]",
+        f"data={place}/digits, 200=few.npz",
+        "protocols=[linear,knn,few_shot]",
+        "few_shot.n_query=2",
+        "few_shot.k_shot=[1]",
+        "few_shot.episodes=30",
+        "pictures=false",
+        cwd=place,
+    )
+    assert done.returncode == 0, done.stderr
+    for said in ("wilson over images", "5-way 1-shot", "± ", "results   zoo/a/results.jsonl, zoo/b/results.jsonl"):
+        assert said in done.stdout, done.stdout
+    assert "McNemar" in done.stdout or "no difference" in done.stdout, done.stdout
+    for name in ("a", "b"):
+        lines = [json.loads(line) for line in (place / "zoo" / name / "results.jsonl").read_text().splitlines()]
+        assert [line["protocol"] for line in lines] == ["linear", "knn", "few_shot"]
+        assert all(line["model"] == name for line in lines)
+
+
+def test_a_zoo_is_judged_whole_and_one_protocol_has_a_command_of_its_own(place: Path) -> None:
+    data = f"data={place}/digits, 200=few.npz"
+    done = command("linear_eval", "zoo=zoo", data, "scale=l2", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("lbfgs on frozen features") == 2 and "l2" in done.stdout
+    done = command("few_shot", "checkpoint=zoo/a", data, "n_query=2", "k_shot=[2]", "episodes=20", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "5-way 2-shot" in done.stdout
+
+
+def test_help_names_every_protocol_and_option(tmp_path: Path) -> None:
+    said = command("evaluate", "--help", cwd=tmp_path).stdout
+    for name in protocols.names():
+        assert f"options of {name}" in said
+    for setting in ("checkpoint=null", "few_shot.episodes=2000", "knn.k=20", "cache=runs/cache"):
+        assert setting in said
+    assert "k_shot=[1,5]" in command("few_shot", "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name what to judge: checkpoint=runs/zoo/NAME"),
+        (["checkpoint=zoo/a", "zoo=zoo"], "name what to judge"),
+        (["chekpoint=zoo/a"], "did you mean 'checkpoint'"),
+        (["checkpoint=zoo/c"], "there is no model 'zoo/c'"),
+        (["checkpoint=zoo"], "is a folder of entries: name one of them"),
+        (["checkpoint=zoo/a", "protocols=[lineer]"], "did you mean 'linear'"),
+        (["checkpoint=zoo/a", "data=fashion_mnits"], "did you mean 'fashion_mnist'"),
+        (["checkpoint=zoo/a", "data=pets"], "Oxford-IIIT Pets cannot be opened"),
+        (["checkpoint=zoo/a", "few_shot.k_shots=3"], "did you mean 'k_shot'"),
+        (["checkpoint=zoo/a", "device=cuda"], "torch sees no GPU"),
+        (["checkpoint=zoo/a", "precision=half"], "precision='half' is not possible"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, place: Path) -> None:
+    done = command("evaluate", *words, cwd=place)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1, done.stderr
+    assert not list(place.rglob("results.jsonl")) and not list(place.rglob("features.npy"))
