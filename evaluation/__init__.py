@@ -26,6 +26,7 @@ _WHERE = {
     "fit_logistic": ("evaluation.logistic", "fit_logistic"),
     "knn": ("evaluation.protocols.knn", "knn"),
     "lidar": ("evaluation.protocols.lidar", "lidar"),
+    "linear_on_views": ("evaluation.protocols.linear_aug", "linear_on_views"),
     "linear_probe": ("evaluation.protocols.linear", "linear_probe"),
     "load_model": ("evaluation.models", "load_model"),
     "open_split": ("evaluation.datasets", "open_split"),

@@ -25,6 +25,7 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 
 PRECISIONS = ("float32", "bfloat16")
+CACHED_PIXELS = 8 * 224**2
 
 
 def extract(
@@ -38,7 +39,7 @@ def extract(
     resize: int | None = None,
     interpolation: str | None = None,
     precision: str = "float32",
-    batch_size: int = 256,
+    batch_size: int | None = None,
     device: str = "auto",
     workers: int | str = "auto",
     on_error: str = "skip",
@@ -53,6 +54,7 @@ def extract(
     image_size: side of the centre crop; resize: of the shorter side before it; interpolation: "bilinear", "bicubic";
         None: the model's own, but arrays of at most image_size pixels are resized to it and not cropped.
     precision: "bfloat16" runs the network under autocast; stored are float32.
+    batch_size: images a forward pass; None: 256 on a GPU, on the CPU as many as stay in its cache.
     device: "auto" is a GPU if there is one, or where the module already is. workers: as in training.
     on_error: "skip" leaves unreadable images out of features and labels and says how many; "raise" refuses.
     counts: "warn" goes on with a published set that has not the published number of images.
@@ -67,7 +69,9 @@ def extract(
     key = _key(loaded, prepared, transform, precision)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(cache) if cache is not None else Path(_from_first(scratch))
-        job = _Job(loaded, prepared, transform, precision, batch_size, _device(device, loaded), workers, progress)
+        place = _device(device, loaded)
+        batch = batch_size or batch_for(loaded.image_size, place)
+        job = _Job(loaded, prepared, transform, precision, batch, place, workers, progress)
         found = _extracted(job, folder, key)
         x = found[ROWS] if cache is not None else np.array(found[ROWS])
         _wait()  # before the first rank removes its scratch folder
@@ -116,6 +120,11 @@ def _key(model: LoadedModel, split: Split, transform: dict[str, Any], precision:
     labels = hashlib.sha256(np.ascontiguousarray(split.y)).hexdigest()
     about = [model.digest, transform, split.name, split.split, split.digest, list(split.classes), labels, precision]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+
+def batch_for(image_size: int, device: torch.device) -> int:
+    """On the CPU 8 images of 224 pixels run 1.4 times as fast as 128, whose activations fall out of the cache."""
+    return 256 if device.type != "cpu" else min(max(CACHED_PIXELS // image_size**2, 8), 256)
 
 
 def _device(device: str, model: LoadedModel) -> torch.device:

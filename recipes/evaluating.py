@@ -21,7 +21,7 @@ class Settings:
     seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap")
     image_size: int | None = setting(None, "pixels; null: the model's own")
     precision: str = setting("float32", "of the network: float32 or bfloat16; stored are float32")
-    batch_size: int = setting(256, "images a forward pass")
+    batch_size: int | None = setting(None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU")
     device: str = setting("auto", "auto, cpu, cuda")
     workers: Any = setting("auto", "processes that decode")
     counts: str = setting("raise", "a published set with another number of images than published: raise, or warn")

@@ -17,6 +17,7 @@ from evaluation.linear_heads import SCALES, Grid, Scaling, device_of, judge_head
 from evaluation.linear_parts import Part, Parts, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.measures import measured
+from evaluation.protocols import linear_aug
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import mean_per_class
 from evaluation.subject import Subject
@@ -102,10 +103,25 @@ def evaluate(
     scale: str = "standardize",
     c: float | None = None,
     select: str = "held_out",
+    iterations: int | None = None,
+    epochs: int | None = None,
 ) -> list[Result]:
-    """The linear probe of a subject; official validation images are part of its training images."""
+    """The linear probe of a subject; official validation images are part of its training images.
+
+    recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
+    iterations: of recipe grid. Others as in `linear_probe`.
+    """
+    _check(recipe=(recipe, (*RECIPES, *linear_aug.RECIPES)))
+    if recipe in linear_aug.RECIPES:
+        if (scale, c, select, iterations) != ("standardize", None, "held_out", None):
+            raise UserError(f"recipe={recipe} has no option scale, c, select or iterations, only epochs")
+        return linear_aug.evaluate(subject, recipe=recipe, epochs=epochs)
+    if epochs is not None:
+        raise UserError(f"epochs={epochs} is an option of {', '.join(linear_aug.RECIPES)}, not of recipe={recipe}")
     options = {"recipe": recipe, "scale": scale, "c": c, "select": select, "seed": subject.seed}
-    return [linear_probe(subject.train, subject.test, **options)]
+    grid = None if iterations is None else Grid(iterations=iterations)
+    device = subject.how.get("device", "auto")
+    return [linear_probe(subject.train, subject.test, grid=grid, device=device, **options)]
 
 
 def _check(**options: tuple[str, tuple[str, ...]]) -> None:
@@ -143,6 +159,7 @@ def _lbfgs(
         "tol": tol,
         "rows": len(parts.full.rows),
         "at_edge": bool(tried) and c in (STRENGTHS[0], STRENGTHS[-1]),
+        "note": "the optimum is unique: a seed changes only which rows it is chosen by",
         "tried": tried,
     }
     return probe.scores(_scaled(parts.test, scaling)), probe.converged, details

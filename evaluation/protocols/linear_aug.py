@@ -107,7 +107,7 @@ def linear_on_views(
         raise UserError(
             f"{recipe} with lr {setting.lr:g} on {task.model.name}: {error}; take another recipe"
         ) from error
-    name = recipe if epochs in (None, chosen.epochs) else f"{recipe} in {epochs} epochs"
+    name = recipe if epochs in (None, chosen.epochs) else f"{recipe}, {epochs} of {chosen.epochs} epochs"
     return _result(task, scores, name, setting, time.perf_counter() - start, where)
 
 
@@ -123,6 +123,7 @@ def evaluate(
     name = subject.entry.train if subject.entry else "train"
     train, test = (open_split(subject.data, split, root=subject.root) for split in (name, "test"))
     options = {"epochs": epochs, "batch_size": batch_size, "precision": precision, "seed": subject.seed}
+    options["device"] = subject.how.get("device", "auto")
     return [linear_on_views(subject.model, train, test, recipe, **options)]
 
 
@@ -196,7 +197,7 @@ def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: fl
     return Result.of(
         estimate,
         protocol="linear_aug",
-        recipe=f"{name} on augmented views",
+        recipe=f"{name}, on augmented views",
         metric=task.metric,
         model=task.model.name,
         data=task.name,

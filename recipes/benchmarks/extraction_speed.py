@@ -22,12 +22,12 @@ from results import keep
 
 import evaluation
 import sslkit
+from evaluation.extraction import batch_for
 from evaluation.models import LoadedModel, load_model
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 
 RESULTS = "extraction_speed"
-BATCH = 128
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def measure(model: LoadedModel, data: Any, repeats: int) -> dict[str, Any]:
     for _ in range(repeats):
         bare.append(timed(lambda: bare_loop(model, pixels)))
         with tempfile.TemporaryDirectory() as cache:
-            call = {"cache": cache, "batch_size": BATCH, "progress": False}
+            call = {"cache": cache, "progress": False}
             ours.append(timed(lambda call=call: evaluation.extract(model, data, "train", **call)))
             second.append(timed(lambda call=call: evaluation.extract(model, data, "train", **call)))
     ratios = [b / o for b, o in zip(bare, ours, strict=True)]
@@ -80,7 +80,8 @@ def measure(model: LoadedModel, data: Any, repeats: int) -> dict[str, Any]:
 @torch.inference_mode()
 def bare_loop(model: LoadedModel, pixels: torch.Tensor) -> list[torch.Tensor]:
     mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (model.mean, model.std))
-    return [model.backbone((batch.float() / 255 - mean) / std) for batch in pixels.split(BATCH)]
+    batch = batch_for(model.image_size, torch.device("cpu"))
+    return [model.backbone((batch.float() / 255 - mean) / std) for batch in pixels.split(batch)]
 
 
 def timed(work: Any) -> float:

@@ -155,12 +155,20 @@ def test_names_as_labels_and_classes_that_only_train_has() -> None:
 
 def test_as_a_protocol_of_a_subject(probed) -> None:
     class Pixels:
-        train, test, seed = as_features(TRAIN), as_features(TEST), 0
+        train, test, seed, how = as_features(TRAIN), as_features(TEST), 0, {}
 
     function = protocols.find("linear")
     assert np.array_equal(function(Pixels())[0].outcomes, probed.outcomes)
     options = members.check_options(function, {"c": 1, "scale": "l2"}, "linear")
     assert function(Pixels(), **options)[0].details["c"] == 1.0
+    assert function(Pixels(), recipe="grid", iterations=7)[0].details["iterations"] == 7
+    for options, message in (
+        ({"recipe": "simclr90", "c": 1.0}, "only epochs"),
+        ({"epochs": 3}, "epochs=3 is an option of simclr90"),
+        ({"recipe": "simclr"}, "simclr90"),
+    ):
+        with pytest.raises(UserError, match=message):
+            function(Pixels(), **options)
 
 
 def test_the_grid(tmp_path) -> None:

@@ -58,7 +58,7 @@ def test_it_learns_and_leaves_the_backbone_alone(model, splits) -> None:
     before = {name: value.clone() for name, value in model.net.state_dict().items()}
     result = linear_on_views(model, *splits, epochs=6, batch_size=64)
     assert result.value > 0.5 and result.protocol == "linear_aug" and result.seeds == [0]  # 0.1 by chance
-    assert result.recipe == "simclr90 in 6 epochs on augmented views"
+    assert result.recipe == "simclr90, 6 of 90 epochs, on augmented views"
     assert all(torch.equal(value, before[name]) for name, value in model.net.state_dict().items())
     test = splits[1]
     assert result.outcomes.mean() == result.value and result.paired_on == rows_digest(test.ids, test.y)
@@ -69,7 +69,7 @@ def test_it_learns_and_leaves_the_backbone_alone(model, splits) -> None:
 @pytest.mark.parametrize("recipe", ["moco100", "vissl28"])
 def test_other_recipes(model, splits, recipe: str) -> None:
     result = linear_on_views(model, *splits, recipe, epochs=4, batch_size=64)
-    assert result.value > 0.4 and result.recipe.startswith(f"{recipe} in 4 epochs")
+    assert result.value > 0.4 and result.recipe.startswith(f"{recipe}, 4 of ")
 
 
 def test_the_seed_decides_everything(model, splits) -> None:
@@ -113,6 +113,8 @@ def test_several_labels_an_image(model, splits) -> None:
 def test_as_a_protocol_of_a_subject(model) -> None:
     subject = Subject(model, "digits", seed=3)
     (result,) = protocols.find("linear_aug")(subject, epochs=1, batch_size=512)
+    (same,) = protocols.find("linear")(subject, recipe="moco100", epochs=1)
+    assert same.protocol == "linear_aug" and same.recipe.startswith("moco100, 1 of 100 epochs")
     assert result.seeds == [3] and result.data == "digits" and result.n == len(open_split("digits", "test"))
 
 
