@@ -33,7 +33,20 @@ _WHERE = {
     "semi_supervised": ("evaluation.protocols.semi_supervised", "semi_supervised"),
     "table": ("evaluation.tables", "table"),
 }
-_MODULES = ("datasets", "plots", "protocols", "statistics", "store")
+_MODULES = (
+    "comparison",
+    "datasets",
+    "episodes",
+    "extraction",
+    "features",
+    "plots",
+    "protocols",
+    "result",
+    "statistics",
+    "store",
+    "subsets",
+    "tables",
+)
 __all__ = [*_WHERE, *_MODULES]
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.result import Result
-from evaluation.statistics import Z95, bootstrap_mean, generator, holm, t_quantile
+from evaluation.statistics import ROUNDING, Z95, bootstrap_mean, generator, holm, mcnemar, sign_flip, t_quantile
 from sslkit.errors import UserError
 
 Z80 = 0.8416212335729143
 LEVEL = 0.05
+FEW = 5  # pairs, below which there is no interval
 FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 
 
@@ -21,7 +22,8 @@ FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 class Comparison:
     """Result a against result b on the same rows.
 
-    difference: value of a minus value of b. interval: 95 %, by pairs. test: its name; p: two-sided;
+    difference: value of a minus value of b. interval: 95 %, by pairs, None for too few pairs or pairs that do not vary.
+    test: its name; p: two-sided;
     p_adjusted: after Holm where several pairs were compared, else None. n: images or episodes.
     detectable: the smallest true difference that the test would have found in 80 % of such samples at p < 0.05, given
     how much the two differed here; None where no difference would be. leaky: a or b was chosen on test data.
@@ -31,7 +33,7 @@ class Comparison:
     b: str
     metric: str
     difference: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     p: float
     test: str
     n: int
@@ -43,8 +45,10 @@ class Comparison:
     def verdict(self) -> str:
         """One sentence. Better means p < 0.05, after adjustment if there was one."""
         p, name = (self.p, "p") if self.p_adjusted is None else (self.p_adjusted, "Holm-adjusted p")
-        low, high = self.interval
         note = "; one of the two was chosen on test data" if self.leaky else ""
+        if self.interval is None:
+            return self._without_interval(f"{self.test} {name} {_p(p)}", p) + note
+        low, high = self.interval
         if p < LEVEL:
             first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
             ends = sorted((abs(low), abs(high))) if low * high > 0 else (low, high)
@@ -54,6 +58,14 @@ class Comparison:
         could = "could have been seen" if self.detectable is None else "would likely be missed"
         seen = f"{100 * self.difference:.1f} points, {100 * low:.1f} to {100 * high:.1f}, {self.test} {name} {_p(p)}"
         return f"no difference seen between {self.a} and {self.b} ({seen}); {missed} {could}{note}"
+
+    def _without_interval(self, test: str, p: float) -> str:
+        why = f"{self.n} pairs are too few" if self.n < FEW else f"the {self.n} pairs all differ by the same"
+        points = f"{100 * abs(self.difference):.1f} points (no interval: {why})"
+        if p < LEVEL:
+            first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
+            return f"{first} is better than {second} by {points}, {test}"
+        return f"no difference seen between {self.a} and {self.b}: {points}, {test}"
 
     def to_json(self) -> str:
         """One line, the verdict among it."""
@@ -66,13 +78,16 @@ def compare(
     """Test two results of the same images, or of the same episodes.
 
     Right and wrong images: McNemar's exact test; difference and interval by the paired bootstrap. Episodes: the paired
-    t test and its interval, which speak of other episodes from the same pool of images, not of other images.
+    t test and its interval, which speak of other episodes from the same pool of images, not of other images; for fewer
+    than 5 pairs, or pairs that all differ by the same, the exact sign-flip test and no interval.
     labels: (N,) of the test images, needed for mean_per_class only: then the test is a randomisation of which model
         gave which answer, within the classes, and the bootstrap draws within the classes.
     paired: asserts that row i of both is the same image, for results of plain arrays (their images have no names).
+        Episodes and seeds need one table: it is refused for them.
     Raises UserError for results without outcomes, of other metrics, or of other rows.
     """
-    _check(a, b, paired)
+    _check(a, b)
+    _check_rows(a, b, paired)
     names = _names(a, b)
     if a.outcomes.dtype != bool:
         parts = _episodes(a.outcomes, b.outcomes)
@@ -93,17 +108,6 @@ def compare_all(
     found = [compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs]
     adjusted = holm([one.p for one in found])
     return [dataclasses.replace(one, p_adjusted=float(p)) for one, p in zip(found, adjusted, strict=True)]
-
-
-def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
-    """Two-sided p of McNemar's exact test: the images that only one is right on, against a fair coin.
-
-    a, b: (N,) bool, right or wrong on the same images.
-    """
-    from scipy.stats import binomtest
-
-    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
 def detectable_share(discordant: float, n: int) -> float | None:
@@ -153,17 +157,18 @@ def _images(a: np.ndarray, b: np.ndarray, seed: int) -> dict:
     estimate = bootstrap_mean(difference, seed=seed)
     return {
         "difference": estimate.value,
-        "interval": estimate.interval if difference.any() else _never_differ(len(difference)),
+        "interval": estimate.interval if np.ptp(difference) else _never_vary(estimate.value, len(difference)),
         "p": mcnemar(a, b),
         "test": "McNemar",
         "detectable": detectable_share(float(np.abs(difference).mean()), len(difference)),
     }
 
 
-def _never_differ(n: int) -> tuple[float, float]:
-    """Where no image told the two apart: the share of such images that n could have missed (Clopper-Pearson)."""
+def _never_vary(difference: float, n: int) -> tuple[float, float]:
+    """Where all images told the two apart alike, or none did: the share of others that n could have missed
+    (Clopper-Pearson)."""
     share = 1 - 0.025 ** (1 / n)
-    return -share, share
+    return max(difference - share, -1.0), min(difference + share, 1.0)
 
 
 def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
@@ -173,9 +178,10 @@ def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict
     _check_value(b, y)
     estimate = bootstrap_mean(difference, strata=y, seed=seed)
     same = not difference.any()
+    varies = any(np.ptp(difference[y == label]) for label in np.unique(y))
     return {
         "difference": estimate.value,
-        "interval": _never_differ(len(y)) if same else estimate.interval,
+        "interval": estimate.interval if varies else _never_vary(estimate.value, len(y)),
         "p": 1.0 if same else randomisation(difference, y, seed=seed),
         "test": "randomisation",
         "detectable": _detectable_classes(difference, y),
@@ -193,15 +199,22 @@ def _episodes(a: np.ndarray, b: np.ndarray) -> dict:
     from scipy.stats import ttest_1samp
 
     difference = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    mean, parts = float(difference.mean()), {"test": "paired t", "detectable": detectable_mean(difference)}
-    if np.ptp(difference) == 0:
-        return {"difference": mean, "interval": (mean, mean), "p": float(mean == 0), **parts}
+    mean = float(difference.mean())
+    if len(difference) < FEW or np.ptp(difference) < ROUNDING:
+        p = sign_flip(difference)
+        return {"difference": mean, "interval": None, "p": p, "test": "sign-flip", "detectable": None}
     test = ttest_1samp(difference, 0.0)
     low, high = test.confidence_interval(0.95)
-    return {"difference": mean, "interval": (float(low), float(high)), "p": float(test.pvalue), **parts}
+    return {
+        "difference": mean,
+        "interval": (float(low), float(high)),
+        "p": float(test.pvalue),
+        "test": "paired t",
+        "detectable": detectable_mean(difference),
+    }
 
 
-def _check(a: Result, b: Result, paired: bool) -> None:
+def _check(a: Result, b: Result) -> None:
     for result in (a, b):
         if result.outcomes is None:
             raise UserError(
@@ -216,15 +229,26 @@ def _check(a: Result, b: Result, paired: bool) -> None:
         raise UserError(f"cannot pair {_rows(a)} with {_rows(b)}: measure both on the same images or episodes")
     if len(a.outcomes) < 2:
         raise UserError(f"{_of(a)} has one outcome only; a test needs at least two")
-    if not paired and (not a.paired_on or a.paired_on != b.paired_on):
+    if a.outcomes.dtype != bool or a.metric != "mean_per_class":
+        _check_value(a, None)
+        _check_value(b, None)
+
+
+def _check_rows(a: Result, b: Result, paired: bool) -> None:
+    """Row i of both must be the same."""
+    if a.paired_on and a.paired_on == b.paired_on:
+        return
+    if a.outcomes.dtype != bool:
+        raise UserError(
+            f"cannot pair {_rows(a)} with {_rows(b)}: their episodes (or seeds) were drawn apart, and nothing makes "
+            "them pairs. Give both models one table= (evaluation.draw_episodes), or the same split and seeds"
+        )
+    if not paired:
         raise UserError(
             f"cannot pair {_rows(a)} with {_rows(b)}: they are not known to be the same rows in the same order. "
             "Measure both on one split or episode table; images have names in Features of evaluation.extract, which "
             "rows of plain arrays have not: for those say paired=True if row i is the same image in both"
         )
-    if a.outcomes.dtype != bool or a.metric != "mean_per_class":
-        _check_value(a, None)
-        _check_value(b, None)
 
 
 def _check_value(result: Result, y: np.ndarray | None) -> None:

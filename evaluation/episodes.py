@@ -32,6 +32,10 @@ class EpisodeTable:
     pool: str
     left_out: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("k_shot", "seed"):  # numpy's integers are not JSON's
+            object.__setattr__(self, name, int(getattr(self, name)))
+
     @property
     def n_way(self) -> int:
         return self.positions.shape[1]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ def extract(
     cache: str | Path | None = "runs/cache",
     root: str | Path = "data",
     image_size: int | None = None,
+    in_chans: int | None = None,
     resize: int | None = None,
     interpolation: str | None = None,
     precision: str = "float32",
@@ -51,8 +53,9 @@ def extract(
     model: see `evaluation.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
     cache: folder of the cache, None to keep nothing. The key is the sha256 of weights, transform, list of images,
         labels, split and precision: anything else than the same features has another key.
-    image_size: side of the centre crop; resize: of the shorter side before it; interpolation: "bilinear", "bicubic";
-        None: the model's own, but arrays of at most image_size pixels are resized to it and not cropped.
+    image_size, in_chans: side of the centre crop, and channels, where the model does not say them.
+    resize: what the shorter side is brought to before the crop; interpolation: "bilinear", "bicubic"; None: the
+        model's own, but arrays of at most image_size pixels are resized to it and not cropped.
     precision: "bfloat16" runs the network under autocast; stored are float32.
     batch_size: images a forward pass; None: 256 on a GPU, on the CPU as many as stay in its cache.
     device: "auto" is a GPU if there is one, or where the module already is. workers: as in training.
@@ -63,7 +66,7 @@ def extract(
     """
     if precision not in PRECISIONS:
         raise UserError(f"precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
-    loaded = load_model(model, image_size=image_size)
+    loaded = load_model(model, image_size=image_size, in_chans=in_chans)
     opened = open_split(dataset, split, root=root, on_error=on_error, counts=counts)
     prepared, transform = _prepared(opened, loaded, resize, interpolation)
     key = _key(loaded, prepared, transform, precision)
@@ -86,6 +89,8 @@ def extract(
         data=prepared.name,
         split=prepared.split,
         groups=found.get(GROUPS),
+        note=prepared.note,
+        unreadable=_unreadable(found, prepared, on_error),
     )
 
 
@@ -156,14 +161,26 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
     _wait()
     blocks = partial.open(rank(), world_size())
     _wait()  # before any is marked: all ranks share out the same ones
-    _run(job, partial, blocks)
+    try:
+        _run(job, partial, blocks)
+    except UserError:  # what was filled came from a model or images that are not sound
+        shutil.rmtree(partial.folder, ignore_errors=True)
+        raise
     _wait()
     if rank() == 0:
-        _say_unreadable(job.split, partial)
+        lost = job.split.ids[~np.asarray(partial.kept)].tolist()
+        if len(lost) == partial.n:
+            raise UserError(f"none of the {partial.n} images of {job.split.name} can be read")
         beside = {LABELS: job.split.y, IDS: job.split.ids}
         beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
-        about = {"model": job.model.name, "data": job.split.name, "split": job.split.split, **job.transform}
-        partial.publish(root / key, beside, about)
+        about = {
+            "model": job.model.name,
+            "data": job.split.name,
+            "split": job.split.split,
+            "unreadable": lost,
+            **job.transform,
+        }
+        partial.publish(root / key, beside, about | job.transform)
     _wait()
     found = read_whole(root / key)
     if found is None:
@@ -219,13 +236,17 @@ def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:
     return images[..., start : start + size, start : start + size]
 
 
-def _say_unreadable(split: Split, partial: Partial) -> None:
-    lost = np.flatnonzero(~np.asarray(partial.kept))
-    if len(lost) == partial.n:
-        raise UserError(f"none of the {partial.n} images of {split.name} can be read")
-    if len(lost):
-        shown = ", ".join(map(str, split.ids[lost[:5]])) + (" ..." if len(lost) > 5 else "")
-        print(f"{len(lost)} of {partial.n} images of {split.name} cannot be read and are left out: {shown}", flush=True)
+def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str, ...]:
+    """Ids of the images that are left out, said whenever the features are used. Refuses them under "raise"."""
+    lost = found["unreadable"]
+    if lost and on_error == "raise":
+        raise UserError(f"{lost[0]} of {split.name} cannot be read, nor can {len(lost) - 1} others: on_error=skip")
+    if lost and rank() == 0:
+        shown = ", ".join(lost[:5]) + (" ..." if len(lost) > 5 else "")
+        print(
+            f"{len(lost)} of {len(split)} images of {split.name} cannot be read and are left out: {shown}", flush=True
+        )
+    return tuple(lost)
 
 
 def _wait() -> None:

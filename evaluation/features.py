@@ -21,6 +21,7 @@ class Features:
     ids: (N,) one unique str for each image, which does not depend on the order of the rows.
     metric: what the data set is judged by: "top1", "mean_per_class", "map11".
     model, data, split: names for the tables. groups: (N,) int64 images of one thing that must not be parted, or None.
+    note: what to print beside their numbers. unreadable: ids of the images that could not be read and are left out.
     """
 
     x: np.ndarray
@@ -33,6 +34,8 @@ class Features:
     data: str = ""
     split: str = ""
     groups: np.ndarray | None = field(default=None, repr=False)
+    note: str = ""
+    unreadable: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.x)
@@ -85,6 +88,25 @@ def matched(train: Any, test: Any) -> tuple[Features, Features]:
     return train, replace(test, y=renumbered(test.y, test.classes, index, "test"), classes=train.classes)
 
 
+def joined(first: Features, second: Features) -> Features:
+    """The rows of two splits of one data set, one after the other; ids tell the splits apart."""
+    ids = [f"{part.split}/{name}" for part in (first, second) for name in part.ids]
+    groups = None
+    if first.groups is not None and second.groups is not None:
+        groups = np.concatenate([first.groups, second.groups + first.groups.max() + 1])
+    return replace(
+        first,
+        x=np.concatenate([first.x, second.x]),
+        y=np.concatenate([first.y, second.y]),
+        ids=np.array(ids),
+        groups=groups,
+        split=f"{first.split}+{second.split}",
+        digest=hashlib.sha256(f"{first.digest} {second.digest}".encode()).hexdigest(),
+        note="; ".join(dict.fromkeys(part.note for part in (first, second) if part.note)),
+        unreadable=first.unreadable + second.unreadable,
+    )
+
+
 def renumbered(y: np.ndarray, classes: Sequence[str], index: Mapping[str, int], where: str) -> np.ndarray:
     """Labels (N,) of `classes` in the numbers that training uses, `index`: name -> label.
 
@@ -106,6 +128,8 @@ def _of_pair(given: Any, where: str) -> Features:
     except (TypeError, ValueError) as error:
         raise UserError(f"{where} must be Features or a pair of arrays (x, y), not {type(given).__name__}") from error
     x = np.ascontiguousarray(_numpy(x), dtype=np.float32)
+    if isinstance(y, (list, tuple)) and any(isinstance(label, tuple) for label in y):
+        y = [str(label) for label in y]  # numpy would make a second dimension of a name's parts
     y, classes = _numbered(_numpy(y), where)
     ids = row_ids(x)
     digest = hashlib.sha256(repr((x.shape, y.shape, classes)).encode())
@@ -135,21 +159,29 @@ def _is_float_tensor(values: Any) -> bool:
 
 
 def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
-    """Integers stay what they are; anything else is numbered in the order of its names."""
+    """Labels 0 to K - 1 in the order of the numbers or names that occur, -1 for missing ones; and the K names."""
     if y.dtype.kind == "f":
         if not np.isfinite(y).all() or (y != np.rint(y)).any():
             raise UserError(f"{where}: labels must be integers or names, found NaN or fractions")
         y = y.astype(np.int64)
     if y.ndim == 2 and y.dtype.kind in "iub":
-        if not np.isin(y, (-1, 0, 1)).all():
-            raise UserError(f"{where}: labels of shape {y.shape} must be 1 (yes), -1 (no) and 0 (do not count)")
-        return y.astype(np.int8), [str(k) for k in range(y.shape[1])]
+        return _several(y, where)
     if y.ndim != 1:
         raise UserError(f"{where}: labels must be (N,), or (N, K) for several labels an image, not {y.shape}")
-    if y.dtype.kind in "iub":
-        return y.astype(np.int64), [str(k) for k in range(int(y.max(initial=-1)) + 1)]
-    names, numbered = np.unique(y.astype(str), return_inverse=True)
-    return numbered.astype(np.int64), names.tolist()
+    if y.dtype.kind == "O" and any(name is None or name != name for name in y):
+        raise UserError(f"{where}: some labels are None or NaN; leave these rows out")
+    y = y if y.dtype.kind in "iub" else y.astype(str)
+    names, numbered = np.unique(y, return_inverse=True)
+    missing = int((names < 0).sum()) if y.dtype.kind in "iub" else 0
+    return np.maximum(numbered.astype(np.int64) - missing, -1), [str(name) for name in names[missing:]]
+
+
+def _several(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+    if not np.isin(y, (-1, 0, 1)).all():
+        raise UserError(f"{where}: labels of shape {y.shape} must be 1 (yes), -1 (no) and 0 (do not count)")
+    if not (y == -1).any():
+        raise UserError(f"{where}: labels of shape {y.shape} never say no (-1); of one-hot labels give y.argmax(1)")
+    return y.astype(np.int8), [str(k) for k in range(y.shape[1])]
 
 
 def _check_x(x: np.ndarray, where: str) -> None:

@@ -26,6 +26,18 @@ class Part:
         """What these scores (n, K) are worth."""
         return map11(scores, self.y) if metric == "map11" else accuracy(scores.argmax(1), self.y, metric)
 
+    def loss(self, scores: np.ndarray, metric: str) -> float:
+        """Mean cross-entropy of these scores (n, K), by class first for mean_per_class, binary for several labels."""
+        if self.y.ndim == 2:
+            counts = self.y != 0
+            return float(np.logaddexp(0, -self.y[counts] * scores[counts].astype(np.float64)).mean())
+        scores = scores.astype(np.float64)
+        losses = np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(scores)), self.y]
+        if metric != "mean_per_class":
+            return float(losses.mean())
+        counts = np.bincount(self.y)
+        return float((np.bincount(self.y, weights=losses)[counts > 0] / counts[counts > 0]).mean())
+
     def and_also(self, other: "Part") -> "Part":
         """Both, in memory."""
         x = np.concatenate([self.x[self.rows], other.x[other.rows]])
@@ -67,6 +79,16 @@ def parts_of(
         return Parts(whole, _part(val, numbers), full, chosen_by="val", **about)
     mask = _held_out(train, share, seed)
     return Parts(_part(train, numbers, ~mask), _part(train, numbers, mask), full, chosen_by="held-out train", **about)
+
+
+def in_both(train: Features, test: Features) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of train and of test, (n,) each, that are one image: their ids and their features are the same.
+
+    Images of one name in two folders have one id but other features.
+    """
+    _, of_train, of_test = np.intersect1d(train.ids, test.ids, return_indices=True)
+    same = (train.x[of_train] == test.x[of_test]).all(1)
+    return of_train[same], of_test[same]
 
 
 def _numbers(train: Features) -> tuple[int, np.ndarray | None]:

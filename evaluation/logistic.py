@@ -67,12 +67,13 @@ def fit_logistic(
 ) -> Probe:
     """The minimum of 1/2 |W|^2 + c * sum CE.
 
-    x: (N, D) array or tensor of any float type. y: (N,) hashable labels; the order of the rows does not matter.
+    x: (N, D) array or tensor of any float type. y: (N,) hashable labels, of which -1 is a label like any other; the
+    order of the rows does not matter.
     c: weight of the loss, summed over rows, against the penalty. tol: of (objective - optimum) / objective, bounded.
     start: a probe of the same classes and features, to start from.
     device: "cpu" computes in float64; elsewhere matrix products are float32 and all else float64.
     Of two classes: rows -w/2 and w/2 of scikit-learn's binary w with C = 2 c, at half its objective.
-    Raises UserError for NaN, fewer than two classes, and shapes, c or tol out of range.
+    Raises UserError for NaN, rows of x that are all equal, fewer than two classes, and shapes, c or tol out of range.
     """
     return next(fit_path(x, y, [c], tol=tol, max_iter=max_iter, start=start, device=device))
 
@@ -93,7 +94,7 @@ def fit_path(
     promise: stop also where the next step promises to lower the objective by less than this share of it; the optimum
     at weak penalties is far longer to prove than to approach.
     """
-    x, cs = _checked(x, len(y), cs, tol, max_iter)
+    x, cs = _checked(x, _length(y), cs, tol, max_iter)
     classes, labels = number_labels(y)
     if len(classes) < 2:
         raise UserError(f"a classifier needs two classes, these {len(labels)} labels are of {len(classes)}: {classes}")
@@ -119,7 +120,7 @@ def fit_one_vs_rest(
     y: (N, K) of 1, -1 and 0, which does not count. Other arguments as in `fit_path`. `objective` is the sum over k.
     Raises UserError also for a class without a positive or without a negative row.
     """
-    x, cs = _checked(x, len(y), cs, tol, max_iter)
+    x, cs = _checked(x, _length(y), cs, tol, max_iter)
     y = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
     for k in range(y.shape[1]):
         if not ((y[:, k] > 0).any() and (y[:, k] < 0).any()):
@@ -196,7 +197,15 @@ def _checked(x: Any, labels: int, cs: Iterable[float], tol: float, max_iter: int
     if not x.isfinite().all():
         row = int((~x.isfinite().all(1)).nonzero()[0])
         raise UserError(f"features are NaN or infinite, the first in row {row}")
+    if len(x) > 1 and bool((x == x[0]).all()):
+        raise UserError(f"all {len(x)} rows of features are equal: there is nothing to tell the labels apart by")
     return x, cs
+
+
+def _length(y: Any) -> int:
+    if isinstance(y, str | bytes) or not hasattr(y, "__len__") or getattr(y, "shape", None) == ():
+        raise UserError(f"y must be one label for each row of features, not the single label {y!r}")
+    return len(y)
 
 
 def _float64(x: Any) -> np.ndarray:

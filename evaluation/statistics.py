@@ -1,14 +1,16 @@
 """An interval on every number, and of what kind it is. `evaluation.comparison` tests one result against another."""
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sslkit.errors import UserError
 
 Z95 = 1.959963984540054
+ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are the same
 CELLS = 2**22  # of the resampling counts that are held at once
 
 
@@ -45,8 +47,9 @@ def over_episodes(accuracy: np.ndarray) -> Estimate:
 
     accuracy: (E,) share of right queries in each.
     """
-    mean, error = float(np.mean(accuracy)), float(np.std(accuracy, ddof=1)) / len(accuracy) ** 0.5
-    return Estimate(mean, (mean - Z95 * error, mean + Z95 * error), "episodes", len(accuracy))
+    n, mean = len(accuracy), float(np.mean(accuracy))
+    half = Z95 * float(np.std(accuracy, ddof=1)) / n**0.5
+    return _with_room(Estimate(mean, _within((mean - half, mean + half), accuracy), "episodes", n), n)
 
 
 def over_seeds(values: Sequence[float], *, unit: str = "fraction") -> Estimate:
@@ -60,16 +63,21 @@ def over_seeds(values: Sequence[float], *, unit: str = "fraction") -> Estimate:
     if n == 1:
         return Estimate(mean, None, "one seed", 1, unit)
     half = t_quantile(0.975, n - 1) * float(np.std(values, ddof=1)) / n**0.5
-    return Estimate(mean, (mean - half, mean + half), f"t over {n} seeds", n, unit)
+    interval = (mean - half, mean + half)
+    return Estimate(mean, _within(interval, values) if unit == "fraction" else interval, f"t over {n} seeds", n, unit)
 
 
 def mean_per_class(right: np.ndarray, y: np.ndarray, *, n: int = 2000, seed: int = 0) -> Estimate:
     """Mean over classes of each class's accuracy, its images drawn again within their class.
 
     right: (N,) bool. y: (N,) labels. A class without an image does not count.
-    Of classes of one or two images the bootstrap cannot know how they vary: where there are some, `kind` says so.
+    Of classes of one or two images the bootstrap cannot know how they vary: where there are some, `kind` says so, and
+    where no class has two images there is no interval.
     """
-    few = int((np.unique(y, return_counts=True)[1] < 3).sum())
+    sizes = np.unique(y, return_counts=True)[1]
+    if sizes.max() == 1:
+        return Estimate(float(np.mean(right)), None, "no interval: one image of each class", len(sizes))
+    few = int((sizes < 3).sum())
     note = f", too narrow: {few} of them have fewer than 3" if few else ""
     return bootstrap_mean(right, strata=y, n=n, seed=seed, kind=f"bootstrap over images of each class{note}")
 
@@ -95,7 +103,8 @@ def bootstrap_mean(
     rng = generator(seed, "bootstrap")
     drawn = np.mean([_resampled_means(group, n, rng) for group in groups], axis=0)
     mean = float(np.mean([np.mean(group) for group in groups]))
-    return Estimate(mean, interval_of(drawn, [len(group) for group in groups]), kind, len(values), unit)
+    sizes = [len(group) for group in groups]
+    return _with_room(Estimate(mean, interval_of(drawn, sizes), kind, len(values), unit), _effective(sizes))
 
 
 def bootstrap(
@@ -123,8 +132,9 @@ def bootstrap(
     members = [np.flatnonzero(strata == label) for label in np.unique(strata)]
     rng = generator(seed, "bootstrap")
     drawn = np.array([statistic(rows[_redrawn(members, rng)]) for _ in range(n)], dtype=float)
-    interval = interval_of(drawn, [len(member) for member in members])
-    return Estimate(float(statistic(rows)), interval, kind, len(rows), unit)
+    sizes = [len(member) for member in members]
+    found = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
+    return _with_room(found, _effective(sizes))
 
 
 def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
@@ -158,6 +168,40 @@ def jackknife(value: float, without: Sequence[float], *, kind: str, n: int, unit
     return Estimate(value, (value - half, value + half), kind, n, unit)
 
 
+def clopper_pearson(p: float, n: float) -> tuple[float, float]:
+    """The 95 % interval of a share p of n (Clopper & Pearson 1934, Biometrika 26:404); n p need not be whole."""
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(n * p, n - n * p + 1, 0.025)) if p > 0 else 0.0
+    high = float(betaincinv(n * p + 1, n - n * p, 0.975)) if p < 1 else 1.0
+    return low, high
+
+
+def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
+    """Two-sided p of McNemar's exact test: the images that only one is right on, against a fair coin.
+
+    a, b: (N,) bool, right or wrong on the same images.
+    """
+    from scipy.stats import binomtest
+
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
+
+
+def sign_flip(difference: np.ndarray) -> float:
+    """Two-sided p of the exact sign-flip test (Fisher 1935, The Design of Experiments, section 21): every pair may as
+    well have gone the other way. At least 1 / 2^(n - 1).
+
+    difference: (n,) by pair, a few, or all the same but for rounding.
+    """
+    if np.abs(difference).max() < ROUNDING:
+        return 1.0
+    if np.ptp(difference) < ROUNDING:
+        return 0.5 ** (len(difference) - 1)
+    flipped = np.array(list(itertools.product((1, -1), repeat=len(difference)))) @ difference
+    return float((np.abs(flipped) >= abs(difference.sum()) - ROUNDING).mean())
+
+
 def holm(p: Sequence[float]) -> np.ndarray:
     """(M,) p-values adjusted for M tests (Holm 1979, Scandinavian Journal of Statistics 6:65), in the order given."""
     p = np.asarray(p, dtype=float)
@@ -178,6 +222,26 @@ def t_quantile(q: float, free: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(free, q))
+
+
+def _with_room(found: Estimate, n: float) -> Estimate:
+    """As it is, but for a fraction whose draws were all the same: it gets the interval of a share of n."""
+    low, high = found.interval
+    if found.unit != "fraction" or not 0 <= found.value <= 1 or high - low > ROUNDING:
+        return found
+    kind = f"{found.kind}, none of which varies: Clopper-Pearson on {n:.3g}"
+    return replace(found, interval=clopper_pearson(found.value, n), kind=kind)
+
+
+def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
+    """Clipped to [0, 1] where all values are in it; differences, which may be negative, are left alone."""
+    low, high = interval
+    return (max(low, 0.0), min(high, 1.0)) if np.min(values) >= 0 and np.max(values) <= 1 else interval
+
+
+def _effective(sizes: Sequence[int]) -> float:
+    """How many rows of one stratum give a mean that varies as much as the mean of the means of these strata."""
+    return len(sizes) ** 2 / sum(1 / size for size in sizes)
 
 
 def _normal_cdf(z: float) -> float:

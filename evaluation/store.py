@@ -15,7 +15,9 @@ from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry, write_whole
 
 RESULTS, OUTCOMES = "results.jsonl", "outcomes"
-SAME = ("protocol", "recipe", "metric", "model", "data", "seeds", "digests", "leaky", "details")
+SAME = ("protocol", "recipe", "metric", "model", "data", "seeds", "digests", "leaky")
+# What a solver reports of its way, which may differ in the last digits from one run to the next.
+MEASURED = ("tried", "objective", "gap", "gradient_norm", "n_iter", "steps", "not_converged", "note")
 
 
 def append(folder: str | Path | ZooEntry, result: Result) -> Path:
@@ -30,6 +32,7 @@ def append(folder: str | Path | ZooEntry, result: Result) -> Path:
     if result.outcomes is not None:
         record["outcomes"] = _save(path.parent, result.outcomes)
     key = {name: record.pop(name) for name in SAME}
+    key["choices"] = {name: value for name, value in record["details"].items() if name not in MEASURED}
     Records(path).add(key, record)
     return path
 
@@ -37,7 +40,8 @@ def append(folder: str | Path | ZooEntry, result: Result) -> Path:
 def read(folder: str | Path | ZooEntry, *, outcomes: bool = True) -> list[Result]:
     """The results of a zoo entry in the order of their first measurement; empty where there are none.
 
-    Of results that agree in protocol, recipe, metric, model, data, seeds, digests, leaky and details, the latest one:
+    Of results that agree in protocol, recipe, metric, model, data, seeds, digests, leaky and choices (the details but
+    for what a solver reports of its way), the latest one:
     a protocol run again replaces its number, one with another choice stands beside it. The file keeps every line.
     outcomes: whether to load them too.
     Raises UserError for a damaged line, and for outcomes that are missing or are not what was written.

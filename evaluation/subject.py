@@ -1,15 +1,16 @@
 """A subject of evaluation: one model on one data set, with its features extracted when a protocol first asks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
 from evaluation.extraction import extract
-from evaluation.features import Features
+from evaluation.features import Features, joined
 from evaluation.models import LoadedModel
+from evaluation.result import Result
 from sslkit.data.sources import splits as source_splits
 from sslkit.errors import UserError
 
@@ -50,33 +51,43 @@ class Subject:
         return tuple(self.entry.counts) if self.entry else source_splits(self.data)
 
     @property
-    def learns_from(self) -> str:
-        """The split of `train`."""
-        return self.entry.train if self.entry else self._split("train")
+    def learns_from(self) -> tuple[str, ...]:
+        """The splits of `train`."""
+        if self.entry:
+            return (self.entry.train,)
+        return (self._split("train"), "val") if {"val", "test"} <= set(self.splits) else (self._split("train"),)
 
     @property
     def train(self) -> Features:
-        """All that a final classifier may learn from: train and val together, where the set parts them officially."""
-        return self.features(self.learns_from)
+        """All that a final classifier may learn from: train and val together, where the set has both."""
+        parts = [self.features(name) for name in self.learns_from]
+        return parts[0] if len(parts) == 1 else self._joined(*parts)
 
     @property
     def test(self) -> Features:
         return self.features(self._split("test"))
 
     @property
-    def fitting(self) -> Features:
-        """The training images without the official validation images."""
-        return self.features(self._split("train"))
-
-    @property
-    def val(self) -> Features | None:
-        """The official validation images, None where the set has none."""
-        return self.features("val") if "val" in self.splits else None
-
-    @property
     def novel(self) -> Features:
         """Classes for few-shot episodes: kept back ones, where the set has such."""
         return self.features(next(name for name in NOVEL if name in self.splits))
+
+    def noted(self, result: Result) -> Result:
+        """The result with what its features have to say: splits, notes, images that could not be read."""
+        used = [one for one in self._features.values() if one.digest in result.digests.values()]
+        lost = sum(len(one.unreadable) for one in used)
+        said = {
+            "splits": [one.split for one in used],
+            "notes": "; ".join(dict.fromkeys(one.note for one in used if one.note)),
+            "unreadable": lost,
+        }
+        return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
+
+    def _joined(self, first: Features, second: Features) -> Features:
+        name = f"{first.split}+{second.split}"
+        if name not in self._features:
+            self._features[name] = joined(first, second)
+        return self._features[name]
 
     def _split(self, name: str) -> str:
         if name not in self.splits:

@@ -15,6 +15,12 @@ from evaluation.tables import table
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
 
+BESIDE = {  # further numbers in the table; all of them are in results.jsonl
+    "crowding": ("intra/{centroid}", "rankme"),
+    "few_shot": ("nearest_centroid",),
+    "lidar": ("alignment",),
+}
+
 
 def judge(
     checkpoint: Any = None,
@@ -50,15 +56,16 @@ def judge(
 
 
 def shown(results: list[Result]) -> list[Result]:
-    """The rows of the table: each result, and of crowding also the variance and the rank that belong to the distance.
+    """The rows of the table: each result, and the further numbers that a reader expects beside it.
 
     The model's name is left out where there is only one.
     """
     rows = []
     for result in results:
         rows.append(result)
-        for name in (f"intra/{result.details.get('centroid')}", "rankme"):
-            if result.protocol == "crowding" and name in result.others:
+        for pattern in BESIDE.get(result.protocol, ()):
+            name = pattern.format(**result.details)
+            if name in result.others:
                 rows.append(replace(result, metric=name, **asdict(result.others[name])))
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]
@@ -91,6 +98,8 @@ def print_differences(results: list[Result]) -> None:
         if result.outcomes is not None:
             groups.setdefault((result.protocol, result.data, result.metric, result.paired_on), []).append(result)
     pairs = [found for found in groups.values() if len(found) > 1 and found[0].metric != "mean_per_class"]
+    for name in sorted({result.data for result in results if result.metric == "mean_per_class"}):
+        print(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
     for found in pairs:
         print(f"{found[0].protocol} on {found[0].data}")
         for comparison in compare_all(found):

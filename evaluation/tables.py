@@ -56,7 +56,7 @@ def flags(result: Result) -> list[str]:
         count = result.details.get(name)
         count = len(count) if isinstance(count, (list, tuple)) else count
         found += [f"{count} {name.replace('_', ' ')}"] if count else []
-    return found
+    return found + ([result.details["notes"]] if result.details.get("notes") else [])
 
 
 def _cells(result: Result) -> dict[str, str]:

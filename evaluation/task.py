@@ -24,7 +24,8 @@ class Labelled:
     """N images of one or two splits.
 
     crops: as views are cut from them (whole, squashed to a square). centres: as they are judged (middle squares).
-    y: (N,) int64, or (N, K) int8. ids: (N,) names, no two equal. groups: (N,) int64 or None.
+    y: (N,) int64, or (N, K) int8. ids: (N,) names, no two equal: those of two splits begin with "SPLIT/".
+    groups: (N,) int64 or None.
     own_val: (N,) bool, the data set's own validation images, or None where it has none.
     """
 
@@ -78,14 +79,15 @@ class Task:
         return out
 
 
-def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data") -> Task:
+def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, counts: str = "raise") -> Task:
     """Open the splits of a data set for a model.
 
     dataset: whatever `evaluation.datasets.open_split` opens, or a mapping of "train", "test" and perhaps "val" to
         `Split`s that are open already. Without a "test" split, "val" is the test.
+    root, counts: see `evaluation.datasets.open_split`.
     Raises UserError where a split or its labels are missing, for -1 labels, and for classes that only test has.
     """
-    given = dict(dataset) if isinstance(dataset, Mapping) else _open(dataset, root)
+    given = dict(dataset) if isinstance(dataset, Mapping) else _open(dataset, root, counts)
     if "test" not in given and "val" in given:
         given["test"] = given.pop("val")
     for name in ("train", "test"):
@@ -95,33 +97,41 @@ def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data") -> Ta
         _check(split, name)
     first = given["train"]
     given = {name: _renumbered(split, first) for name, split in given.items()}
-    train = _labelled([given[name] for name in ("train", "val") if name in given], model)
-    test = _labelled([given["test"]], model)
+    train = _labelled({name: given[name] for name in ("train", "val") if name in given}, model)
+    test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:
         learned = {first.classes[label]: label for label in np.unique(train.y)}
         renumbered(test.y, first.classes, learned, first.name)  # refuses a class that is in test alone
     return Task(model, train, test, first.classes, first.metric, first.name, _digest(given))
 
 
-def _open(dataset: Any, root: str | Path) -> dict[str, Split]:
+def _open(dataset: Any, root: str | Path, counts: str) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
     name = dataset.partition(":")[0] if isinstance(dataset, str) else ""
     known = datasets.find(name).counts if name in datasets.names() else splits(dataset)
     wanted = [split for split in ("train", "val", "test") if split in known]
-    return {split: datasets.open_split(dataset, split, root=root) for split in wanted}
+    return {split: datasets.open_split(dataset, split, root=root, counts=counts) for split in wanted}
 
 
-def _labelled(parts: list[Split], model: LoadedModel) -> Labelled:
+def _labelled(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
+    parts = list(given.values())
     groups = [split.groups for split in parts]
     return Labelled(
         crops=Pool([_whole(split.images, model) for split in parts]),
         centres=Pool([model.clean(split.images) for split in parts]),
         y=np.concatenate([split.y for split in parts]),
-        ids=np.concatenate([np.asarray(split.ids).astype(str) for split in parts]),
+        ids=_names(given),
         groups=None if any(group is None for group in groups) else np.concatenate(groups),
         own_val=np.repeat([False, True], [len(split) for split in parts]) if len(parts) > 1 else None,
     )
+
+
+def _names(given: Mapping[str, Split]) -> np.ndarray:
+    """(N,) str; two folders may each hold a file of one name, so where splits are joined each names its own."""
+    if len(given) == 1:
+        return np.concatenate([np.asarray(split.ids).astype(str) for split in given.values()])
+    return np.array([f"{name}/{row}" for name, split in given.items() for row in split.ids])
 
 
 def _whole(images: Images, model: LoadedModel) -> Images:

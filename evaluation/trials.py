@@ -23,7 +23,7 @@ from evaluation.records import Records, each_once
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import Estimate, over_seeds
 from evaluation.task import Task
-from evaluation.tuning import Diverged, Setting, classification_loss, predict, train_classifier
+from evaluation.tuning import Diverged, Setting, classification_loss, predict, train_classifier, whole_number
 from sslkit.errors import UserError
 
 
@@ -65,7 +65,9 @@ def key(task: Task, trial: Trial) -> dict[str, Any]:
 class Bench:
     """Does trials one after the other, in this process.
 
-    Pixels stay on the device from one trial to the next as long as the trials use the same images.
+    Pixels stay on the device from one trial to the next as long as the trials use the same images. Those that are kept
+    (see `Pixels`), the test images too, are read before the first step, so that a damaged file stops the work before
+    anything is trained; what does not fit is read batch by batch, and a damaged file stops the run that reads it.
     """
 
     def __init__(self, task: Task, device: torch.device, progress: bool = True) -> None:
@@ -75,6 +77,8 @@ class Bench:
     def run(self, trial: Trial) -> dict[str, Any]:
         """The values of a trial's record; one that diverged has the value None."""
         started = time.perf_counter()
+        for pixels in (self._learned(trial), self._judged(trial), self._tested()):
+            pixels.keep()
         try:
             values = self._judge(trial, self._tune(trial))
         except Diverged as error:
@@ -83,17 +87,14 @@ class Bench:
 
     def _tune(self, trial: Trial) -> torch.nn.Sequential:
         train, setting = self.task.train, trial.setting
-        pixels = self._pixels("learn", train.crops, trial.learn)
         y = torch.from_numpy(train.y[trial.learn])
         title = f"  {trial.stage}: lr {setting.lr:g}, decay {setting.weight_decay:g}" if self.progress else False
-        return train_classifier(self.task.model, pixels, y, setting, classes=len(self.task.classes), progress=title)
+        pixels, classes = self._learned(trial), len(self.task.classes)
+        return train_classifier(self.task.model, pixels, y, setting, classes=classes, progress=title)
 
     def _judge(self, trial: Trial, net: torch.nn.Sequential) -> dict[str, Any]:
-        where = self.task.test if trial.judge is None else self.task.train
-        rows = np.arange(len(where)) if trial.judge is None else trial.judge
-        pixels = self._pixels("test" if trial.judge is None else "held out", where.centres, rows)
-        scores = predict(net, self.task.model, pixels, trial.setting.precision)
-        y = where.y[rows]
+        scores = predict(net, self.task.model, self._judged(trial), trial.setting.precision)
+        y = self.task.test.y if trial.judge is None else self.task.train.y[trial.judge]
         estimate, others, right = measured(scores.numpy(), y, self.task.metric)
         return {
             **asdict(estimate),
@@ -102,6 +103,15 @@ class Bench:
             "others": {name: asdict(other) for name, other in others.items()},
             "right": None if right is None or trial.stage == "select" else packed(right),
         }
+
+    def _learned(self, trial: Trial) -> Pixels:
+        return self._pixels("learn", self.task.train.crops, trial.learn)
+
+    def _judged(self, trial: Trial) -> Pixels:
+        return self._tested() if trial.judge is None else self._pixels("judge", self.task.train.centres, trial.judge)
+
+    def _tested(self) -> Pixels:
+        return self._pixels("test", self.task.test.centres, np.arange(len(self.task.test)))
 
     def _pixels(self, use: str, pool: Pool, rows: np.ndarray) -> Pixels:
         kept = self._kept.get(use)
@@ -172,8 +182,7 @@ def open_runner(
 
     device: "auto" is a GPU if there is one. Raises UserError for no such device, and workers below 1.
     """
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise UserError(f"workers={workers!r} must be a whole number from 1")
+    workers = whole_number("workers", workers, 1)
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device={device}, but torch sees no GPU here")
     auto = "cuda" if torch.cuda.is_available() else "cpu"

@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -58,12 +59,10 @@ class Setting:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("batch_size", 2), ("seed", 0)):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
         for name, least in (("lr", None), ("head_lr", None), ("weight_decay", 0.0)):
             self._take_number(name, least)
-        for name, least in (("steps", 1), ("batch_size", 2), ("seed", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UserError(f"{name}={value!r} must be a whole number from {least}")
         for name, known in (("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
             if (value := getattr(self, name)) not in known:
                 raise UserError(f"there is no {name} {value!r}: {nearest(str(value), known)}")
@@ -83,6 +82,13 @@ class Setting:
         """Random resized crop and flip, no colours."""
         flip = 0.5 if self.flip else 0.0
         return ViewRecipe((View(scale=self.crop, flip=flip, jitter=0.0, grayscale=0.0, blur=0.0),))
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """A whole number of any kind (numpy's too) as an int. Raises UserError for anything else, or below `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise UserError(f"{name}={value!r} must be a whole number from {least}")
+    return int(value)
 
 
 def cosine(step: int, steps: int) -> float:

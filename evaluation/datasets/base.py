@@ -131,7 +131,8 @@ class Entry:
                 raise
             said = f"{type(error).__name__}: {error}"
             raise UserError(f"{self.title} below {root.absolute()} is not written as published: {said}") from error
-        self._check(listing, split, counts)
+        wrong = self._check(listing, split, counts)
+        listing = replace(listing, note="; ".join(filter(None, (wrong, listing.note))))
         return self._split(listing, root, replace(options, split=split))
 
     def locate(self, root: Path, split: str) -> Path:
@@ -144,7 +145,8 @@ class Entry:
             raise UserError(self._missing(root, folders[nearest] / absent[nearest][0], split))
         return folders[nearest]
 
-    def _check(self, listing: Listing, split: str, counts: str) -> None:
+    def _check(self, listing: Listing, split: str, counts: str) -> str:
+        """What differs from the published set, "" for nothing. Raises UserError for it unless `counts` is "warn"."""
         published = self.counts[split]
         known = (published,) if isinstance(published, int) else published
         if not len(listing.y):
@@ -156,7 +158,7 @@ class Entry:
         if len(listing.classes) != (classes := self.class_counts.get(split, self.classes)):
             wrong.append(f"{len(listing.classes)} classes instead of {classes}")
         if not wrong:
-            return
+            return ""
         message = f"{self.name}: the split {split!r} has {' and '.join(wrong)}"
         if counts == "raise":
             raise UserError(
@@ -164,6 +166,7 @@ class Entry:
                 'counts="warn") goes on; its numbers are then not those of the published set'
             )
         warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
+        return f"not the published set: {' and '.join(wrong)}"
 
     def _split(self, listing: Listing, root: Path, options: ImageOptions) -> Split:
         several = listing.y.ndim == 2

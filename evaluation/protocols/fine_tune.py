@@ -17,11 +17,12 @@ from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.task import open_task
 from evaluation.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
-from evaluation.tuning import Setting
+from evaluation.tuning import Setting, whole_number
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
 SELECT = ("held_out", "test")
+NOTHING_CHOSEN = "one setting, nothing chosen"
 SHARE = 0.2  # of train, held out to choose by where the data set has no validation images of its own
 _PED_RATES, _PED_DECAYS = (1e-1, 1e-2, 1e-3, 1e-4), (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
 # The public code divides the decay by the rate, so that a step shrinks the weights by the same factor at any rate.
@@ -53,6 +54,7 @@ def fine_tune(
     precision: str = "float32",
     device: str = "auto",
     workers: int = 1,
+    counts: str = "raise",
     progress: bool = True,
 ) -> Result:
     """Accuracy on the test images after fine-tuning all weights with the best setting of a grid.
@@ -76,29 +78,33 @@ def fine_tune(
     image_size: of the model, where it does not say it. crop: share of the image's area in a crop.
     flip: mirror half of the images; False for digits and letters. precision: "float32", or "bfloat16" autocast.
     device: "auto" is a GPU if there is one. workers: processes that share the runs and the threads.
+    counts: "warn" goes on with a published set that has not the published number of images.
 
     Returns the test accuracy: Wilson's interval over images (bootstrap for mean_per_class and map11) for one seed,
     mean and t interval over several, whose single results are in `others`.
-    Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
+    Raises UserError for options out of range, missing splits or labels, and if every setting diverges; and for an image
+    that cannot be read, before the first step where all images fit in memory (see `evaluation.trials.Bench`).
     """
+    seeds = different_seeds(seeds)
     settings = settings_of(grid, steps=steps, batch_size=batch_size, crop=crop, flip=flip, precision=precision)
-    check_options(select, seeds)
-    task = open_task(load_model(model, image_size=image_size), dataset, root)
+    check_select(select)
+    task = open_task(load_model(model, image_size=image_size), dataset, root, counts=counts)
     with open_runner(task, out, "fine_tune", device=device, workers=workers, progress=progress) as runner:
         search = _on_test if select == "test" else _on_held_out
         tried, tested = search(runner, settings, seeds)
-    recipe = f"{grid if isinstance(grid, str) else 'own'} grid of {len(settings)}, {steps} steps of {batch_size}, "
-    recipe += "the highest test accuracy" if select == "test" else "chosen on held-out images"
+    named = grid if isinstance(grid, str) else "own"
+    chosen = "the highest test accuracy" if select == "test" else "chosen on held-out images"
+    how = f"{named} grid of {len(settings)}, {chosen}" if len(settings) > 1 else NOTHING_CHOSEN
     return result_of(
         task,
         tested,
         [f"seed {seed}" for seed in seeds],
         "seeds",
         protocol="fine_tune",
-        recipe=recipe,
-        seeds=list(seeds),
+        recipe=f"{how}, {steps} steps of {batch_size}",
+        seeds=seeds,
         digests={"model": task.model.digest, "data": task.digest},
-        leaky=select == "test",
+        leaky=select == "test" and len(settings) > 1,
         seconds=sum(record["seconds"] for record in {r["run"]: r for r in [*tried, *tested]}.values()),
         details={
             "chosen": told(tested[0]),
@@ -129,13 +135,18 @@ def as_list(name: str, values: Any) -> list[Any]:
     return found
 
 
-def check_options(select: str, seeds: Sequence[int], *, name: str = "seeds") -> None:
-    """Raises UserError for an unknown way to select, and for seeds that are none or twice the same."""
+def check_select(select: str) -> None:
+    """Raises UserError for an unknown way to select."""
     if select not in SELECT:
         raise UserError(f"there is no select={select!r}: {nearest(str(select), SELECT)}")
-    whole = [isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in as_list(name, seeds)]
-    if not all(whole) or len(set(seeds)) < len(seeds):
-        raise UserError(f"{name}={seeds!r} must be different whole numbers from 0")
+
+
+def different_seeds(seeds: Sequence[int]) -> list[int]:
+    """The seeds as ints. Raises UserError if there are none, one comes twice, or one is no whole number from 0."""
+    found = [whole_number("seeds: a seed", seed, 0) for seed in as_list("seeds", seeds)]
+    if len(set(found)) < len(found):
+        raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
+    return found
 
 
 def _on_held_out(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> tuple[list[dict], list[dict]]:
@@ -170,7 +181,7 @@ _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 def evaluate(
     subject: Subject,
     *,
-    grid: str = "ped",
+    grid: str | Mapping = "ped",
     steps: int = 5000,
     batch_size: int = 64,
     seeds: Sequence[int] = (0,),
@@ -178,7 +189,11 @@ def evaluate(
     precision: str = "float32",
     workers: int = 1,
 ) -> list[Result]:
-    """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
+    """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`.
+
+    grid: on the command line fine_tune.grid=itm, or fine_tune.grid={lr:[0.1,0.01],weight_decay:[0]}.
+    """
     chosen = {"grid": grid, "steps": steps, "batch_size": batch_size, "seeds": seeds, "flip": flip}
     place = {"out": subject.out, "root": subject.root, "device": subject.how.get("device", "auto")}
+    place["counts"] = subject.how.get("counts", "raise")
     return [fine_tune(subject.model, subject.data, **chosen, precision=precision, workers=workers, **place)]

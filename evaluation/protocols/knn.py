@@ -11,12 +11,14 @@ import numpy as np
 
 from evaluation.episodes import one_label
 from evaluation.features import Features, matched
+from evaluation.linear_parts import in_both
 from evaluation.neighbours import neighbours, unit_rows, vote
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import Estimate, mean_per_class, share
 from evaluation.subject import Subject
 from sslkit.errors import UserError
 
+Own = tuple[np.ndarray, np.ndarray]
 QUERIES, VOTES = 4096, 2**22  # test images, and their votes for each class, held at a time
 
 
@@ -29,8 +31,9 @@ def knn(
 ) -> Result:
     """Accuracy of the k most similar training images' votes.
 
-    train, test: Features or pairs (x: (N, D), y: (N,)). Where they are the same (one digest) each image is left out
-    of its own neighbours, with the images of its group if there are groups.
+    train, test: Features or pairs (x: (N, D), y: (N,)). An image of test that is in train, too (the same set, or one id
+    and the same features) is left out of its own neighbours, with the images of its group if train has groups;
+    details["in_train"] counts them.
     k: of the main number; every other of `ks` that train has images for is in `others`, as "k=10".
     temperature: T; the smaller, the more the nearest count.
     The metric is test's, top1 or mean_per_class. Of equal votes, and of equally similar images at the k-th place,
@@ -40,8 +43,8 @@ def knn(
     """
     start = time.perf_counter()
     train, test = (one_label(features, "knn") for features in matched(train, test))
-    own = _own_groups(train) if train.digest == test.digest else None
-    most = len(train) - (0 if own is None else int(np.bincount(own).max()))
+    own = _own_groups(train, test)
+    most = len(train) - (0 if own is None else int(np.bincount(own[0])[own[1][own[1] >= 0]].max()))
     ks = _checked(k, ks, temperature, most, "" if own is None else " (itself, or its group, is left out)")
     labels = predict(train, test, ks, temperature, own)
     right = {count: labels[count] == test.y for count in ks}
@@ -60,6 +63,7 @@ def knn(
             "temperature": float(temperature),
             "bank": len(train),
             "leave_one_out": own is not None,
+            "in_train": 0 if own is None else int((own[1] >= 0).sum()),
         },
         outcomes=right[k],
         paired_on=rows_digest(test.ids, test.y),
@@ -67,11 +71,11 @@ def knn(
 
 
 def predict(
-    train: Features, test: Features, ks: Sequence[int], temperature: float = 0.07, own: np.ndarray | None = None
+    train: Features, test: Features, ks: Sequence[int], temperature: float = 0.07, own: Own | None = None
 ) -> dict[int, np.ndarray]:
     """{k: (M,) int64 label of each test image}, for each of `ks`.
 
-    own: (N,) group of each image, where train is test and a group's images are not asked about each other.
+    own: groups (N,) of train and (M,) of test: an image of test is not compared with those of its own group.
     """
     order = np.lexsort((train.ids, train.y))  # so that neither the order of the rows nor the blocks change a label
     classes, label = np.unique(train.y[order], return_inverse=True)
@@ -80,7 +84,7 @@ def predict(
     by_id = np.argsort(test.ids, kind="stable")
     for rows in np.split(by_id, range(step, len(test), step)):
         query = unit_rows(test.x[rows], "test", rows)
-        groups = None if own is None else (own[order], own[rows])
+        groups = None if own is None else (own[0][order], own[1][rows])
         similarity, position = neighbours(train.x, order, query, max(ks), groups)
         for k, voted in vote(similarity, label[position], ks, temperature, len(classes)).items():
             labels[k][rows] = classes[voted]
@@ -91,9 +95,16 @@ def _judge(right: np.ndarray, test: Features) -> Estimate:
     return mean_per_class(right, test.y) if test.metric == "mean_per_class" else share(right)
 
 
-def _own_groups(features: Features) -> np.ndarray:
-    groups = np.arange(len(features)) if features.groups is None else features.groups
-    return np.unique(groups, return_inverse=True)[1]
+def _own_groups(train: Features, test: Features) -> Own | None:
+    """Groups of train, and of those images of test that are in train, too: -1 is none. None where all are."""
+    groups = np.arange(len(train)) if train.groups is None else train.groups
+    groups = np.unique(groups, return_inverse=True)[1]
+    if train.digest == test.digest:
+        return groups, groups
+    of_train, of_test = in_both(train, test)
+    own = np.full(len(test), -1)
+    own[of_test] = groups[of_train]
+    return (groups, own) if len(of_test) else None
 
 
 def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str) -> list[int]:

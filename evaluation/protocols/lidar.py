@@ -16,6 +16,7 @@ from torch import Tensor
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
+from evaluation.linear_heads import device_of
 from evaluation.models import LoadedModel, load_model
 from evaluation.result import Result
 from evaluation.splits import draw_keys
@@ -46,7 +47,14 @@ class ViewFeatures:
 
 
 def lidar(
-    model: Any, split: Split, *, q: int = 10, n_images: int = 1000, view: View = SIMCLR.views[0], seed: int = 0
+    model: Any,
+    split: Split,
+    *,
+    q: int = 10,
+    n_images: int = 1000,
+    view: View = SIMCLR.views[0],
+    seed: int = 0,
+    device: str = "auto",
 ) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 
@@ -57,7 +65,7 @@ def lidar(
     """
     start = time.perf_counter()
     loaded = load_model(model)
-    found = view_features(loaded, split, q=q, n_images=n_images, view=view, seed=seed)
+    found = view_features(loaded, split, q=q, n_images=n_images, view=view, seed=seed, device=device)
     x, n = torch.from_numpy(found.x).double().unflatten(0, (-1, q)), len(found.ids)
     without = [_lidar(x[~mask]) for mask in _blocks(n)]
     aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=seed, unit="squared distance")
@@ -78,22 +86,30 @@ def lidar(
 
 @torch.inference_mode()
 def view_features(
-    model: Any, split: Split, *, q: int = 10, n_images: int = 1000, view: View = SIMCLR.views[0], seed: int = 0
+    model: Any,
+    split: Split,
+    *,
+    q: int = 10,
+    n_images: int = 1000,
+    view: View = SIMCLR.views[0],
+    seed: int = 0,
+    device: str = "auto",
 ) -> ViewFeatures:
     """Features of q augmented views of some images of a split.
 
     model: see `evaluation.models.load_model`. split: as `open_split` gives it.
     n_images: drawn by (seed, name), all if there are fewer. view: the distribution of each view as written for 224
-        pixels, fitted to the model's size (`ViewRecipe.at`); SimCLR's by default.
+        pixels, fitted to the model's size (`ViewRecipe.at`); SimCLR's by default. device: "auto" is a GPU if there is
+        one; the network is moved there.
     Raises UserError for q below 2, fewer than 20 images, and features that are not finite.
     """
     if q < 2:
         raise UserError(f"q={q}: the views of an image can be compared from q=2 on")
     if min(n_images, len(split)) < 2 * BLOCKS:
         raise UserError(f"views of {min(n_images, len(split))} images are too few, take {2 * BLOCKS} or more")
-    loaded = load_model(model)
+    loaded, place = load_model(model), device_of(device)
     rows = np.argsort(draw_keys(split.ids, seed, "views"), kind="stable")[:n_images]
-    forward, views = _forward(loaded), ViewRecipe((view,) * q)
+    forward, views = _forward(loaded, place), ViewRecipe((view,) * q)
     parts = [(kept, forward(v)) for kept, v in _views(_whole_images(split, loaded), rows, views, loaded, seed)]
     x = np.concatenate([part for _, part in parts])
     kept = np.concatenate([kept for kept, _ in parts])
@@ -149,10 +165,10 @@ def _views(
         yield kept, torch.stack(list(views), 1)[torch.from_numpy(kept)].flatten(0, 1)
 
 
-def _forward(model: LoadedModel) -> Callable[[Tensor], np.ndarray]:
-    device = next(model.net.parameters(), torch.empty(0)).device
+def _forward(model: LoadedModel, device: torch.device) -> Callable[[Tensor], np.ndarray]:
+    backbone = model.backbone.to(device)
     mean, std = (torch.tensor(value, device=device).view(-1, 1, 1) for value in (model.mean, model.std))
-    return lambda views: model.backbone((views.to(device) - mean) / std).float().cpu().numpy()
+    return lambda views: backbone((views.to(device) - mean) / std).float().cpu().numpy()
 
 
 def _words(view: View) -> dict[str, Any]:
@@ -160,6 +176,8 @@ def _words(view: View) -> dict[str, Any]:
 
 
 def evaluate(subject: Subject, *, q: int = 10, n_images: int = 1000) -> list[Result]:
-    """Of views of the test images; see `lidar`."""
-    split = open_split(subject.data, "test", root=subject.root)
-    return [lidar(subject.model, split, q=q, n_images=min(n_images, len(split)), seed=subject.seed)]
+    """Of views of the test images; those that cannot be read are left out and named; see `lidar`."""
+    reading = {"on_error": subject.how.get("on_error", "skip"), "counts": subject.how.get("counts", "raise")}
+    split = open_split(subject.data, "test", root=subject.root, **reading)
+    options = {"q": q, "n_images": min(n_images, len(split)), "seed": subject.seed}
+    return [lidar(subject.model, split, **options, device=subject.how.get("device", "auto"))]

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from evaluation.features import Features, matched
 from evaluation.linear_heads import SCALES, Grid, Scaling, device_of, judge_heads, train_heads
-from evaluation.linear_parts import Part, Parts, parts_of
+from evaluation.linear_parts import Part, Parts, in_both, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.measures import measured
 from evaluation.protocols import linear_aug
@@ -58,21 +58,24 @@ def linear_probe(
     recipe: "lbfgs", "grid", or "auto": lbfgs for fewer than 200,000 rows.
     scale: "standardize" by the rows that are learned from, "l2" or "none".
     select: "held_out" (or val), or "test" to reproduce numbers chosen on the test images: the result is `leaky`, as it
-        is where train or val is the test set itself.
+        is where images of test are in train or val (one id, the same features), which details["in_train"] counts.
     device: "auto" is a GPU if there is one. progress: bars on a terminal.
 
     lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: of 45 in equal ratios from 1e-5 to 1e6 (lambda = 1 / c
-    from 1e5 to 1e-6) the best on the rows to choose by, of equal ones the smallest; then it is fitted to train and val
-    together. tol, max_iter: of that last fit (see `fit_logistic`), `converged` says whether tol was reached.
+    from 1e5 to 1e-6) the best on the rows to choose by, of equal ones that of the lowest cross-entropy there; then it
+    is fitted to train and val together. tol, max_iter: of that last fit (see `fit_logistic`), `converged` says whether
+    tol was reached.
     The optimum is unique: a seed changes nothing but the rows to choose by.
 
-    grid trains a head for each learning rate and weight decay of `grid`; the best on the rows to choose by is the
-    classifier, without a second fit. The seed orders the batches too.
+    grid trains a head for each learning rate and weight decay of `grid`; the best on the rows to choose by, in the
+    same sense, is the classifier, without a second fit. The seed orders the batches too.
 
     Raises UserError for bad features, test or val classes that train lacks, fewer than two classes, nothing that can
     be held out, and options out of range or of the other recipe.
     """
     start = time.perf_counter()
+    _check_recipe(recipe)
+    seed = int(seed)
     _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
     train, test = matched(train, test)
     val = None if val is None else matched(train, val)[1]
@@ -130,6 +133,14 @@ def _check(**options: tuple[str, tuple[str, ...]]) -> None:
             raise UserError(f"there is no {name} {given!r}: {nearest(str(given), known)}")
 
 
+def _check_recipe(recipe: str) -> None:
+    if recipe in linear_aug.RECIPES:
+        raise UserError(
+            f"recipe={recipe} trains on augmented views, which features have not: evaluation.linear_on_views takes the "
+            "model and the images"
+        )
+
+
 def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
     """What "auto" means for n rows."""
     if recipe == "auto":
@@ -146,7 +157,7 @@ def _lbfgs(
 ) -> Found:
     """Choose the strength along the path, then fit it to all rows."""
     tried = [] if c is not None else _tried(parts, scale, device, progress, max_iter)
-    c = float(STRENGTHS[_best([one["value"] for one in tried])]) if c is None else float(c)
+    c = float(STRENGTHS[_best_strength(tried)]) if c is None else float(c)
     scaling = Scaling.of(parts.full.x, parts.full.rows, scale)
     probe = next(_path(parts.full, scaling, [c], device, tol, max_iter))
     details = {
@@ -174,11 +185,13 @@ def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int)
     return [
         {
             "c": probe.c,
-            "value": parts.judge.value(probe.scores(judged), parts.metric),
+            "value": parts.judge.value(scores, parts.metric),
+            "loss": parts.judge.loss(scores, parts.metric),
             "gap": probe.gap,
             "n_iter": probe.n_iter,
         }
         for probe in bar
+        for scores in (probe.scores(judged),)
     ]
 
 
@@ -193,11 +206,16 @@ def _scaled(part: Part, scaling: Scaling) -> np.ndarray:
     return scaling(part.x[part.rows])
 
 
-def _best(values: Sequence[float]) -> int:
-    """The first of the highest; NaN is none."""
+def _best_strength(tried: Sequence[dict[str, Any]]) -> int:
+    return _best([one["value"] for one in tried], lambda number: tried[number]["loss"])
+
+
+def _best(values: Sequence[float], loss: Callable[[int], float]) -> int:
+    """The highest; of equal ones that of the lowest loss, which is infinite where it is NaN. A value of NaN is none."""
     if np.isnan(values).all():
         raise UserError("every head of the grid diverged: lower its learning rates, or standardize the features")
-    return int(np.nanargmax(values))
+    highest = np.flatnonzero(np.asarray(values) == np.nanmax(values))
+    return int(highest[np.argmin(np.nan_to_num([loss(number) for number in highest], nan=np.inf, posinf=np.inf))])
 
 
 def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, seed: int) -> Found:
@@ -208,7 +226,7 @@ def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, see
         learn.x, learn.rows, learn.y, parts.classes, grid, scaling, seed=seed, device=device, progress=progress
     )
     values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
-    best = _best(values)
+    best = _best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric))
     settings = [{"lr": lr, "weight_decay": decay} for lr, decay in grid.heads()]
     tried = [
         {**setting, "value": None if np.isnan(value) else float(value)}
@@ -238,6 +256,7 @@ def _result(
 ) -> Result:
     scores, converged, details = found
     test, metric = given["test"], parts.metric
+    in_train = _in_train(given)
     estimate, others, right = measured(scores, parts.test.y, metric)
     if metric == "top1":
         others["mean_per_class"] = mean_per_class(right, parts.test.y)
@@ -256,9 +275,17 @@ def _result(
         seeds=seeds,
         digests={name: features.digest for name, features in given.items()},
         converged=converged,
-        leaky=parts.chosen_by == "test" or any(given[name].digest == test.digest for name in given if name != "test"),
+        leaky=parts.chosen_by == "test" or in_train > 0,
         seconds=seconds,
-        details={**about, **details},
+        details={**about, "in_train": in_train, **details},
         outcomes=outcomes,
         paired_on="" if outcomes is None else rows_digest(test.ids, test.y),
     )
+
+
+def _in_train(given: dict[str, Features]) -> int:
+    """How many images of test are in train or val, too."""
+    test = given["test"]
+    if any(given[name].digest == test.digest for name in given if name != "test"):
+        return len(test)
+    return len(np.unique(np.concatenate([in_both(given[name], test)[1] for name in given if name != "test"])))

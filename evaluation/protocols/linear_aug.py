@@ -100,7 +100,7 @@ def linear_on_views(
     where = device_of(device)
     size = min(batch_size, len(task.train))
     count = (chosen.epochs if epochs is None else epochs) * (len(task.train) // max(size, 1))
-    setting = Setting(chosen.lr * size / 256, steps=count, batch_size=batch_size, precision=precision, seed=seed)
+    setting = Setting(chosen.lr * size / 256, steps=count, batch_size=batch_size, precision=precision, seed=int(seed))
     try:
         scores = _scores(task, chosen, setting, where, progress)
     except Diverged as error:

@@ -7,19 +7,20 @@ epochs: Song et al. 2024. Neither gives the rates that are searched here.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.models import load_model
-from evaluation.protocols.fine_tune import as_list, check_options
+from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
 from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.subsets import label_subset, list_digest
 from evaluation.task import Task, open_task
 from evaluation.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
-from evaluation.tuning import Setting
+from evaluation.tuning import Setting, whole_number
 from sslkit.errors import UserError
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by
@@ -45,6 +46,7 @@ def semi_supervised(
     precision: str = "float32",
     device: str = "auto",
     workers: int = 1,
+    counts: str = "raise",
     progress: bool = True,
 ) -> Result:
     """Accuracy on the test images after fine-tuning all weights on a few labels: the mean over draws of the labels.
@@ -53,36 +55,37 @@ def semi_supervised(
     on all of the labelled ones and tested once, at the last epoch; a single pair of rates is tested at once. SGD,
     Nesterov momentum 0.9, no weight decay, cosine; random resized crop and flip, batch normalisation in training mode.
 
-    model, dataset, root, out, image_size, crop, flip, precision, device, workers: see `fine_tune`; the file is
-        `out/semi_supervised.jsonl`.
+    model, dataset, root, out, image_size, crop, flip, precision, device, workers, counts: see `fine_tune`; the
+        file is `out/semi_supervised.jsonl`.
     fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
         `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
     epochs, batch_size: of each run; where fewer images than batch_size are labelled, they are one batch, see `details`.
     lrs, head_lrs: of the backbone and of the head, every pair is tried.
-    seed: of the order and the crops, the same for each draw, so that the spread is that of the labels.
+    seed: of the order and the crops, the same for each draw, so that the spread is that of the labels; in `details`.
     select: "test" takes the rates of the highest test accuracy, to reproduce others; the result is marked leaky.
 
     Returns the mean over draws with its t interval, the draws in `others`; details: the rates chosen, the images of
     each class and the sha256 of the list of names, draw by draw.
     Raises UserError for options out of range, several labels an image, a class with too few images, missing splits or
-    labels, and if every pair of rates diverges.
+    labels, an image that cannot be read (see `fine_tune`), and if every pair of rates diverges.
     """
-    check_options(select, range(draws) if _is_whole(draws) else draws, name="draws")
+    check_select(select)
+    draws = whole_number("draws", draws, 1)
     tuned = _Tuning(epochs, batch_size, seed, crop, flip, precision)
     rates = list(product(as_list("lrs", lrs), as_list("head_lrs", head_lrs)))
     for lr, head_lr in rates:
         tuned.setting(lr, head_lr, batch_size)
-    task = open_task(load_model(model, image_size=image_size), dataset, root)
+    task = open_task(load_model(model, image_size=image_size), dataset, root, counts=counts)
     subsets = [_labelled_rows(task, fraction, draw) for draw in range(draws)]
     with open_runner(task, out, "semi_supervised", device=device, workers=workers, progress=progress) as runner:
         search = _on_test if select == "test" else _on_held_out
         tried, tested = search(runner, subsets, rates, tuned)
-    return _result(task, tuned, fraction, subsets, tried, tested, select)
+    return _result(task, tuned, fraction, subsets, rates, tried, tested, select)
 
 
 @dataclass(frozen=True)
 class _Tuning:
-    """What all runs share. Raises UserError for epochs below 1; the rest is checked by `Setting`."""
+    """What all runs share. Raises UserError for epochs below 1; `Setting` checks the rest."""
 
     epochs: int
     batch_size: int
@@ -92,8 +95,8 @@ class _Tuning:
     precision: str
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.epochs) or self.epochs < 1:
-            raise UserError(f"epochs={self.epochs!r} must be a whole number from 1")
+        for name, least in (("epochs", 1), ("batch_size", 2), ("seed", 0)):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
 
     def setting(self, lr: float, head_lr: float, images: int) -> Setting:
         """The setting of a run that learns from so many images."""
@@ -102,7 +105,7 @@ class _Tuning:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _labelled_rows(task: Task, fraction: float, draw: int) -> np.ndarray:
@@ -170,12 +173,14 @@ def _result(
     tuned: _Tuning,
     fraction: float,
     subsets: list[np.ndarray],
+    rates: list[tuple],
     tried: list[list[dict]],
     tested: list[dict],
     select: str,
 ) -> Result:
     amount = f"{fraction} labels of each class" if _is_whole(fraction) else f"{100 * fraction:g} % of the labels"
     chosen = "rates of the highest test accuracy" if select == "test" else "rates chosen on 10 % of the labels"
+    several = len(rates) > 1
     names = [f"draw {draw}" for draw in range(len(subsets))]
     lists = {name: list_digest(task.train.ids[rows]) for name, rows in zip(names, subsets, strict=True)}
     used = {record["run"]: record["seconds"] for records in [*tried, tested] for record in records}
@@ -185,14 +190,15 @@ def _result(
         names,
         "label draws",
         protocol="semi_supervised",
-        recipe=f"{amount}, {tuned.epochs} epochs, {chosen}",
+        recipe=f"{amount}, {tuned.epochs} epochs, {chosen if several else NOTHING_CHOSEN}",
         seeds=list(range(len(subsets))),
         digests={"model": task.model.digest, "data": task.digest, **lists},
-        leaky=select == "test",
+        leaky=select == "test" and several,
         seconds=sum(used.values()),
         details={
             "draws": [_told_draw(task, *draw) for draw in zip(subsets, tried, tested, strict=True)],
             "batch": min(tuned.batch_size, len(subsets[0])),
+            "seed": tuned.seed,
             **spread(tested),
         },
     )
@@ -219,4 +225,5 @@ def evaluate(
     chosen = {"fraction": fraction, "draws": draws, "epochs": epochs, "batch_size": batch_size, "flip": flip}
     chosen |= {"precision": precision, "workers": workers, "seed": subject.seed}
     place = {"out": subject.out, "root": subject.root, "device": subject.how.get("device", "auto")}
+    place["counts"] = subject.how.get("counts", "raise")
     return [semi_supervised(subject.model, subject.data, **chosen, **place)]

@@ -220,3 +220,45 @@ def test_real_digits_nearest_neighbours_beat_nearest_centroids() -> None:
     found = compare(result(a, "5 neighbours"), result(b, "centroids"))
     assert found.p < 0.001 and found.verdict.startswith("5 neighbours is better than centroids by ")
     assert Estimate(found.difference, found.interval).interval[0] > 0.03
+
+
+@pytest.mark.parametrize("paired_on", ["other", ""])
+def test_episodes_that_were_drawn_apart_are_no_pairs_whatever_is_asserted(paired_on: str) -> None:
+    a, b = np.random.default_rng(0).random((2, 50))
+    with pytest.raises(UserError, match=r"drawn apart.*draw_episodes"):
+        compare(episodes(a, "x"), replace(episodes(b, "y"), paired_on=paired_on), paired=True)
+    assert compare(episodes(a, "x"), episodes(b, "y"), paired=True).n == 50
+
+
+def test_two_seeds_are_no_proof() -> None:
+    found = compare(episodes(np.array([0.8, 0.9]), "x"), episodes(np.array([0.7, 0.8]), "y"))
+    assert (found.test, found.p, found.interval, found.detectable) == ("sign-flip", 0.5, None, None)
+    assert found.verdict == (
+        "no difference seen between x and y: 10.0 points (no interval: 2 pairs are too few), sign-flip p = 0.50"
+    )
+    assert '"interval": null' in found.to_json()
+
+
+def test_five_pairs_get_a_t_test_and_four_do_not() -> None:
+    a, b = np.array([0.8, 0.9, 0.7, 0.85, 0.9]), np.array([0.7, 0.85, 0.66, 0.8, 0.83])
+    five, four = (compare(episodes(a[:n], "x"), episodes(b[:n], "y")) for n in (5, 4))
+    assert five.test == "paired t" and five.interval is not None
+    assert (four.test, four.interval, four.p) == ("sign-flip", None, 1 / 8)
+
+
+def test_pairs_that_differ_by_the_same_but_for_rounding_get_the_exact_p() -> None:
+    b = np.arange(8) / 10
+    found = compare(episodes(b + 0.1, "x"), episodes(b, "y"))
+    assert (found.p, found.interval) == (1 / 128, None) and np.ptp((b + 0.1) - b) > 0
+    assert found.verdict.startswith(
+        "x is better than y by 10.0 points (no interval: the 8 pairs all differ by the same"
+    )
+
+
+def test_images_that_all_differ_alike_leave_room_too() -> None:
+    right, room = np.ones(40, bool), 1 - 0.025 ** (1 / 40)
+    assert compare(result(right, "x"), result(~right, "y")).interval == pytest.approx((1 - room, 1))
+    assert compare(result(~right, "x"), result(right, "y")).interval == pytest.approx((-1, room - 1))
+    y = np.arange(40) % 2
+    low, high = compare(macro(y == 2, y, "x"), macro(y == 1, y, "y"), labels=y).interval
+    assert (low, high) == pytest.approx((-0.5 - room, -0.5 + room))

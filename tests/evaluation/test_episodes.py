@@ -181,6 +181,14 @@ def test_plain_arrays_keep_their_episodes_in_any_order() -> None:
 
 
 def test_several_labels_an_image_are_refused() -> None:
-    x, y = np.random.default_rng(0).normal(size=(8, 3)), np.ones((8, 2), int)
+    x, y = np.random.default_rng(0).normal(size=(8, 3)), np.tile([[1, -1]], (8, 1))
     with pytest.raises(UserError, match="few_shot needs one label per image"):
         draw_episodes((x, y))
+
+
+def test_numpys_integers_are_integers(pool: Features, tmp_path) -> None:
+    given = {"n_way": 4, "k_shot": 2, "n_query": 5, "episodes": 3, "seed": 7}
+    table = draw_episodes(pool, **{name: np.int64(value) for name, value in given.items()})
+    assert table.digest == draw_episodes(pool, **given).digest
+    table.save(tmp_path / "t.npz")
+    assert EpisodeTable.load(tmp_path / "t.npz").digest == table.digest

@@ -141,8 +141,7 @@ def test_a_killed_extraction_goes_on_where_it_was(tmp_path: Path) -> None:
     assert again.returncode == 0
     assert forwards(tmp_path / "second") == 12 - 4, "of 12 batches the first process had finished four"
     whole = of_digits(Counting(), cache=tmp_path / "other", batch_size=30)
-    resumed = of_digits(Counting(), cache=tmp_path / "cache")
-    assert (resumed.x == whole.x).all() and digest
+    assert (np.load(tmp_path / "cache" / digest / "features.npy") == whole.x).all()
 
 
 def test_two_processes_extract_one_key_once(tmp_path: Path) -> None:
@@ -193,6 +192,15 @@ def test_an_unreadable_image_is_left_out_of_features_and_labels(folder: Path, ca
             evaluation.extract(loaded, folder, cache=None, on_error="raise", workers=workers)
 
 
+def test_a_cache_remembers_what_could_not_be_read(folder: Path, tmp_path: Path, capsys) -> None:
+    loaded = load_model(Counting(3), image_size=32)
+    for _ in range(2):
+        found = evaluation.extract(loaded, folder, cache=tmp_path / "cache", workers=0)
+        assert found.unreadable == ("cat/03.png",) and "1 of 12 images" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"cat/03\.png of images cannot be read"):
+        evaluation.extract(loaded, folder, cache=tmp_path / "cache", workers=0, on_error="raise")
+
+
 def test_large_images_are_resized_and_cut_small_ones_are_not(folder: Path) -> None:
     loaded = load_model(Counting(3), image_size=224)
     assert loaded.resize == 256
@@ -227,7 +235,8 @@ class Broken(Counting):
 
 def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Broken gives features that are not finite"):
-        of_digits(Broken(), cache=None)
+        of_digits(Broken(), cache=tmp_path)
+    assert not list(tmp_path.glob("*.part"))
     with pytest.raises(UserError, match="precision='half' is not possible"):
         of_digits(Counting(), cache=None, precision="half")
     with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):

@@ -14,7 +14,9 @@ def test_a_pair_of_arrays() -> None:
     features = as_features((torch.tensor(X).bfloat16(), ["cat", "dog", "cat", "emu", "dog", "cat"]))
     assert features.x.dtype == np.float32 and features.classes == ["cat", "dog", "emu"]
     assert features.y.tolist() == [0, 1, 0, 2, 1, 0] and features.metric == "top1"
-    assert as_features((X, np.array([0, 1, 5, 0, 1, 5]))).y.tolist() == [0, 1, 5, 0, 1, 5]
+    assert as_features((X, np.array([0, 1, 5, 0, 1, 5]))).y.tolist() == [0, 1, 2, 0, 1, 2]
+    assert list(as_features((X, np.array([0, 1, 4_000_000_000] * 2))).classes) == ["0", "1", "4000000000"]
+    assert list(as_features((X, [("a", 1), ("b", 2)] * 3)).classes) == ["('a', 1)", "('b', 2)"]
     several = as_features((X, np.array([[1, -1], [0, 1], [-1, -1], [1, 1], [1, 1], [-1, 1]])))
     assert several.metric == "map11" and several.y.shape == (6, 2)
 
@@ -40,7 +42,7 @@ def test_the_test_labels_are_numbered_as_the_training_ones() -> None:
     _, test = matched((X, ["b", "a", "c", "a", "b", "c"]), (X[:3], ["c", "b", "c"]))
     assert test.y.tolist() == [2, 1, 2] and test.classes == ["a", "b", "c"]
     _, test = matched((X, [0, 1, 5, 0, 1, 5]), (X[:2], [5, 0]))
-    assert test.y.tolist() == [5, 0]
+    assert test.y.tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,8 @@ def test_the_test_labels_are_numbered_as_the_training_ones() -> None:
         ((X, [0, 1, np.nan, 0, 1, 0]), "labels must be integers or names, found NaN"),
         ((X[0], [0] * 3), r"features must be \(N, D\)"),
         ((X, np.full((6, 2), 3)), r"must be 1 \(yes\), -1 \(no\) and 0"),
+        ((X, np.eye(6, dtype=int)), r"never say no \(-1\); of one-hot labels give y.argmax\(1\)"),
+        ((X, ["a", None, "b", "a", "a", "b"]), "some labels are None or NaN"),
         (X, "must be Features or a pair of arrays"),
     ],
 )

@@ -143,7 +143,8 @@ def test_one_vs_rest_leaves_out_what_does_not_count() -> None:
 
 
 def test_features_that_say_nothing_give_the_shares() -> None:
-    probe = fit_logistic(np.ones((10, 3)), [0] * 7 + [1] * 3)
+    x = np.tile([[1.0], [-1.0]], (10, 3))  # each label has as many of both
+    probe = fit_logistic(x, [0] * 14 + [1] * 6)
     p = np.exp(probe.scores(np.ones((1, 3)))[0])
     np.testing.assert_allclose(p / p.sum(), [0.7, 0.3], atol=1e-5)
 
@@ -162,6 +163,11 @@ def test_bad_input() -> None:
         fit_logistic(broken, Y)
     with pytest.raises(UserError, match="two classes"):
         fit_logistic(X[:9], ["cat"] * 9)
+    with pytest.raises(UserError, match="all 10 rows of features are equal"):
+        fit_logistic(np.ones((10, 3)), [0] * 7 + [1] * 3)
+    for label in (3, np.array(3), torch.tensor(3), "cat"):
+        with pytest.raises(UserError, match="one label for each row"):
+            fit_logistic(X[:3], label)
     with pytest.raises(UserError, match=r"600, 64.*599 labels"):
         fit_logistic(X, Y[:-1])
     with pytest.raises(UserError, match="c=-1"):

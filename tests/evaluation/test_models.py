@@ -82,6 +82,31 @@ def test_the_digest_sees_weights_buffers_and_structure() -> None:
     assert len(digests) == 4
 
 
+class Pooled(nn.Module):
+    def __init__(self, which: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.which = which
+        self.function = (lambda x: x.amax((2, 3))) if which else (lambda x: x.mean((2, 3)))
+        self.register_buffer("scale", torch.tensor([scale]), persistent=False)
+
+
+def test_the_digest_sees_what_repr_and_state_dict_leave_out() -> None:
+    assert weights_digest(Pooled(0)) == weights_digest(Pooled(0))
+    assert len({weights_digest(net) for net in (Pooled(0), Pooled(1), Pooled(0, 5.0))}) == 3
+    one, other = Pooled(0), Pooled(0)
+    other.function = Pooled(1).function
+    assert weights_digest(one) != weights_digest(other)
+
+
+def test_a_loaded_model_keeps_its_size() -> None:
+    model = load_model("random:narrow_resnet", image_size=28, in_chans=1)
+    assert load_model(model, image_size=28) is model
+    with pytest.raises(UserError, match="was made for image_size=28, not 32"):
+        load_model(model, image_size=32)
+    with pytest.raises(UserError, match="the seed 'abc' must be a whole number"):
+        load_model("random:narrow_resnet:abc")
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

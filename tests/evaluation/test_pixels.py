@@ -62,3 +62,14 @@ def test_a_damaged_file_is_named_and_never_replaced_by_its_neighbour(tmp_path: P
     with pytest.raises(UserError, match=r"4\.png") as caught:
         list(Pixels(Pool([images]), np.arange(10), CPU).batches(torch.arange(10)[None]))
     assert "Traceback" not in str(caught.value)
+
+
+def test_what_is_kept_can_be_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    images = open_images(folder(tmp_path), image_size=24)
+    kept, read = (Pixels(Pool([images]), np.arange(10), CPU, resident) for resident in (True, False))
+    kept.keep(), read.keep()
+    assert kept.images.shape == (10, 3, 24, 24) and read.images is None
+    for path in tmp_path.glob("*/*.png"):
+        path.unlink()
+    (batch, _), *_ = kept.batches(torch.tensor([[3, 0]]))
+    assert torch.equal(batch, kept.images[[3, 0]])

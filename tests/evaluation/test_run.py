@@ -113,3 +113,54 @@ def test_random_features_are_told_apart_from_pixels(data: str, model) -> None:
     comparison = evaluation.compare(*results)
     assert comparison.difference == pytest.approx(results[0].value - results[1].value)
     assert comparison.n == 60 and comparison.verdict
+
+
+def picture_folder(root: Path, parts: dict[str, int]) -> Path:
+    """Real clip art of two classes as files, the same names in every split; one of the test files is no image."""
+    from PIL import Image
+
+    images = open_images("clipart")
+    rows = {name: iter(np.flatnonzero(images.labels == label)) for label, name in enumerate(images.classes[:2])}
+    for split, n in parts.items():
+        for name, own in rows.items():
+            for i in range(n):
+                path = root / split / name / f"{i:02}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(images[next(own)]["images"].permute(1, 2, 0).numpy()).save(path)
+    (root / "test" / images.classes[0] / "00.png").write_bytes(b"no image")
+    return root
+
+
+def test_val_is_learned_from_and_what_is_left_out_is_in_the_result(tmp_path: Path) -> None:
+    folder = picture_folder(tmp_path / "pictures", {"train": 20, "val": 10, "test": 12})
+    model = load_model("random:narrow_resnet", image_size=32, in_chans=3)
+    how = {"cache": tmp_path / "cache", "progress": False, "workers": 0}
+    subject = Subject(model, str(folder), how=how)
+    assert len(subject.train) == 60 and len(set(subject.train.ids.tolist())) == 60
+    said: list[str] = []
+    [result] = run.evaluate(model, str(folder), "knn", out=tmp_path / "out", say=said.append, **how)
+    assert result.details["bank"] == 60 and result.n == 23
+    assert result.details["unreadable"] == 1 and result.details["splits"] == ["train+val", "test"]
+    assert "1 unreadable" in evaluation.table([result])
+
+
+def test_a_rerun_replaces_its_number_whatever_the_solver_says_of_its_way(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    features = [
+        (open_images("digits", split=s).pixels.reshape(-1, 64), open_images("digits", split=s).labels)
+        for s in ("train", "test")
+    ]
+    result = evaluation.linear_probe(*features, c=0.01)
+    for gap in (1e-7, 2e-7):
+        store.append(tmp_path, replace(result, details={**result.details, "gap": gap}))
+    store.append(tmp_path, evaluation.linear_probe(*features, c=0.1))
+    kept = store.read(tmp_path)
+    assert [one.details["c"] for one in kept] == [0.01, 0.1] and kept[0].details["gap"] == 2e-7
+
+
+def test_mistaken_requests_are_refused(tmp_path: Path, model) -> None:
+    with pytest.raises(UserError, match="protocols=\\[\\] names nothing to do"):
+        run.evaluate(model, "digits", [], out=tmp_path)
+    with pytest.raises(UserError, match="not one open split"):
+        run.evaluate(model, evaluation.open_split("digits", "test"), ["knn"], out=tmp_path)

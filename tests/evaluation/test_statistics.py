@@ -5,7 +5,17 @@ import pytest
 from scipy import stats
 
 from evaluation import statistics
-from evaluation.statistics import bootstrap, bootstrap_mean, holm, jackknife, mean_per_class, over_seeds, share
+from evaluation.statistics import (
+    bootstrap,
+    bootstrap_mean,
+    holm,
+    jackknife,
+    mean_per_class,
+    over_episodes,
+    over_seeds,
+    share,
+    sign_flip,
+)
 from sslkit.errors import UserError
 
 
@@ -62,7 +72,9 @@ def test_bootstrap_of_any_statistic_is_scipys_at_the_expanded_level() -> None:
 def test_strata_are_drawn_by_themselves() -> None:
     y = np.repeat([0, 1], [50, 10])
     right = y == 0  # nothing varies within a class, so nothing varies
-    assert mean_per_class(right, y).interval == (0.5, 0.5)
+    found, n = mean_per_class(right, y), 4 / (1 / 50 + 1 / 10)  # rows of one stratum that would vary as much
+    tails = stats.beta.ppf([0.025, 0.975], [n / 2, n / 2 + 1], [n / 2 + 1, n / 2])
+    assert found.interval == pytest.approx(tails, rel=1e-9) and "Clopper-Pearson on 33.3" in found.kind
     assert bootstrap_mean(right).interval[0] < 0.8 < bootstrap_mean(right).interval[1]
 
 
@@ -148,3 +160,44 @@ def test_a_bootstrap_of_nothing_to_draw_is_refused() -> None:
         bootstrap_mean(np.ones(3), strata=np.arange(3))
     with pytest.raises(UserError, match=r"strata must be \(4,\)"):
         bootstrap_mean(np.ones(4), strata=np.zeros(3))
+
+
+def test_one_image_of_each_class_gives_no_interval_and_says_why() -> None:
+    found = mean_per_class(np.array([True, False, True]), np.arange(3))
+    assert found.value == pytest.approx(2 / 3) and found.interval is None and "one image of each class" in found.kind
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_a_fraction_that_never_varied_gets_scipys_clopper_pearson(p: float) -> None:
+    oracle = stats.binomtest(int(40 * p), 40).proportion_ci(method="exact")
+    values, y = np.full(40, p), np.repeat(np.arange(4), 10)
+    for found in (
+        over_episodes(values),
+        bootstrap_mean(values),
+        mean_per_class(values == 1, y),
+        bootstrap(values, np.mean, n=50),
+    ):
+        assert found.interval == pytest.approx((oracle.low, oracle.high), abs=1e-9)
+        assert found.value == p and found.kind.endswith("none of which varies: Clopper-Pearson on 40")
+    assert bootstrap_mean(values, unit="distance").interval == (p, p)
+
+
+def test_episodes_of_one_accuracy_between_keep_room_on_both_sides() -> None:
+    low, high = over_episodes(np.full(30, 0.6)).interval
+    oracle = stats.binomtest(18, 30).proportion_ci(method="exact")
+    assert (low, high) == pytest.approx((oracle.low, oracle.high), rel=1e-9)
+
+
+def test_intervals_of_fractions_stay_between_0_and_1() -> None:
+    assert over_seeds([0.9, 1.0]).interval[1] == 1.0 and over_seeds([0.0, 0.1]).interval[0] == 0.0
+    assert over_seeds([0.9, 1.0], unit="distance").interval[1] > 1.5
+    assert over_episodes(np.array([1.0, 1.0, 0.8])).interval[1] == 1.0
+    assert over_seeds([-0.1, 0.1]).interval[0] < -1  # differences are no fractions
+
+
+def test_the_sign_flip_test_is_scipys_permutation_test() -> None:
+    difference = np.array([0.1, 0.3, -0.05, 0.2])
+    oracle = stats.permutation_test((difference,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    assert sign_flip(difference) == pytest.approx(oracle.pvalue)
+    assert [sign_flip(np.full(n, 0.1)) for n in (2, 3, 8)] == [1 / 2, 1 / 4, 1 / 128]
+    assert sign_flip(np.zeros(4)) == 1.0

@@ -117,3 +117,29 @@ def test_nothing_to_hold_out_is_said() -> None:
     one_each[np.unique(TRAIN.y, return_index=True)[1]] = True
     with pytest.raises(UserError, match="no class has 2"):
         task.held_out(one_each, 0.1, 0)
+
+
+def test_files_of_one_name_in_two_splits_stay_two_images(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        for name in "ab":
+            (tmp_path / split / name).mkdir(parents=True)
+            for number in range(3):
+                Image.new("RGB", (20, 20)).save(tmp_path / split / name / f"{number}.png")
+    task = open_task(load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=16), tmp_path)
+    wanted = [f"{split}/{name}/{number}.png" for split in ("train", "val") for name in "ab" for number in range(3)]
+    assert sorted(task.train.ids) == wanted and "a/0.png" in task.test.ids
+    everything = np.ones(12, bool)
+    assert {task.held_out(everything, 0.2, seed).sum() for seed in range(5)} == {2}  # merged ones would go in pairs
+
+
+def test_counts_reaches_the_published_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def opened(source: str, split: str, **options: object) -> Split:
+        asked.append(options["counts"])
+        return TRAIN if split == "train" else TEST
+
+    monkeypatch.setattr("evaluation.datasets.open_split", opened)
+    open_task(model(), "digits")
+    open_task(model(), "digits", counts="warn")
+    assert asked == ["raise", "raise", "warn", "warn"]

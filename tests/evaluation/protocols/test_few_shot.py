@@ -172,7 +172,13 @@ def test_bad_features(glyphs) -> None:
         (changed(1.0, slice(None)), "are equal"),
         (changed(0.0, slice(20, 1000)), "rows of features are all zeros"),
         (replace(glyphs, y=unlabelled), "1 of 1200 labels are -1"),
-        ((glyphs.x, np.ones((1200, 3), int)), "few_shot needs one label per image"),
+        ((glyphs.x, np.tile([[1, -1, -1]], (1200, 1))), "few_shot needs one label per image"),
     ]:
         with pytest.raises(UserError, match=message):
             few_shot(bad, episodes=20)
+
+
+def test_a_seed_of_numpy_is_a_seed(glyphs) -> None:
+    found = few_shot(glyphs, n_way=3, k_shot=np.int64(1), episodes=5, seed=np.int64(4))
+    assert json.loads(found.to_json())["seeds"] == [4]
+    assert np.array_equal(found.outcomes, few_shot(glyphs, n_way=3, k_shot=1, episodes=5, seed=4).outcomes)

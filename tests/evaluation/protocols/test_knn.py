@@ -91,7 +91,23 @@ def test_an_image_is_left_out_of_its_own_neighbours(train) -> None:
     assert (result.outcomes == (by_loop(few, few, 5, 0.07, alone=True) == few.y)).all()
     assert result.recipe.endswith("leave one out") and result.details["leave_one_out"]
     assert knn((few.x, few.y), (few.x, few.y), k=1).value < 1
-    assert knn(few, replace(few, digest="another set"), k=1).value == 1
+
+
+def test_images_of_test_that_are_in_train_are_left_out_of_their_own_neighbours(train, test) -> None:
+    few, some = train.take(np.arange(600)), test.take(np.arange(100))
+    mixed = replace(
+        some,
+        x=np.concatenate([few.x[:200], some.x]),
+        y=np.concatenate([few.y[:200], some.y]),
+        ids=np.concatenate([few.ids[:200], some.ids]),
+        digest="mixed",
+    )
+    result = knn(few, mixed, k=1, ks=())
+    alone, apart = by_loop(few, few, 1, 0.07, alone=True)[:200], by_loop(few, some, 1, 0.07)
+    assert (result.outcomes == (np.concatenate([alone, apart]) == mixed.y)).all() and not result.outcomes[:200].all()
+    assert result.details["in_train"] == 200 and result.recipe.endswith("leave one out") and not result.leaky
+    renamed = knn(few, replace(some, ids=few.ids[:100]), k=1, ks=())  # the same names in another folder
+    assert renamed.details["in_train"] == 0 and (renamed.outcomes == (apart == some.y)).all()
 
 
 def test_the_images_of_its_group_are_left_out_too(train) -> None:
@@ -154,6 +170,7 @@ def test_bad_input(train, test) -> None:
     few = train.take(np.arange(30))
     zero = few.x.copy()
     zero[4] = 0
+    yes_no = np.tile([[1, -1]], (30, 1))
     for given, options, message in [
         ((few, test.take(few.y[:9])), {"k": 31}, "k=31 neighbours were asked of 30 images; lower k"),
         ((few, few), {"k": 30}, "k=30 neighbours were asked of 29 images .itself, or its group, is left out"),
@@ -163,7 +180,7 @@ def test_bad_input(train, test) -> None:
         ((replace(few, x=zero), test), {"k": 5}, "train: 1 rows of features are all zeros, the first is row 4"),
         ((train, replace(few, x=zero)), {"k": 5}, "test: 1 rows of features are all zeros, the first is row 4"),
         (((few.x, few.y * 0), (few.x, few.y)), {"k": 5}, "classes that train has no image of"),
-        (((few.x, np.ones((30, 2))), (few.x, np.ones((30, 2)))), {}, "knn needs one label per image"),
+        (((few.x, yes_no), (few.x, yes_no)), {}, "knn needs one label per image"),
         (((few.x * np.nan, few.y), test), {}, "NaN or infinite"),
     ]:
         with pytest.raises(UserError, match=message):

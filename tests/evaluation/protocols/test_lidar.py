@@ -9,10 +9,12 @@ import torch
 from PIL import Image
 from torch import nn
 
+import evaluation.protocols.lidar as module
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.models import LoadedModel, load_model
-from evaluation.protocols.lidar import alignment_by_image, lidar, view_features
+from evaluation.protocols.lidar import alignment_by_image, evaluate, lidar, view_features
+from evaluation.subject import Subject
 from sslkit import diagnostics
 from sslkit.data.recipe import View
 from sslkit.errors import UserError
@@ -95,15 +97,49 @@ def test_the_global_generator_is_left_alone(model: LoadedModel, split: Split) ->
     assert (torch.random.get_rng_state() == before).all()
 
 
-def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: Path) -> None:
+def forty(root: Path) -> Path:
+    """40 files of two classes, one of them damaged."""
     rng = np.random.default_rng(0)
     for i in range(40):
-        (tmp_path / f"c{i % 2}").mkdir(exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(tmp_path / f"c{i % 2}" / f"{i:02}.png")
-    (tmp_path / "c0" / "04.png").write_bytes(b"no image")
-    found = view_features(model, open_split(str(tmp_path), "train", on_error="skip"), q=2)
+        (root / f"c{i % 2}").mkdir(exist_ok=True, parents=True)
+        Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(root / f"c{i % 2}" / f"{i:02}.png")
+    (root / "c0" / "04.png").write_bytes(b"no image")
+    return root
+
+
+def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: Path) -> None:
+    found = view_features(model, open_split(str(forty(tmp_path)), "train", on_error="skip"), q=2)
     assert [Path(name).name for name in found.unreadable] == ["04.png"]
     assert found.x.shape == (78, 12) and found.groups.max() == 38
+
+
+def test_the_protocol_reads_as_extraction_does(model: LoadedModel, tmp_path: Path) -> None:
+    forty(tmp_path / "test"), forty(tmp_path / "train")
+    (result,) = evaluate(Subject(model, tmp_path), q=2)
+    assert [Path(name).name for name in result.details["unreadable"]] == ["04.png"] and result.n == 39
+    with pytest.raises(UserError, match=r"04\.png"):
+        evaluate(Subject(model, tmp_path, how={"on_error": "raise"}), q=2)
+
+
+def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
+    model: LoadedModel, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(module, "open_split", lambda *a, **options: asked.append(options["counts"]) or split)
+    for how in ({}, {"counts": "warn"}):
+        evaluate(Subject(model, "pets", how=how), q=2, n_images=20)
+    assert asked == ["raise", "warn"]
+
+
+def test_the_protocol_runs_where_it_is_told(model: LoadedModel, split: Split) -> None:
+    if torch.cuda.is_available():
+        evaluate(Subject(model, split, how={"device": "cuda"}), q=2, n_images=20)
+        assert next(model.net.parameters()).is_cuda
+    else:
+        with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):
+            evaluate(Subject(model, split, how={"device": "cuda"}), q=2, n_images=20)
+    evaluate(Subject(model, split, how={"device": "cpu"}), q=2, n_images=20)
+    assert not next(model.net.parameters()).is_cuda
 
 
 @pytest.mark.parametrize(("options", "message"), [({"q": 1}, "q=2"), ({"n_images": 10}, "20 or more")])

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.preprocessing import StandardScaler, normalize
 
 from evaluation import protocols
 from evaluation.features import Features, as_features
 from evaluation.linear_heads import Grid
+from evaluation.linear_parts import Part
 from evaluation.measures import map11
 from evaluation.protocols import linear
 from evaluation.protocols.linear import STRENGTHS, linear_probe
@@ -61,7 +62,11 @@ def test_the_strength_is_chosen_on_held_out_rows(probed) -> None:
         want = model.score(scaler.transform(TRAIN[0][mask]), TRAIN[1][mask])
         assert tried[number]["value"] == pytest.approx(want, abs=1.01 / mask.sum())
     best = max(one["value"] for one in tried)
-    assert probed.details["c"] == next(one["c"] for one in tried if one["value"] == best)
+    tied = [one for one in tried if one["value"] == best]
+    assert len(tied) > 1 and probed.details["c"] == min(tied, key=lambda one: one["loss"])["c"] != tied[0]["c"]
+    model = oracle(scaler.transform(TRAIN[0][~mask]), TRAIN[1][~mask], tried[16]["c"])
+    want = log_loss(TRAIN[1][mask], model.predict_proba(scaler.transform(TRAIN[0][mask])))
+    assert tried[16]["loss"] == pytest.approx(want, rel=1e-2)
     assert probed.details["chosen_by"] == "held-out train" and probed.seeds == [0] and not probed.leaky
 
 
@@ -227,6 +232,7 @@ def test_bad_input() -> None:
         ((X[:500][TRAIN[1] < 9], TRAIN[1][TRAIN[1] < 9]), TEST, {}, "train has no image of: 9"),
         ((X[:10], np.arange(10)), TEST, {}, "one of each class.*give val, or the strength c"),
         (TRAIN, TEST, {"recipe": "lbgfs"}, "no recipe 'lbgfs'.*lbfgs"),
+        (TRAIN, TEST, {"recipe": "simclr90"}, r"simclr90.*evaluation\.linear_on_views"),
         (TRAIN, TEST, {"select": "tset"}, "no select.*test"),
         (TRAIN, TEST, {"scale": "l1"}, "no scale.*l2"),
         (TRAIN, TEST, {"c": 1.0, "recipe": "grid"}, "c=1.0"),
@@ -240,3 +246,52 @@ def test_bad_input() -> None:
             linear_probe(train, test, **options)
     lone = (np.concatenate([X[:500], X[1700:1701]]), np.append(Y[:500], 77))  # a class of one image stays in train
     assert linear_probe(lone, TEST).value > 0.85
+
+
+def test_equal_strengths_of_a_small_separable_set_do_not_underfit() -> None:
+    rng = np.random.default_rng(0)
+    centres, y = rng.normal(size=(3, 20)), np.repeat(np.arange(3), [20, 10, 6])
+    train = centres[y] * 3 + rng.normal(size=(36, 20))
+    tested = np.repeat(np.arange(3), 30)
+    test = centres[tested] * 3 + rng.normal(size=(90, 20))
+    chosen, given = linear_probe((train, y), (test, tested)), linear_probe((train, y), (test, tested), c=1.0)
+    assert given.value == 1.0 and chosen.value == 1.0
+
+
+def test_equal_heads_of_a_grid_are_told_apart_by_their_loss() -> None:
+    x = np.repeat(np.eye(3, dtype=np.float32), 30, axis=0)
+    x += np.random.default_rng(0).normal(size=x.shape).astype(np.float32) * 0.01
+    y = np.repeat(np.arange(3), 30)
+    found = linear_probe((x, y), (x + 0.001, y), grid=Grid((1e-3, 1e-2, 1e-1), iterations=30, batch_size=32))
+    assert [one["value"] for one in found.details["tried"]] == [1.0] * 3 and found.details["lr"] == 0.1
+
+
+def test_the_loss_is_what_the_metric_weighs() -> None:
+    scores, y = np.random.default_rng(0).normal(size=(30, 3)), np.repeat(np.arange(3), [20, 8, 2])
+    own = -np.log(np.exp(scores) / np.exp(scores).sum(1, keepdims=True))[np.arange(30), y]
+    part = Part(scores, np.arange(30), y)
+    assert part.loss(scores, "top1") == pytest.approx(own.mean())
+    assert part.loss(scores, "mean_per_class") == pytest.approx(np.mean([own[y == k].mean() for k in range(3)]))
+    many = np.where(y[:, None] == np.arange(3), 1, -1).astype(np.int8)
+    many[:5, 0] = 0
+    binary = [np.log1p(np.exp(-s * label)) for s, label in zip(scores.ravel(), many.ravel(), strict=True) if label]
+    assert Part(scores, np.arange(30), many).loss(scores, "map11") == pytest.approx(np.mean(binary))
+
+
+def test_images_of_test_in_train_make_it_leaky() -> None:
+    train, test = as_features(TRAIN), as_features((X[450:900], Y[450:900]))
+    found = linear_probe(train, test, c=1.0)
+    assert found.leaky and found.details["in_train"] == 50
+    val = as_features((X[880:1200], Y[880:1200]))
+    assert linear_probe(train, test, val=val, c=1.0).details["in_train"] == 70
+    same_names = replace(as_features(TEST), ids=train.ids)
+    apart = linear_probe(train, same_names, c=1.0)
+    assert not apart.leaky and apart.details["in_train"] == 0
+    assert linear_probe(train, replace(train, digest="another"), c=1.0).details["in_train"] == 500
+
+
+def test_one_test_image_of_each_class_and_a_seed_of_numpy() -> None:
+    rows = np.array([500 + np.flatnonzero(TEST[1] == k)[0] for k in range(10)])
+    result = linear_probe(TRAIN, (X[rows], Y[rows]), grid=Grid(iterations=5), seed=np.int64(3))
+    assert result.others["mean_per_class"].interval is None and result.interval is not None
+    assert json.loads(result.to_json())["seeds"] == [3]

@@ -129,3 +129,11 @@ def test_bad_input(model, splits) -> None:
     strange = replace(test, classes=[*test.classes[:9], "ten"])
     with pytest.raises(UserError, match="no image of: ten"):
         linear_on_views(model, train, strange, epochs=1)
+
+
+def test_one_test_image_of_each_class_and_a_seed_of_numpy(model, splits) -> None:
+    train, test = splits
+    rows = np.array([np.flatnonzero(test.y == k)[0] for k in range(10)])
+    few = SUBSET
+    result = linear_on_views(model, train, few, epochs=1, batch_size=512, seed=np.int64(2))
+    assert result.others["mean_per_class"].interval is None and json.loads(result.to_json())["seeds"] == [2]

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+import evaluation.protocols.semi_supervised as module
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.models import LoadedModel, load_model
 from evaluation.protocols.semi_supervised import semi_supervised
 from evaluation.result import Result, rows_digest
 from evaluation.splits import held_out
+from evaluation.subject import Subject
 from evaluation.subsets import label_subset, list_digest
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
@@ -132,10 +134,12 @@ def test_choosing_on_test_takes_one_pair_for_all_draws_and_is_leaky(tmp_path: Pa
         ({"fraction": 1}, "fraction=1 "),
         ({"fraction": 5000}, r"asks for 5000 images of each class, but class '0' has 14\d"),
         ({"fraction": 0.007}, "no class has 2"),
-        ({"draws": 0}, "draws"),
+        ({"draws": 0}, "draws=0"),
         ({"draws": 2.5}, "draws"),
         ({"epochs": 0}, "epochs=0"),
+        ({"batch_size": 0}, "batch_size=0"),
         ({"batch_size": 1}, "batch_size=1"),
+        ({"seed": -1}, "seed=-1"),
         ({"lrs": ()}, "lrs"),
         ({"lrs": (0.1, -1.0)}, "lr=-1"),
         ({"head_lrs": (0.0,)}, "head_lr=0"),
@@ -145,6 +149,23 @@ def test_choosing_on_test_takes_one_pair_for_all_draws_and_is_leaky(tmp_path: Pa
 def test_bad_options_are_one_clear_error(options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         semi_supervised(model(), DATA, **{**QUICK, "fraction": 0.1, **options})
+
+
+@pytest.mark.parametrize("select", ["held_out", "test"])
+def test_one_pair_of_rates_is_not_chosen_and_the_seed_is_told(select: str) -> None:
+    options = {**QUICK, "lrs": (0.3,), "draws": np.int64(1), "epochs": np.int64(6), "seed": np.int64(7)}
+    result = semi_supervised(model(), DATA, fraction=np.int64(4), select=select, **options)
+    assert result.recipe == "4 labels of each class, 6 epochs, one setting, nothing chosen" and not result.leaky
+    told = json.loads(result.to_json())
+    assert told["details"]["seed"] == 7 and told["seeds"] == [0]
+
+
+def test_counts_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(module, "semi_supervised", lambda *a, **options: asked.append(options["counts"]))
+    for how in ({}, {"counts": "warn"}):
+        module.evaluate(Subject(model(), "digits", how=how))
+    assert asked == ["raise", "warn"]
 
 
 def test_several_labels_an_image_are_refused() -> None:
