@@ -22,11 +22,11 @@ FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 class Comparison:
     """Result a against result b on the same rows.
 
-    difference: value of a minus value of b. interval: 95 %, by pairs, None for too few pairs or pairs that do not vary.
-    test: its name; p: two-sided;
-    p_adjusted: after Holm where several pairs were compared, else None. n: images or episodes.
+    difference: value of a minus value of b. interval: 95 %, by pairs; None for too few pairs, or pairs of episodes or
+    seeds that do not vary. test: its name; p: two-sided; p_adjusted: after Holm where several pairs were compared, else
+    None. n: images or episodes. leaky: a or b was chosen on test data.
     detectable: the smallest true difference that the test would have found in 80 % of such samples at p < 0.05, given
-    how much the two differed here; None where no difference would be. leaky: a or b was chosen on test data.
+    how much the two differed here; None where no difference would be, or nothing varied.
     """
 
     a: str

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from evaluation.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, read_whole
+from evaluation.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, opened, read_whole
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features import Features
@@ -182,10 +182,7 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
         }
         partial.publish(root / key, beside, about | job.transform)
     _wait()
-    found = read_whole(root / key)
-    if found is None:
-        raise UserError(f"{root / key} is not whole although it was just written: is the disk full?")
-    return found
+    return opened(root / key)
 
 
 @torch.inference_mode()

@@ -67,7 +67,8 @@ def semi_supervised(
     Returns the mean over draws with its t interval, the draws in `others`; details: the rates chosen, the images of
     each class and the sha256 of the list of names, draw by draw.
     Raises UserError for options out of range, several labels an image, a class with too few images, missing splits or
-    labels, an image that cannot be read (see `fine_tune`), and if every pair of rates diverges.
+    labels, an image that cannot be read (as in `fine_tune`, but in the labels of a later draw when its runs begin),
+    and if every pair of rates diverges.
     """
     check_select(select)
     draws = whole_number("draws", draws, 1)

@@ -258,7 +258,7 @@ def test_whole_numbers_of_any_kind_are_kept_as_ints() -> None:
     assert setting == Setting(0.1, steps=3, batch_size=8, seed=1)
     assert {type(value) for value in (setting.steps, setting.batch_size, setting.seed)} == {int}
     for given in (np.float64(3), True, "3", 0):
-        with pytest.raises(UserError, match="steps=.* must be a whole number from 1"):
+        with pytest.raises(UserError, match=r"steps=.* must be a whole number from 1"):
             Setting(0.1, steps=given)
     with pytest.raises(UserError, match="batch_size=0"):
         Setting(0.0, batch_size=0)  # the rate is often in proportion to it

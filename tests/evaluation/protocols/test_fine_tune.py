@@ -13,19 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-import evaluation.protocols.fine_tune as module
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.models import LoadedModel, load_model
 from evaluation.pixels import Pixels, Pool
 from evaluation.protocols.fine_tune import GRIDS, fine_tune, settings_of
 from evaluation.result import Result, rows_digest
-from evaluation.run import evaluate
 from evaluation.splits import held_out
 from evaluation.statistics import share
-from evaluation.subject import Subject
 from evaluation.tuning import Setting, predict, train_classifier
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
@@ -275,57 +271,6 @@ def test_a_model_that_cannot_be_sent_to_workers_is_said(tmp_path: Path) -> None:
     net.own = lambda x: x
     with pytest.raises(UserError, match="workers=2"):
         fine_tune(load_model(net, image_size=8, in_chans=1), few(), grid=GRID, workers=2, out=tmp_path, **QUICK)
-
-
-@pytest.mark.parametrize("select", ["held_out", "test"])
-def test_of_one_setting_nothing_is_chosen(select: str) -> None:
-    result = fine_tune(model(), few(), grid={"lr": [0.3]}, select=select, **QUICK)
-    assert result.recipe == "one setting, nothing chosen, 25 steps of 32" and not result.leaky
-
-
-def test_whole_numbers_of_numpy_are_the_same_run(tmp_path: Path) -> None:
-    first = fine_tune(model(), few(), grid={"lr": [0.3]}, out=tmp_path, **QUICK)
-    own = {"seeds": np.arange(1), "steps": np.int64(25), "batch_size": np.int32(32), "workers": np.int64(1)}
-    second = fine_tune(model(), few(), grid={"lr": [0.3]}, out=tmp_path, **{**QUICK, **own})
-    assert numbers(first) == numbers(second) and len(lines(tmp_path)) == 1
-
-
-def faces(root: Path, damaged: str = "") -> Path:
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for number in range(12):
-            path = root / split / "ab"[number % 2] / f"{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(256, size=(12, 12), dtype=np.uint8)).save(path)
-    if damaged:
-        (root / damaged).write_bytes(b"not an image")
-    return root
-
-
-@pytest.mark.parametrize("damaged", ["train/a/4.png", "test/b/7.png"])
-def test_a_damaged_file_stops_the_work_before_the_first_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
-) -> None:
-    trained = []
-    monkeypatch.setattr("evaluation.trials.train_classifier", lambda *a, **k: trained.append(1))
-    with pytest.raises(UserError, match=damaged[-5:]):
-        fine_tune(model(), faces(tmp_path, damaged), grid={"lr": [0.3, 0.1]}, out=tmp_path / "out", **QUICK)
-    assert not trained
-
-
-def test_a_grid_may_be_given_as_an_option_and_counts_is_passed_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = {"grid": {"lr": [0.3]}, "steps": 2, "batch_size": 8, "flip": False}
-    (result,) = evaluate(
-        model(), faces(tmp_path / "data"), ["fine_tune"], options={"fine_tune": given}, out=tmp_path, device="cpu"
-    )
-    assert result.recipe.startswith("one setting") and result.recipe.endswith("2 steps of 8")
-    asked = []
-    monkeypatch.setattr(module, "fine_tune", lambda *a, **options: asked.append(options["counts"]))
-    for how in ({}, {"counts": "warn"}):
-        module.evaluate(Subject(model(), "digits", how=how))
-    assert asked == ["raise", "warn"]
 
 
 @pytest.mark.slow
