@@ -11,7 +11,13 @@ STYLES = ("text", "markdown")
 COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")
 ALIGNED_RIGHT = ("value", "n")
 SYMMETRIC = 0.02  # ends that differ by less than this share of the half width are written as one ±
-DROPPED = ("unreadable", "left_out", "dropped", "classes_of_one_image")  # details that say what was not counted
+DROPPED = (
+    "in_train",
+    "unreadable",
+    "left_out",
+    "dropped",
+    "classes_of_one_image",
+)  # details that say what was not counted
 
 
 def table(results: Sequence[Result], style: str = "text") -> str:
@@ -50,7 +56,7 @@ def with_interval(estimate: Estimate) -> str:
 
 def flags(result: Result) -> list[str]:
     """What a reader must know before believing the number."""
-    found = ["leaky: chosen on test data"] if result.leaky else []
+    found = ["leaky: test data were used"] if result.leaky else []
     found += ["not converged"] if result.converged is False else []
     for name in DROPPED:
         count = result.details.get(name)

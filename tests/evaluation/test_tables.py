@@ -55,7 +55,7 @@ def test_flags_are_shown() -> None:
         Estimate(0.5), protocol="linear", recipe="", metric="top1", leaky=True, converged=False,
         details={"unreadable": ["a.png", "b.png"]},
     )  # fmt: skip
-    assert table([result]).endswith("leaky: chosen on test data; not converged; 2 unreadable")
+    assert table([result]).endswith("leaky: test data were used; not converged; 2 unreadable")
 
 
 def test_a_table_of_results_from_json_is_the_same() -> None:

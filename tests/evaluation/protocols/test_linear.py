@@ -295,3 +295,12 @@ def test_one_test_image_of_each_class_and_a_seed_of_numpy() -> None:
     result = linear_probe(TRAIN, (X[rows], Y[rows]), grid=Grid(iterations=5), seed=np.int64(3))
     assert result.others["mean_per_class"].interval is None and result.interval is not None
     assert json.loads(result.to_json())["seeds"] == [3]
+
+
+def test_one_twin_in_a_hundred_is_counted_and_not_called_leaky() -> None:
+    train, test = as_features(TRAIN), as_features(TEST)
+    rows = np.append(np.arange(150), 0)
+    mixed = replace(test, x=np.concatenate([test.x[:150], train.x[:1]]), y=np.append(test.y[:150], train.y[0]))
+    mixed = replace(mixed, ids=np.append(test.ids[rows[:150]], train.ids[0]))
+    found = linear_probe(train, mixed, c=1.0)
+    assert found.details["in_train"] == 1 and not found.leaky
