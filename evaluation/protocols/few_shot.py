@@ -146,13 +146,20 @@ def evaluate(
     subject: Subject,
     *,
     n_way: int = 5,
-    k_shot: Sequence[int] = (1, 5),
+    k_shot: Sequence[int] | int = (1, 5),
     n_query: int = 15,
     episodes: int = 2000,
     classifier: str = "logistic",
     on_small: str = "error",
 ) -> list[Result]:
-    """Each of `k_shot` on the classes that were kept back, where the data set keeps some; see `few_shot`."""
-    chosen = {"n_way": n_way, "n_query": n_query, "episodes": episodes, "classifier": classifier}
-    pool = subject.novel
-    return [few_shot(pool, k_shot=k, **chosen, on_small=on_small, seed=subject.seed) for k in k_shot]
+    """Each of `k_shot` on the classes that were kept back, where the data set keeps some; see `few_shot`.
+
+    The episode tables are kept as `episodes-DIGEST.npz` beside the results, for models of other libraries.
+    """
+    features = one_label(as_features(subject.novel), "few_shot")
+    shots = [k_shot] if isinstance(k_shot, int) else k_shot
+    size = {"n_way": n_way, "n_query": n_query, "episodes": episodes, "seed": subject.seed, "on_small": on_small}
+    tables = [draw_episodes(features, k_shot=k, **size) for k in shots]
+    for table in tables:
+        table.save(subject.out / f"episodes-{table.digest[:12]}.npz")
+    return [few_shot(features, table=table, classifier=classifier, on_small=on_small) for table in tables]

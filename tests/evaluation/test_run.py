@@ -84,6 +84,14 @@ def test_one_extraction_serves_all_protocols(data: str, model, tmp_path: Path) -
     assert len(seen) == 3 and [result.value for result in again] == [result.value for result in results]
 
 
+def test_the_episodes_are_kept_with_their_digest(data: str, model, tmp_path: Path) -> None:
+    how = {"cache": tmp_path / "cache", "out": tmp_path / "out", "progress": False}
+    options = {"few_shot": {**SMALL["few_shot"], "k_shot": 2}}
+    [result] = run.evaluate(model, data, ["few_shot"], options=options, **how)
+    table = evaluation.EpisodeTable.load(next((tmp_path / "out").rglob("episodes-*.npz")))
+    assert table.digest == result.digests["episodes"] and table.k_shot == 2 and len(table) == 20
+
+
 def test_nothing_asked_for_is_the_embedded_suite() -> None:
     pairs = run.planned(None, None)
     assert ("fashion_mnist", "linear") in pairs and ("glyphs", "few_shot") in pairs and ("clipart", "knn") in pairs
