@@ -7,6 +7,7 @@ its options. Nothing is registered by hand.
 import difflib
 import importlib
 import inspect
+import numbers
 import pkgutil
 import sys
 import types
@@ -94,7 +95,8 @@ def _is_a(value: Any, kind: Any) -> bool:
     if get_origin(kind) is Sequence:
         return isinstance(value, Sequence) and not isinstance(value, str)
     if kind in (int, float):
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+        number = numbers.Integral if kind is int else numbers.Real  # numpy's too
+        return isinstance(value, number) and not isinstance(value, bool)
     return not isinstance(kind, type) or isinstance(value, kind)
 
 

@@ -57,3 +57,13 @@ def test_modules_that_are_functions_too() -> None:
 def test_a_name_that_begins_another_one_finds_its_own() -> None:
     assert objectives.find("moco").__name__ == "MoCo" and objectives.find("moco_v3").__name__ == "MoCoV3"
     assert objectives.find("mae").__name__ == "MAE" and objectives.find("u_mae").__name__ == "UMAE"
+
+
+def test_numpys_numbers_are_numbers() -> None:
+    import numpy as np
+
+    from sslkit.regularizers.dsa import DSA
+
+    assert members.check_options(DSA, {"nu": np.float32(0.5)}, "dsa")
+    with pytest.raises(UserError, match="must be float"):
+        members.check_options(DSA, {"nu": np.True_}, "dsa")
