@@ -129,7 +129,7 @@ def test_what_cannot_be_measured_is_named() -> None:
         ((np.eye(30), np.arange(30) % 2), {"centroid": "median"}, "known: mean, unit"),
         ((np.eye(30), np.arange(30) % 2), {"pair_rows": 3}, "pair_rows=3 must be at least 20"),
         ((np.eye(30), np.arange(30) % 2), {"alpha_ranks": (5, 5)}, "alpha_ranks"),
-        ((np.eye(30), np.ones((30, 3), int)), {}, "several labels"),
+        ((np.eye(30), -np.ones((30, 3), int)), {}, "several labels"),
         ((np.full((30, 2), np.nan), np.arange(30) % 2), {}, "NaN"),
     ],
 )
