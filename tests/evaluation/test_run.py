@@ -172,3 +172,15 @@ def test_mistaken_requests_are_refused(tmp_path: Path, model) -> None:
         run.evaluate(model, "digits", [], out=tmp_path)
     with pytest.raises(UserError, match="not one open split"):
         run.evaluate(model, evaluation.open_split("digits", "test"), ["knn"], out=tmp_path)
+
+
+def test_test_images_that_were_trained_on_are_said(tmp_path: Path, model) -> None:
+    images = open_images("digits")
+    pixels, labels = images.pixels[:60, 0], images.labels[:60]
+    for name, first in (("apart", 40), ("shared", 37)):
+        parts = {"x_train": pixels[:40], "y_train": labels[:40], "x_test": pixels[first:], "y_test": labels[first:]}
+        np.savez(tmp_path / f"{name}.npz", **parts)
+        said: list[str] = []
+        run.evaluate(model, tmp_path / f"{name}.npz", "knn", out=tmp_path, cache=None, progress=False, say=said.append)
+        notes = [line for line in said if line.startswith("note: 3 of 23 test images")]
+        assert len(notes) == (name == "shared")
