@@ -31,9 +31,17 @@ _WHERE = {
     "load_model": ("evaluation.models", "load_model"),
     "open_split": ("evaluation.datasets", "open_split"),
     "semi_supervised": ("evaluation.protocols.semi_supervised", "semi_supervised"),
+    "MetricResult": ("evaluation.scoring", "MetricResult"),
+    "Ranking": ("evaluation.ranking", "Ranking"),
+    "evaluate_metric": ("evaluation.scoring", "evaluate_metric"),
+    "metrics": ("evaluation.scoring", "metrics"),
+    "rank": ("evaluation.ranking", "rank"),
+    "score": ("evaluation.scoring", "score"),
+    "weighted_tau": ("evaluation.agreement", "weighted_tau"),
     "table": ("evaluation.tables", "table"),
 }
 _MODULES = (
+    "agreement",
     "comparison",
     "datasets",
     "episodes",
@@ -46,6 +54,7 @@ _MODULES = (
     "store",
     "subsets",
     "tables",
+    "transferability",
 )
 __all__ = [*_WHERE, *_MODULES]
 

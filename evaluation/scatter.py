@@ -1,0 +1,133 @@
+"""Sums over the rows of a sample that most transferability metrics are made of: computed once, shared by all."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from evaluation.transferability.base import Sample
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoments:
+    """First two moments of each class; O(N D).
+
+    counts: (C,) float64. means: (C, D). variances: (C, D), ddof 0.
+    """
+
+    counts: Tensor
+    means: Tensor
+    variances: Tensor
+
+    @classmethod
+    def of(cls, sample: "Sample") -> "ClassMoments":
+        """Two passes over the blocks: the variances are about the means, so a large offset costs no digits."""
+        y, c = labels_or_one(sample)
+        counts = torch.bincount(y, minlength=c).double()
+        means = torch.zeros(c, sample.x.shape[1], dtype=torch.float64, device=sample.device)
+        squares = torch.zeros_like(means)
+        for rows, x in sample.blocks():
+            means.index_add_(0, y[rows], x)
+        means /= counts[:, None]
+        for rows, x in sample.blocks():
+            squares.index_add_(0, y[rows], (x - means[y[rows]]).square_())
+        return cls(counts, means, squares / counts[:, None])
+
+    @property
+    def n(self) -> float:
+        return float(self.counts.sum())
+
+    @property
+    def shares(self) -> Tensor:
+        """(C,) pi_c = n_c / N."""
+        return self.counts / self.counts.sum()
+
+    @property
+    def mean(self) -> Tensor:
+        """(D,) of all rows."""
+        return self.shares @ self.means
+
+    @property
+    def total_variance(self) -> Tensor:
+        """tr(total covariance), ddof 0."""
+        between = (self.means - self.mean).square().sum(1)
+        return self.shares @ (self.variances.sum(1) + between)
+
+    def moved(self, shift: Tensor) -> "ClassMoments":
+        return replace(self, means=self.means + shift)
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """Sums of squares and products; one pass of O(N D^2).
+
+    moments: of the same rows. within: (D, D) sum_i (x_i - mu_{y_i})(x_i - mu_{y_i})', not divided by N.
+    """
+
+    moments: ClassMoments
+    within: Tensor
+
+    @classmethod
+    def of(cls, sample: "Sample") -> "Scatter":
+        y, _ = labels_or_one(sample)
+        moments = sample.moments
+        d = sample.x.shape[1]
+        within = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
+        for rows, x in sample.blocks():
+            x -= moments.means[y[rows]]
+            within.addmm_(x.T, x)
+        return cls(moments, within)
+
+    @property
+    def n(self) -> float:
+        return self.moments.n
+
+    @property
+    def between(self) -> Tensor:
+        """(D, D) sum_c n_c (mu_c - m)(mu_c - m)'."""
+        spread = self.moments.counts.sqrt()[:, None] * (self.moments.means - self.moments.mean)
+        return spread.T @ spread
+
+    @cached_property
+    def total(self) -> Tensor:
+        """(D, D) sum_i (x_i - m)(x_i - m)'."""
+        return self.within + self.between
+
+    @cached_property
+    def axes(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues (D,) of `total`, ascending and none below 0, and its eigenvectors (D, D) as columns."""
+        values, vectors = torch.linalg.eigh(self.total)
+        return values.clamp_min_(0), vectors
+
+    def moved(self, shift: Tensor) -> "Scatter":
+        """Classes that move rigidly keep their within-class scatter."""
+        return Scatter(self.moments.moved(shift), self.within)
+
+
+def labels_or_one(sample: "Sample") -> tuple[Tensor, int]:
+    """(N,) labels and C; all rows one class where there are no labels."""
+    if sample.y is not None:
+        return sample.y, sample.n_classes
+    return torch.zeros(len(sample), dtype=torch.int64, device=sample.device), 1
+
+
+def compacted(sample: "Sample") -> tuple[Tensor, Tensor]:
+    """Coordinates (N, r) of the rows, r <= N, in an orthonormal basis of what they span, and those of (1, ..., 1).
+
+    From the N x N Gram of the centred rows; the mean gets a direction of its own.
+    """
+    x = sample.features
+    mean = x.mean(0)
+    x -= mean
+    values, vectors = torch.linalg.eigh(x @ x.T)
+    kept = values > values[-1] * len(x) * torch.finfo(torch.float64).eps
+    lengths, u = values[kept].sqrt(), vectors[:, kept]
+    inside = torch.stack([mean, torch.ones_like(mean)], 1)
+    inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
+    rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
+    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > 1e-12 * mean.norm() else rest * 0
+    rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
+    return rows, torch.cat([inside[:, 1], ones[None]])

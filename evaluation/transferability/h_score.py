@@ -1,0 +1,35 @@
+"""H-score: how far apart the class means lie, in units of the features' own spread."""
+
+import torch
+from torch import Tensor
+
+from evaluation.scatter import Scatter
+from evaluation.transferability.base import Sample, Score
+
+
+def h_score(scatter: Scatter) -> tuple[float, int]:
+    """tr(pinv(cov X) cov(g)), g_i = mu_{y_i} (Bao et al. 2019, eq. 1), and the rank of cov X.
+
+    As ||Z||_F^2 of Z = sqrt(n_c) (mu_c - m) in coordinates where the total scatter is the identity.
+    """
+    values, vectors = scatter.axes
+    kept = values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps
+    moments = scatter.moments
+    spread: Tensor = moments.counts.sqrt()[:, None] * (moments.means - moments.mean)
+    whitened = (spread @ vectors[:, kept]) / values[kept].sqrt()
+    return float(whitened.square().sum()), int(kept.sum())
+
+
+def score(sample: Sample) -> Score:
+    """tr(pinv(cov X) cov(g)): between-class covariance in units of the total one.
+
+    Range: 0 to C - 1. Higher is better. Cost: O(N D^2 + D^3), shared with other metrics.
+    Source: Bao et al., An Information-Theoretic Approach to Transferability, ICIP 2019, eq. 1.
+    Not for: D >= N - 1, where it is C - 1 for every model; use h_score_regularized.
+    """
+    n = len(sample.labels)
+    value, rank = h_score(sample.compact.scatter)
+    said = ()
+    if rank >= n - 1:
+        said = (f"{rank} independent features for {n} images: H-score is C - 1 whatever the model",)
+    return Score(value, {"rank": rank}, said)
