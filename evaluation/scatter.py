@@ -10,6 +10,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from evaluation.transferability.base import Sample
 
+PANEL = 256  # columns of a Gram made at a time
+
 
 @dataclass(frozen=True, eq=False)
 class ClassMoments:
@@ -33,7 +35,7 @@ class ClassMoments:
             means.index_add_(0, y[rows], x)
         means /= counts[:, None]
         for rows, x in sample.blocks():
-            squares.index_add_(0, y[rows], (x - means[y[rows]]).square_())
+            squares.index_add_(0, y[rows], x.sub_(means[y[rows]]).square_())
         return cls(counts, means, squares / counts[:, None])
 
     @property
@@ -77,9 +79,8 @@ class Scatter:
         d = sample.x.shape[1]
         within = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
         for rows, x in sample.blocks():
-            x -= moments.means[y[rows]]
-            within.addmm_(x.T, x)
-        return cls(moments, within)
+            add_upper_gram(within, x.sub_(moments.means[y[rows]]))
+        return cls(moments, mirror_upper(within))
 
     @property
     def n(self) -> float:
@@ -105,6 +106,23 @@ class Scatter:
     def moved(self, shift: Tensor) -> "Scatter":
         """Classes that move rigidly keep their within-class scatter."""
         return Scatter(self.moments.moved(shift), self.within)
+
+
+def add_upper_gram(gram: Tensor, x: Tensor) -> None:
+    """gram += X'X on and above the diagonal (and a little below it): half the products, by panels of columns."""
+    for start in range(0, len(gram), PANEL):
+        columns = slice(start, start + PANEL)
+        gram[columns, start:].addmm_(x[:, columns].T, x[:, start:])
+
+
+def mirror_upper(gram: Tensor) -> Tensor:
+    """The symmetric matrix of which `gram` has the upper triangle; in place."""
+    for start in range(0, len(gram), PANEL):
+        stop = start + PANEL
+        corner = gram[start:stop, start:stop].triu(1)
+        gram[start:stop, start:stop].triu_().add_(corner.T)
+        gram[stop:, start:stop] = gram[start:stop, stop:].T
+    return gram
 
 
 def labels_or_one(sample: "Sample") -> tuple[Tensor, int]:

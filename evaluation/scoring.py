@@ -131,7 +131,7 @@ def of_sample(spec: Spec, sample: Sample) -> MetricResult:
     _check_needs(spec, sample)
     with PeakMemory(sample.device) as memory:
         start = time.perf_counter()
-        found = _scored(spec.chain, sample)
+        found = scored(spec, sample)
         seconds = time.perf_counter() - start
     return MetricResult(
         spec.name, found.value, found.diagnostics, found.warnings, found.parts, seconds, memory.peak, found
@@ -210,6 +210,11 @@ def _check_needs(spec: Spec, sample: Sample) -> None:
     for need in spec.needs:
         if have[need] is None:
             raise UserError(f"{spec.name} needs {need}: {how[need]}")
+
+
+def scored(spec: Spec, sample: Sample) -> Score:
+    """The bare score of a parsed metric."""
+    return _scored(spec.chain, sample)
 
 
 def _scored(chain: Sequence[tuple[str, dict[str, Any]]], sample: Sample) -> Score:

@@ -1,5 +1,7 @@
 """Published networks: timm models with weights that timm downloads, or from a local file; no pickle is executed."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +39,13 @@ def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
     return UserError(f"the weights of {where} cannot be had ({reason}); {remedy}")
 
 
-def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
-    """The state dict of a .safetensors or torch file. Raises UserError if it holds anything but tensors."""
+def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> Any:
+    """What a .safetensors or torch file holds, on the CPU.
+
+    allowed: classes that a torch file may hold besides tensors and plain values, as `torch.serialization.safe_globals`
+    takes them; a file with any other is refused, for to read it could run its code.
+    where: how to call the network in messages. Raises UserError for no file, and for one that cannot be read.
+    """
     if not Path(path).is_file():
         raise UserError(f"{where}: there is no file {path}")
     try:
@@ -46,14 +53,40 @@ def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
             from safetensors.torch import load_file
 
             return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(list(allowed)):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each raise their own
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(f"{where}: {path} is no state dict of tensors: {reason}") from error
+
+
+def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
+    """The state dict of a .safetensors or torch file. Raises UserError if it holds anything but tensors."""
+    state = read_file(path, where)
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise UserError(f"{where}: {path} is no state dict of tensors")
     return state
+
+
+@torch.no_grad()
+def take_classifier(network: nn.Module, input_size: Sequence[int]) -> nn.Linear | None:
+    """Takes a timm network's classifier off, so that it gives its pooled features, and returns it.
+
+    None where the network has none, or one that is not a linear layer on exactly these features: what it makes of them
+    is compared with the whole network's logits, on one image of input_size (C, H, W).
+    """
+    classifier = network.get_classifier()
+    image = torch.linspace(-2, 2, math.prod(input_size)).view(1, *input_size)
+    logits = network.eval()(image) if isinstance(classifier, nn.Linear) else None
+    network.reset_classifier(0)
+    if logits is None:
+        return None
+    features = network.eval()(image)
+    if features.shape != (1, classifier.in_features):
+        return None
+    apart = (classifier(features) - logits).abs().max()
+    return classifier.eval() if apart <= 1e-4 * logits.abs().max() else None
 
 
 def _downloaded(name: str, where: str, local: str) -> nn.Module:

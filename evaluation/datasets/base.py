@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets._listed import ListedImages
+from evaluation.datasets._picked import PickedImages
 from evaluation.features import row_ids
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
@@ -46,6 +47,12 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def take(self, rows: np.ndarray) -> "Split":
+        """Some images, in the order given: (n,) int64. The classes keep their numbers."""
+        groups = None if self.groups is None else self.groups[rows]
+        images = PickedImages(self.images, rows)
+        return replace(self, images=images, y=self.y[rows], ids=self.ids[rows], groups=groups)
 
 
 @dataclass(frozen=True)

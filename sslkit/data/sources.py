@@ -1,6 +1,6 @@
 """Where images come from: one function that opens any source.
 
-- fashion_mnist, glyphs, clipart: inside the package
+- fashion_mnist, glyphs, glyph_scripts, clipart: inside the package
 - digits: scikit-learn's
 - PATH/TO/FOLDER: any folder of images, walked recursively
 - PATH/TO/FILE.npz: arrays

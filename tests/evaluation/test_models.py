@@ -134,3 +134,24 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(3)}, tmp_path / "w.pth")
     with pytest.raises(UserError, match=r"fit timm's resnet18 .* neither by name nor by position"):
         load_model(f"timm:resnet18:{tmp_path / 'w.pth'}")
+
+
+def test_published_checkpoints_with_the_pixels_that_they_were_trained_on(tmp_path: Path) -> None:
+    import timm
+
+    net = timm.create_model("resnet50", pretrained=False, num_classes=0).eval()
+    file = tmp_path / "odd:name.pth"
+    torch.save(net.state_dict(), file)
+    model = load_model(f"published:byol:{file}")
+    assert (model.name, model.width, model.image_size, model.resize, model.in_chans) == ("byol", 2048, 224, 256, 3)
+    assert (model.mean, model.std) == IMAGENET and model.classifier is None and model.entry is None
+    x = torch.rand(1, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(model.net(x), net(x))
+    assert load_model(f"published:simclr-v2:{file}", image_size=64).mean == (0.0, 0.0, 0.0)
+    with pytest.raises(UserError, match="byol was made for in_chans=3, not 1"):
+        load_model(f"published:byol:{file}", in_chans=1)
+    with pytest.raises(UserError, match="write published:NAME:FILE, with one of byol, deepcluster-v2"):
+        load_model("published:byol")
+    with pytest.raises(UserError, match="no published checkpoint 'byl': did you mean 'byol'"):
+        load_model(f"published:byl:{file}")

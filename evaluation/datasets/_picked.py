@@ -1,0 +1,45 @@
+"""Some rows of other images: what a ranking looks at when a data set is large."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+
+from sslkit.data.images import Identity, Images
+
+
+class PickedImages(Images):
+    """The rows `rows` (n,) int64 of `images`, in the order given; nothing is listed or decoded again."""
+
+    def __init__(self, images: Images, rows: np.ndarray) -> None:
+        labels = None if images.labels is None else images.labels[rows]
+        identity = Identity(images.name, images.source, images.splits, labels, images.classes, images.licence)
+        sizes = {"channels": images.channels, "image_size": images.image_size, "native_size": images.native_size}
+        super().__init__(identity, images.options, **sizes)
+        self.images, self.rows = images, np.asarray(rows, dtype=np.int64)
+        self.decodes = images.decodes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Any]:
+        asked = self.rows[rows]
+        batch = self.images.__getitems__(asked.tolist())
+        same = batch["index"].numpy() == asked  # an unreadable image gives another, which may not be among ours
+        return batch | {"index": torch.from_numpy(np.where(same, rows, -1))}
+
+    def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "PickedImages":
+        images = self.images.at(image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
+        other = copy.copy(self)
+        other.__dict__.pop("digest", None)
+        other.images, other.options, other.fit = images, images.options, fit
+        other.image_size, other.channels = image_size, channels
+        return other
+
+    def _check_channels(self, channels: int) -> None:
+        self.images._check_channels(channels)
+
+    def _update_digest(self, digest: Any) -> None:
+        digest.update(self.images.digest.encode())
+        digest.update(self.rows.tobytes())

@@ -1,0 +1,42 @@
+"""ETran: energy and a discriminant, each put between 0 and 1 over a zoo of models."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from evaluation.transferability import etran_classification, etran_energy
+from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
+
+
+def minmax(values: Sequence[float]) -> list[float]:
+    """Between 0 and 1; all 0 where all are equal."""
+    low, high = min(values), max(values)
+    return [(value - low) / (high - low) if high > low else 0.0 for value in values]
+
+
+def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
+    """(1 - w) minmax(classification) + w minmax(energy), one score a model, from the `parts` of each."""
+    classification, energy = (minmax([part[name] for part in parts]) for name in ("classification", "energy"))
+    weights = [part["energy_weight"] for part in parts]
+    if len(set(weights)) > 1:
+        raise UserError(f"the models of a zoo were scored with different energy_weight: {sorted(set(weights))}")
+    return [(1 - w) * c + w * e for w, c, e in zip(weights, classification, energy, strict=True)]
+
+
+def score(sample: Sample, *, variant: str = "paper", percent: float = 0.5, energy_weight: float = 0.15) -> Score:
+    """0.85 minmax(classification) + 0.15 minmax(energy), each put between 0 and 1 over the models of a zoo.
+
+    One model alone has no score (nan), only `parts`, of which `over_zoo` makes the scores.
+    variant: of etran_classification, "paper" or "official". percent: of etran_energy. energy_weight: 0.15, as in the
+        authors' code; the classification part has the rest. The paper's formula adds both parts as they are.
+    Range: 0 to 1 within a zoo. Higher is better. Cost: of etran_classification, and O(N D).
+    Source: Gholami et al., ETran, ICCV 2023, eq. 8, and its code for the weights.
+    Not for: comparing scores of different zoos, or zoos of one or two models.
+    """
+    if not 0 <= energy_weight <= 1:
+        raise UserError(f"energy_weight={energy_weight}: a share from 0 to 1")
+    classification = etran_classification.score(sample, variant=variant)
+    energy = etran_energy.score(sample, percent=percent)
+    parts = {"classification": classification.value, "energy": energy.value, "energy_weight": float(energy_weight)}
+    found = {**classification.diagnostics, **energy.diagnostics}
+    return Score(math.nan, found, classification.warnings, parts=parts)

@@ -1,0 +1,46 @@
+"""ETran's classification part: how surely a discriminant places the images in their classes."""
+
+import torch
+from torch import Tensor
+
+from evaluation.transferability.base import Sample, Score
+from evaluation.transferability.sfda import Discriminant, first_stage, saturation
+from sslkit.errors import UserError
+
+VARIANTS = ("paper", "official")
+
+
+def nearest_mean(means: Tensor, shares: Tensor) -> Discriminant:
+    """The discriminant of A = I: softmax_c( x.mu_c - |mu_c|^2 / 2 + ln pi_c ). means: (C, D), shares: (C,)."""
+    return Discriminant(means.T, shares.log() - means.square().sum(1) / 2)
+
+
+def nearest_mean_posterior(sample: Sample) -> Tensor:
+    """(N,) what it gives each image's own class, about the mean of all rows, on which it does not depend."""
+    y, moments = sample.labels, sample.moments
+    rule = nearest_mean(moments.means - moments.mean, moments.shares)
+    own = [rule.posterior(x - moments.mean).gather(1, y[rows, None])[:, 0] for rows, x in sample.blocks()]
+    return torch.cat(own)
+
+
+def score(sample: Sample, *, variant: str = "paper") -> Score:
+    """mean_i p(y_i | x_i) of a discriminant fitted on the same images.
+
+    variant: "paper", the regularised discriminant of SFDA's first stage; or "official", what the authors' code
+        computes: their eigenvectors are orthonormal, so that A is the identity and the nearest mean decides.
+    Range: 0 to 1. Higher is better. Cost: "paper" O(N D^2 + D^3), shared with other metrics; "official" O(N D C).
+    Source: Gholami et al., ETran, ICCV 2023, section 3.2, and its code.
+    Not for: "paper", D >= N, where it is 1 for every model; "official", models whose features differ in scale.
+    """
+    if variant not in VARIANTS:
+        raise UserError(f"etran has no variant {variant!r}: paper or official")
+    sample.labels  # noqa: B018  (raises where the labels are no classes)
+    found = {}
+    if variant == "paper":
+        stage = first_stage(sample)
+        terms = stage.own_posterior()
+        found = {"shrinkage": stage.g, "lambda": stage.lam, "jitter": stage.discriminant.jitter}
+    else:
+        terms = nearest_mean_posterior(sample)
+    value = float(terms.mean())
+    return Score(value, found, saturation(value), terms)

@@ -1,0 +1,37 @@
+"""ETran's energy part: how much the features' largest values stand out, on the images where they do least."""
+
+import torch
+from torch import Tensor
+
+from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
+
+TAILS = ("bot", "top")
+
+
+def energies(sample: Sample) -> Tensor:
+    """(N,) e_i = log sum_d exp(x_id), over the feature values."""
+    return torch.cat([torch.logsumexp(x, 1) for _, x in sample.blocks()])
+
+
+def tail_size(n: int, percent: float) -> int:
+    """How many of N images make `percent` of them, in steps of a tenth of a percent as published; at least 1."""
+    return max(1, int(percent * 10) * n // 1000)
+
+
+def score(sample: Sample, *, percent: float = 0.5, tail: str = "bot") -> Score:
+    """The mean of the `percent` % lowest e_i = log sum_d exp(x_id): the free energy of the features, sign turned.
+
+    percent: of the images, above 0 to 100. tail: "bot", the lowest, or "top", the highest.
+    Range: any number. Higher is better. Cost: O(N D).
+    Source: Gholami et al., ETran, ICCV 2023, section 3.1, and its code.
+    Not for: models whose features differ in scale or width (it grows with both); alone: it reads no label.
+    """
+    if tail not in TAILS:
+        raise UserError(f"etran_energy has no tail {tail!r}: bot or top")
+    if not 0 < percent <= 100:
+        raise UserError(f"percent={percent}: a share of the images, above 0 to 100")
+    energy = energies(sample)
+    k = tail_size(len(energy), percent)
+    chosen = energy.topk(k, largest=tail == "top").values
+    return Score(float(chosen.mean()), {"images": k, "mean_energy": float(energy.mean())})

@@ -1,0 +1,13 @@
+"""Number of features: the baseline that looks at a model's width only."""
+
+from evaluation.transferability.base import Sample, Score
+
+
+def score(sample: Sample) -> Score:
+    """D, the number of features: a metric that mostly follows it says little of the features themselves.
+
+    Range: at least 1. Higher is better. Cost: none; neither values nor labels are read.
+    Source: none; a baseline.
+    Not for: models of one architecture, which all get the same number.
+    """
+    return Score(float(sample.dim))

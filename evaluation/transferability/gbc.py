@@ -1,0 +1,112 @@
+"""GBC: how much the classes overlap, each taken for a Gaussian."""
+
+import torch
+from torch import Tensor
+
+from evaluation.transferability.base import BLOCK, Sample, Score
+from sslkit.errors import UserError
+
+OPTIONS = {
+    "covariance": ("spherical", "diagonal"),
+    "logdet": ("paper", "official"),
+    "floor_unit": ("absolute", "relative"),
+}
+NOTHING = 1e-12  # overlaps that no longer order models
+
+
+def bhattacharyya_spherical(means: Tensor, variances: Tensor, times: int) -> Tensor:
+    """(C, C) distances of Gaussians N(mu_c, s_c I), means (C, D), variances (C,):
+    |mu_i - mu_j|^2 / (8 s) + times/2 (ln s - 1/2 ln s_i - 1/2 ln s_j), s = (s_i + s_j) / 2. times: D, or 1."""
+    between = (variances[:, None] + variances) / 2
+    logs = variances.log() / 2
+    return torch.cdist(means, means).square() / (8 * between) + times / 2 * (between.log() - logs[:, None] - logs)
+
+
+def bhattacharyya_diagonal(means: Tensor, variances: Tensor) -> Tensor:
+    """(C, C) distances of Gaussians with means (C, D) and variances (C, D) of each dimension:
+    sum_d (mu_id - mu_jd)^2 / (8 s_d) + 1/2 sum_d (ln s_d - 1/2 ln s_id - 1/2 ln s_jd), s_d = (s_id + s_jd) / 2."""
+    logs = variances.log().sum(1) / 2
+    step = max(BLOCK // means.numel(), 1)
+    found = []
+    for m, v, own in zip(means.split(step), variances.split(step), logs.split(step), strict=True):
+        between = (v[:, None] + variances) / 2
+        far = ((m[:, None] - means).square_() / between).sum(2) / 8
+        found.append(far + (between.log_().sum(2) - own[:, None] - logs) / 2)
+    return torch.cat(found)
+
+
+def gbc(distances: Tensor) -> float:
+    """- sum over ordered pairs i != j of exp(-BD_ij) (Pandy et al. 2022, eq. 4)."""
+    overlaps = torch.exp(-distances)
+    return -float(overlaps.sum() - overlaps.trace())
+
+
+def projected(sample: Sample, dims: int) -> tuple[Tensor, Tensor]:
+    """Class means and variances (C, k) along the k principal axes of largest variance, k = min(dims, N, D)."""
+    small = sample.compact
+    moments = small.moments
+    axes = small.scatter.axes[1][:, -min(dims, len(sample)) :]
+    means = (moments.means - moments.mean) @ axes
+    squares = torch.zeros_like(means)
+    y = small.labels
+    for rows, x in small.blocks():
+        x -= moments.mean
+        squares.index_add_(0, y[rows], (x @ axes - means[y[rows]]).square_())
+    return means, squares / moments.counts[:, None]
+
+
+def score(
+    sample: Sample,
+    *,
+    covariance: str = "spherical",
+    logdet: str = "paper",
+    pca: int | None = 64,
+    floor: float = 1e-4,
+    floor_unit: str = "absolute",
+) -> Score:
+    """- sum over ordered pairs of classes i != j of exp(-BD_ij), BD the Bhattacharyya distance of two Gaussians.
+
+    covariance: of each class, "spherical" (the mean variance) or "diagonal". logdet: "paper", or "official", which
+        counts the logarithm of a spherical variance once instead of D times. pca: the dimensions to keep, at most
+        min(N, D); None for the features as they are. floor: the least variance; floor_unit="relative" takes it times
+        the features' mean variance, "absolute" (as published) as it is, which depends on the features' scale.
+    Range: -C (C - 1) to 0. Higher is better. Cost: O(N D^2 + D^3), shared with others; O(N D + C^2 D) without pca.
+    Source: Pandy et al., Transferability Estimation using Bhattacharyya Class Separability, CVPR 2022, eq. 3 and 4.
+    Not for: pca=None at many dimensions, where all overlaps vanish and the score is 0 for every model.
+    """
+    y = sample.labels
+    _check(covariance, logdet, pca, floor, floor_unit)
+    if pca is None:
+        means, variances = sample.moments.means - sample.moments.mean, sample.moments.variances
+    else:
+        means, variances = projected(sample, pca)
+    shares = sample.moments.shares
+    if floor_unit == "relative":
+        floor *= float((shares @ (variances + means.square())).mean())
+    floored = float((variances < floor).double().mean())
+    variances = variances.clamp_min(max(floor, torch.finfo(torch.float64).tiny))
+    if covariance == "diagonal":
+        distances = bhattacharyya_diagonal(means, variances)
+    else:
+        distances = bhattacharyya_spherical(means, variances.mean(1), means.shape[1] if logdet == "paper" else 1)
+    value = gbc(distances)
+    return Score(value, {"dims": means.shape[1], "floored": floored}, _said(value, floored, len(y)))
+
+
+def _said(value: float, floored: float, n: int) -> tuple[str, ...]:
+    said = ()
+    if floored > 0.5:
+        said += (f"{floored:.0%} of the class variances are below the floor and were raised to it",)
+    if value > -NOTHING:
+        said += ("no two classes overlap: the score is 0 whatever the model; use pca=64 or fewer dimensions",)
+    return said
+
+
+def _check(covariance: str, logdet: str, pca: int | None, floor: float, floor_unit: str) -> None:
+    for name, value in (("covariance", covariance), ("logdet", logdet), ("floor_unit", floor_unit)):
+        if value not in OPTIONS[name]:
+            raise UserError(f"gbc has no {name}={value!r}: {' or '.join(OPTIONS[name])}")
+    if pca is not None and pca < 1:
+        raise UserError(f"pca={pca}: the dimensions to keep, at least 1, or None for all")
+    if floor < 0:
+        raise UserError(f"floor={floor}: the least variance, not below 0")

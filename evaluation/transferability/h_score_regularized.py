@@ -1,0 +1,69 @@
+"""Regularised H-score: H-score with a shrunk covariance, which D > N does not saturate."""
+
+import torch
+from torch import Tensor
+
+from evaluation.scatter import Scatter
+from evaluation.transferability.base import Sample, Score
+
+
+def ledoit_wolf(scatter: Scatter, fourth: float, dim: int) -> tuple[float, float]:
+    """Shrinkage a, and mean variance mu, of S_a = (1 - a) S + a mu I (Ledoit and Wolf 2004, section 3.3).
+
+    S = total / N. fourth: mean_i ||x_i - m||^4. dim: D, of which `scatter` may have fewer: the others are constant.
+    """
+    mu = float(scatter.total.trace()) / (scatter.n * dim)
+    size = float(scatter.total.square().sum()) / scatter.n**2
+    distance = size - dim * mu**2
+    if distance <= 0:  # S is mu I: nothing to shrink
+        return 1.0, mu
+    return min((fourth - size) / scatter.n, distance) / distance, mu
+
+
+def mean_fourth(sample: Sample) -> float:
+    """mean_i ||x_i - m||^4; one pass over the rows."""
+    mean = sample.moments.mean
+    total = torch.zeros((), dtype=torch.float64, device=sample.device)
+    for _, x in sample.blocks():
+        total += x.sub_(mean).square_().sum(1).square_().sum()
+    return float(total) / len(sample)
+
+
+def h_score_regularized(scatter: Scatter, shrinkage: float, mu: float) -> float:
+    """(1 - a) tr(pinv(S_a) cov(g)), g_i = mu_{y_i}, cov(g) with ddof 1 (Ibrahim et al. 2022, eq. 7)."""
+    moments = scatter.moments
+    spread: Tensor = moments.counts.sqrt()[:, None] * (moments.means - moments.mean)
+    shrunk = scatter.total * ((1 - shrinkage) / scatter.n)
+    shrunk.diagonal().add_(shrinkage * mu)
+    root, failed = torch.linalg.cholesky_ex(shrunk)
+    if failed or shrinkage * mu <= float(shrunk.diagonal().max()) * len(shrunk) * torch.finfo(torch.float64).eps:
+        whitened = spread @ _pseudo_root(scatter, shrinkage, mu)
+    else:
+        whitened = torch.linalg.solve_triangular(root, spread.T, upper=False)
+    return (1 - shrinkage) * float(whitened.square().sum()) / (scatter.n - 1)
+
+
+def _pseudo_root(scatter: Scatter, shrinkage: float, mu: float) -> Tensor:
+    """R (D, r), R R' = pinv(S_a): where next to nothing is shrunk, S_a may have no inverse."""
+    values, vectors = scatter.axes
+    values = values * ((1 - shrinkage) / scatter.n) + shrinkage * mu
+    kept = values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps
+    return vectors[:, kept] / values[kept].sqrt()
+
+
+def score(sample: Sample) -> Score:
+    """(1 - a) tr(pinv(S_a) cov(g)), S_a = (1 - a) cov(X) + a mu I with a and mu of Ledoit and Wolf, g_i = mu_{y_i}.
+
+    cov(X) with ddof 0 and cov(g) with ddof 1, as published.
+    Range: 0 to (C - 1) N / (N - 1). Higher is better.
+    Cost: O(N D^2 + D^3 / 3), the former shared with other metrics. D > N: N in place of D, and O(N^2 D).
+    Source: Ibrahim et al., Newer is Not Always Better: Rethinking Transferability Metrics, Their Peculiarities,
+    Stability and Performance, ECML PKDD 2022; a as in scikit-learn's LedoitWolf.
+    Not for: models whose features lie on very different scales: a mu I is the same in every direction, so that it is
+    not invariant to affine maps as H-score is.
+    """
+    n = len(sample.labels)
+    sample = sample.compact
+    a, mu = ledoit_wolf(sample.scatter, mean_fourth(sample), sample.dim)
+    said = (f"all {n} rows are equal: the score is 0",) if mu == 0 else ()
+    return Score(h_score_regularized(sample.scatter, a, mu) if mu else 0.0, {"shrinkage": a, "mean_variance": mu}, said)

@@ -1,0 +1,37 @@
+"""Leave-one-out accuracy of nearest neighbours: the baseline without a fit."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evaluation.neighbours import neighbours, unit_rows, vote
+from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
+
+
+def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07) -> Tensor:
+    """(N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
+
+    x: (N, D). y: (N,) int64 from 0. Of equal votes the smaller class counts. Similarities are float32.
+    """
+    rows, labels = np.arange(len(y)), y.cpu().numpy()
+    unit = unit_rows(x.cpu().numpy(), "features")
+    similarity, position = neighbours(unit, rows, unit, k, (rows, rows))
+    voted = vote(similarity, labels[position], [k], temperature, int(labels.max()) + 1)[k]
+    return torch.from_numpy(voted == labels).double().to(y.device)
+
+
+def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
+    """Share of images whose k nearest others by cosine, weighted by exp(s / temperature), vote for the right class.
+
+    k: neighbours, at most N - 1. temperature: the smaller, the more the nearest count; both as in the `knn` protocol.
+    Range: 0 to 1. Higher is better. Cost: O(N^2 D).
+    Source: Wu et al., arXiv 1805.01978, sec. 3.4, with the constants of DINO (arXiv 2104.14294).
+    Not for: classes of few images (k reaches past them), or features with a large common offset, where all cosines
+    are near 1.
+    """
+    if k < 1 or not temperature > 0:
+        raise UserError(f"k={k} must be at least 1 and temperature={temperature:g} above 0")
+    k = min(k, len(sample) - 1)
+    right = knn_right(sample.features, sample.labels, k, temperature)
+    return Score(float(right.mean()), {"k": k}, terms=right)

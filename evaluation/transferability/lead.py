@@ -1,0 +1,184 @@
+"""LEAD: where a classifier's logits will have moved after fine-tuning, by a linear ODE. A reconstruction."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
+
+CONSTANT = 1e-6  # columns whose std is below this share of the largest are left out
+FLOOR = 1e-12  # of a probability
+PER_CLASS = 64  # images whose gradients the empirical kernel averages
+WIDTHS = (1024, 2048)  # of the random head
+INITS = ("ridge", "svm")
+KERNELS = ("analytic", "empirical")
+
+
+def evolved(init: Tensor, y: Tensor, rates: Tensor, time: float = 1.0) -> Tensor:
+    """(N,) probability of each image's own label at `time`: 1 - e^(-rate t) of it learnt, the rest as at the start.
+
+    init: (N, C) probabilities at the start. rates: (C,) eta lambda_k of each class.
+    """
+    kept = torch.exp(-rates * time)[y]
+    return (1 - kept) + kept * init[torch.arange(len(y), device=y.device), y]
+
+
+def analytic_rates(x: Tensor, y: Tensor, n_classes: int) -> Tensor:
+    """(C,) lambda_k = mean ||x_i||^2 / D of a class: what the kernel of a random bias-free ReLU head comes to."""
+    return _class_means(x.square().sum(1) / max(x.shape[1], 1), y, n_classes)
+
+
+def empirical_rates(x: Tensor, y: Tensor, n_classes: int, rng: torch.Generator) -> Tensor:
+    """(C,) lambda_k = mean eigenvalue of the neural tangent kernel of up to 64 images of a class.
+
+    That is the mean squared gradient of the summed logits of a random head D-1024-2048-C. Its weights are scaled by
+    1 / sqrt(width), and the sum over layers and classes divided by their number: 1 for a standardised image.
+    """
+    order = torch.randperm(len(y), generator=rng).to(y.device)
+    by_class = order[y[order].argsort(stable=True)]
+    counts = torch.bincount(y, minlength=n_classes)
+    place = torch.arange(len(y), device=y.device) - (counts.cumsum(0) - counts)[y[by_class]]
+    rows = by_class[place < PER_CLASS]
+    sizes = (x.shape[1], *WIDTHS, n_classes)
+    weights = [
+        torch.randn(b, a, generator=rng, dtype=torch.float64).to(x.device)
+        for a, b in zip(sizes, sizes[1:], strict=False)
+    ]
+    found = torch.cat([squared_gradients(x[some], weights) for some in rows.split(1024)])
+    return _class_means(found / (len(weights) * n_classes), y[rows], n_classes)
+
+
+def squared_gradients(x: Tensor, weights: list[Tensor]) -> Tensor:
+    """(n,) squared norm of the gradient, by all weights, of the summed outputs of a ReLU network without biases.
+
+    Layer l: relu(W_l a / sqrt(fan_in)) sqrt(2). Of W_l it is outer(delta_l, a), whose norm needs no outer product.
+    """
+    inputs, open_units = [x / max(x.shape[1], 1) ** 0.5], []
+    for weight in weights[:-1]:
+        before = inputs[-1] @ weight.T
+        open_units.append(before > 0)
+        inputs.append(before.clamp_min(0) * (2 / len(weight)) ** 0.5)
+    delta = torch.ones(len(x), len(weights[-1]), dtype=x.dtype, device=x.device)
+    total = delta.square().sum(1) * inputs[-1].square().sum(1)
+    for k in range(len(weights) - 2, -1, -1):
+        delta = (delta @ weights[k + 1]) * open_units[k] * (2 / len(weights[k])) ** 0.5
+        total += delta.square().sum(1) * inputs[k].square().sum(1)
+    return total
+
+
+def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: float = 1.0) -> Tensor:
+    """(N, C) what ridge regression onto one-hot labels says of each image when its fold is left out.
+
+    x: (N, D) with column means 0. folds: (N,) int64. ridge: the penalty over D. One fit on all rows gives every
+    fold's, exactly: its residuals are (I - H)_ff^-1 of those of the full fit, H the hat matrix with an intercept.
+    """
+    n, penalty = len(x), ridge * max(x.shape[1], 1)
+    if x.shape[1] > n:
+        values, vectors = torch.linalg.eigh(x @ x.T)
+        x = vectors * values.clamp_min(0).sqrt()
+    targets = one_hot(y, n_classes).to(x.dtype)
+    gram = x.T @ x
+    gram.diagonal().add_(penalty)
+    factor = torch.linalg.cholesky(gram)
+    weights = torch.cholesky_solve(x.T @ targets, factor)
+    residual = targets - targets.mean(0) - x @ weights
+    scores = torch.empty_like(residual)
+    for fold in torch.unique(folds).tolist():
+        rows = (folds == fold).nonzero()[:, 0]
+        half = torch.linalg.solve_triangular(factor, x[rows].T, upper=False)
+        left = torch.eye(len(rows), dtype=x.dtype, device=x.device) - half.T @ half - 1 / n
+        scores[rows] = targets[rows] - torch.linalg.solve(left, residual[rows])
+    return scores
+
+
+def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 0) -> Tensor:
+    """(N, C) margins of one linear SVM a class against the rest, fitted without the image's fold."""
+    from sklearn.svm import LinearSVC
+
+    scores = torch.zeros(len(x), n_classes, dtype=x.dtype)
+    data, labels = x.cpu().numpy(), y.cpu().numpy()
+    for fold in torch.unique(folds).tolist():
+        held = (folds == fold).cpu()
+        known = labels[~held.numpy()]
+        for k in range(n_classes):
+            right = known == k
+            if not right.any() or right.all():
+                scores[held, k] = float(right.all())
+                continue
+            svm = LinearSVC(dual="auto", random_state=seed, tol=1e-3).fit(data[~held.numpy()], right)
+            scores[held, k] = torch.from_numpy(svm.decision_function(data[held.numpy()]))
+    return scores.to(x.device)
+
+
+def stratified_folds(y: Tensor, folds: int, rng: torch.Generator) -> Tensor:
+    """(N,) int64 fold of each row: each class's rows, and all, are spread as evenly as they can be."""
+    order = torch.randperm(len(y), generator=rng)
+    by_class = order[y.cpu()[order].argsort(stable=True)]
+    found = torch.empty(len(y), dtype=torch.int64)
+    found[by_class] = torch.arange(len(y)) % folds
+    return found.to(y.device)
+
+
+def score(
+    sample: Sample,
+    *,
+    init: str = "ridge",
+    kernel: str = "analytic",
+    eta: float = 1.0,
+    time: float = 1.0,
+    ridge: float = 1.0,
+    folds: int = 5,
+) -> Score:
+    """mean_i ln F_i[y_i], F_i = (1 - e^(-eta lambda_k t)) onehot(y_i) + e^(-eta lambda_k t) p_i, k = y_i.
+
+    A reconstruction: no code was published, and the paper leaves eta and the scale of lambda open. Here x is
+    standardised, p comes from folds that leave the image out, lambda_k is 1 for an average image, and eta = t = 1.
+    init: what p is: "ridge" onto one-hot labels (closed form), or "svm", a linear one a class; negative scores are
+        cut off and rows divided by their sum.
+    kernel: lambda_k as mean ||x_i||^2 / D of the class ("analytic"), or "empirical", from a random head's gradients.
+    ridge: the penalty over D. folds: at most N.
+
+    Range: ln(1 - e^(-eta lambda t)) to 0, for eta = t = 1 mostly -0.5 to 0. Higher is better.
+    Cost: O(N D^2 + D^3); "svm" fits C times `folds` classifiers, "empirical" adds O(min(N, 64 C) 1024 (D + 2048)).
+    Source: Hu et al., LEAD: Exploring Logit Space Evolution for Model Selection, CVPR 2024; reconstruction.
+    Not for: comparison with the numbers that paper prints.
+    """
+    _check(init, kernel, {"eta": eta, "time": time, "ridge": ridge}, folds)
+    y, c = sample.labels, sample.n_classes
+    x = _standardised(sample.features)
+    fold = stratified_folds(y, min(folds, len(y)), sample.generator("lead folds"))
+    raw = ridge_scores(x, y, fold, c, ridge) if init == "ridge" else svm_scores(x, y, fold, c, sample.seed)
+    start = raw.clamp(FLOOR, 1)
+    start /= start.sum(1, keepdim=True)
+    if kernel == "analytic":
+        rates = analytic_rates(x, y, c)
+    else:
+        rates = empirical_rates(x, y, c, sample.generator("lead head"))
+    terms = evolved(start, y, eta * rates, time).clamp_min(FLOOR).log()
+    right = float((start.argmax(1) == y).double().mean())
+    known = {"initial_accuracy": right, "rate_min": float(rates.min()), "rate_max": float(rates.max())}
+    return Score(float(terms.mean()), {**known, "reconstruction": True}, (), terms)
+
+
+def _class_means(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
+    sums = torch.zeros(n_classes, dtype=values.dtype, device=values.device).index_add_(0, y, values)
+    return sums / torch.bincount(y, minlength=n_classes)
+
+
+def _standardised(x: Tensor) -> Tensor:
+    x -= x.mean(0)
+    std = x.square().mean(0).sqrt_()
+    kept = std > CONSTANT * std.max()
+    return x.div_(std) if kept.all() else x[:, kept] / std[kept]
+
+
+def _check(init: str, kernel: str, positive: dict[str, float], folds: int) -> None:
+    for name, value, known in (("init", init, INITS), ("kernel", kernel, KERNELS)):
+        if value not in known:
+            raise UserError(f"lead {name}={value!r} must be one of {', '.join(known)}")
+    for name, value in positive.items():
+        if not value > 0:
+            raise UserError(f"lead {name}={value} must be greater than 0")
+    if folds < 2:
+        raise UserError(f"lead folds={folds} must be at least 2")

@@ -1,0 +1,148 @@
+"""PARC: whether images whose features are unlike one another also have unlike labels.
+
+Images of one class are all equally alike. The published code correlates one-hot rows in floating point, whose rounding
+(1e-16) then decides among these ties and moves the score; here the ties are ties.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evaluation.projection import principal_coordinates, rank
+from evaluation.transferability.base import BLOCK, Sample, Score
+from sslkit.errors import UserError
+
+DIGITS = 12  # of a correlation; what differs by less is rounding, and a tie
+
+
+def standardised(x: Tensor) -> Tensor:
+    """Columns of mean 0 and standard deviation 1 (ddof 0), constant ones 0."""
+    mean = x.mean(0)
+    centred = x - mean
+    deviation = centred.square().mean(0).sqrt()
+    noise = torch.finfo(x.dtype).eps * len(x) * mean.abs()
+    return torch.where(deviation > noise, centred / deviation, 0)
+
+
+def unit_profiles(x: Tensor) -> Tensor:
+    """Rows less their mean, of length 1: inner products are correlations. Rows that do not vary are 0."""
+    centred = x - x.mean(1, keepdim=True)
+    length, size = centred.norm(dim=1, keepdim=True), x.norm(dim=1, keepdim=True)
+    return torch.where(length > 1e-12 * size, centred / length, 0)
+
+
+def correlations(profiles: np.ndarray) -> np.ndarray:
+    """(N (N - 1) / 2,) correlations of rows i < j, row after row. profiles: (N, d), see `unit_profiles`."""
+    n = len(profiles)
+    pairs = np.empty(n * (n - 1) // 2)
+    step, at = max(BLOCK // n, 1), 0
+    for start in range(0, n, step):
+        block = profiles[start : start + step] @ profiles[start:].T
+        for row in range(len(block)):
+            length = n - 1 - start - row
+            pairs[at : at + length] = block[row, row + 1 :]
+            at += length
+    return np.round(pairs, DIGITS, out=pairs)
+
+
+def same_class(pairs: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Of `correlations` of rows in the order of their classes, those of two rows of one class. counts: (C,)."""
+    ends = np.repeat(np.cumsum(counts), counts)
+    n = len(ends)
+    starts = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])  # of each row's pairs
+    return np.concatenate([pairs[starts[i] : starts[i] + ends[i] - i - 1] for i in range(n)])
+
+
+def spearman_to_classes(pairs: np.ndarray, same: np.ndarray) -> float:
+    """Spearman's correlation of `pairs` with being of one class; sorts both in place.
+
+    Pearson of the ranks r and the indicator b: (mean r of b = 1 - mean r of b = 0) sqrt(q (1 - q)) / sd(r), where
+    q = mean b. So the ranks of the few pairs of one class are enough, and those are places in the sorted pairs.
+    """
+    m, k = len(pairs), len(same)
+    pairs.sort()
+    same.sort()
+    spread = rank_variance(pairs)
+    if k in (0, m) or spread == 0:
+        return 0.0
+    places = np.searchsorted(pairs, same, "left").sum() + np.searchsorted(pairs, same, "right").sum()
+    mean_same = (places / k + 1) / 2  # ties share the mean of their ranks
+    mean_other = (m * (m + 1) / 2 - k * mean_same) / (m - k)
+    q = k / m
+    return float((mean_same - mean_other) * math.sqrt(q * (1 - q) / spread))
+
+
+def rank_variance(ordered: np.ndarray) -> float:
+    """Variance (ddof 0) of the ranks of sorted values, ties sharing their mean rank."""
+    m = len(ordered)
+    tied = np.flatnonzero(ordered[1:] == ordered[:-1])
+    runs = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(tied) > 1, [True]]))) + 1.0 if len(tied) else tied
+    return float(((m * m - 1) - (runs**3 - runs).sum() / m) / 12)
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's correlation, ties sharing their mean rank; 0 where either does not vary."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
+    size = math.sqrt(float(ranks[0] @ ranks[0]) * float(ranks[1] @ ranks[1]))
+    return float(ranks[0] @ ranks[1]) / size if size else 0.0
+
+
+def parc(x: Tensor, y: Tensor) -> float:
+    """100 Spearman of the features' distances 1 - corr(x_i, x_j) and the labels', over i < j.
+
+    x: (N, d), with its PCA done. y: (N,) int64 classes, whose distance is 0 or 1, or (N, K) several labels an image,
+    whose distance is 1 - corr(y_i, y_j).
+    """
+    profiles = unit_profiles(standardised(x.double()))
+    if y.ndim == 2:
+        alike = correlations(unit_profiles(y.double()).cpu().numpy())
+        return 100 * spearman(correlations(profiles.cpu().numpy()), alike)
+    order = y.argsort(stable=True)
+    pairs = correlations(profiles[order].cpu().numpy())
+    return 100 * spearman_to_classes(pairs, same_class(pairs, torch.bincount(y).cpu().numpy()))
+
+
+def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8000) -> Score:
+    """100 Spearman(1 - corr(x_i, x_j), 1 - corr(Y_i, Y_j)) over i < j, Y one-hot, of the standardised features.
+
+    n_dims: principal axes that the features are brought to, at most their rank; None: the features as they are.
+    max_images: of more than these a stratified draw from the seed is taken; None: all, of 8 N^2 bytes for pairs.
+    Range: -100 to 100. Higher is better. Cost: O(N^2 log N), beside the shared O(N D^2 + D^3); O(N^2 D) without axes.
+    Several labels an image, as numbers (N, K), are taken too.
+    Source: Bolya et al., Scalable Diverse Model Selection for Accessible Transfer Learning, NeurIPS 2021, eq. 3.
+    Not for: comparing scores over tasks: with many classes the pairs of one class are so few that it is small.
+    """
+    if (n_dims is not None and n_dims < 2) or (max_images is not None and max_images < 2):
+        raise UserError(f"n_dims={n_dims} and max_images={max_images} must be at least 2, or None")
+    y = sample.targets if sample.y is None else sample.y
+    if y.ndim == 2 and y.shape[1] < 2:
+        raise UserError("parc takes classes, or two and more numbers an image, not one number (see logme)")
+    rows = drawn_rows(sample, max_images)
+    x = sample.take(rows).features if n_dims is None else principal_features(sample, n_dims)[rows]
+    value = parc(x, y[rows])
+    said = () if value or x.shape[1] > 1 else ("features of fewer than two dimensions have no profiles to correlate",)
+    return Score(value, {"images": len(rows), "dims": x.shape[1]}, said)
+
+
+def principal_features(sample: Sample, dims: int) -> Tensor:
+    """(N, at most dims) on the principal axes, each turned so that its largest coordinate is positive.
+
+    Profiles are centred over the axes, so that their directions count. They are those of the published code's PCA.
+    """
+    x = principal_coordinates(sample, min(dims, rank(sample.compact.scatter)))
+    return x * x.gather(0, x.abs().argmax(0, keepdim=True)).sign()
+
+
+def drawn_rows(sample: Sample, most: int | None) -> Tensor:
+    """(n,) numbers of rows, all of them or `most`, as many of each class as its share."""
+    n = len(sample)
+    if most is None or n <= most:
+        return torch.arange(n, device=sample.device)
+    drawn = torch.randperm(n, generator=sample.generator("parc"))
+    if sample.y is not None:
+        drawn = drawn[sample.y.cpu()[drawn].argsort(stable=True)]
+    return drawn[(torch.arange(most) * n) // most].sort().values.to(sample.device)

@@ -1,0 +1,213 @@
+"""SFDA: how surely a regularised discriminant places the images in their classes once these are made harder to tell."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from evaluation.transferability.base import Sample, Score
+
+SATURATED = 0.9999
+CONSTANT = 1e-10  # a column whose std is below this share of its mean is a constant that was rounded
+
+
+@dataclass(frozen=True, eq=False)
+class Discriminant:
+    """p(c|x) = softmax_c( x' A^-1 mu_c - 1/2 mu_c' A^-1 mu_c + ln pi_c ).
+
+    weights: (D, C) A^-1 mu_c. bias: (C,) the rest. jitter: what was added to the diagonal of A to make it definite.
+    """
+
+    weights: Tensor
+    bias: Tensor
+    jitter: float = 0.0
+
+    def posterior(self, x: Tensor) -> Tensor:
+        """(N, C) of rows (N, D)."""
+        return torch.softmax(torch.addmm(self.bias, x, self.weights), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstStage:
+    """What SFDA and ETran share: the discriminant on the features as they are.
+
+    sample: in at most N dimensions, its origin still its own. mean: (D,) of all rows, which the discriminant wants
+    taken off. g: the shrinkage. lam: the leading eigenvalue that it comes from. columns: how many are not constant.
+    """
+
+    sample: Sample
+    mean: Tensor
+    discriminant: Discriminant
+    g: float
+    lam: float
+    columns: int
+
+    @property
+    def means(self) -> Tensor:
+        """(C, D) of the classes, about `mean`."""
+        return self.sample.moments.means - self.mean
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """(rows, features about `mean`)."""
+        for rows, x in self.sample.blocks():
+            x -= self.mean
+            yield rows, x
+
+    def own_posterior(self) -> Tensor:
+        """(N,) what the discriminant gives each image's own class."""
+        y = self.sample.labels
+        own = [self.discriminant.posterior(x).gather(1, y[rows, None])[:, 0] for rows, x in self.blocks()]
+        return torch.cat(own)
+
+
+def leading_eigenvalue(within: Tensor, ones: Tensor | None = None) -> float:
+    """About the largest eigenvalue of (D, D): 3 double power steps from its row sums, as published.
+
+    ones: (D,) what the vector of ones is in the basis of `within`, if it is not that of the features.
+    """
+    v = within.sum(1) if ones is None else within @ ones
+    u = v
+    for _ in range(3):
+        u = torch.nn.functional.normalize(within @ v, dim=0, eps=1e-300)
+        v = torch.nn.functional.normalize(within @ u, dim=0, eps=1e-300)
+    return float(v @ (within @ u))
+
+
+def shrinkage(lam: float) -> float:
+    """g = max(exp(-5 lam), 1e-10): much where the classes are narrow."""
+    return max(math.exp(-5 * lam), 1e-10)
+
+
+def shrunk(within: Tensor, g: float, columns: int) -> Tensor:
+    """A = (1 - g) Sw + g (tr Sw / D) I; Sw (r, r) covariance within the classes. columns: D."""
+    a = within * (1 - g)
+    a.diagonal().add_(g * within.trace() / max(columns, 1))
+    return a
+
+
+def discriminant(a: Tensor, means: Tensor, shares: Tensor) -> Discriminant:
+    """From A (D, D), class means (C, D) and their shares pi (C,): a Cholesky factor is all it takes."""
+    factor, jitter = _definite(a, means)
+    weights = torch.cholesky_solve(means.T, factor)
+    return Discriminant(weights, shares.log() - (means.T * weights).sum(0) / 2, jitter)
+
+
+def _definite(a: Tensor, means: Tensor) -> tuple[Tensor, float]:
+    """The Cholesky factor of A, with as little as it takes on the diagonal, tenfold from 1e-15 of the features' size.
+
+    The size is that of the spread within the classes, or between their means if there is none within.
+    """
+    scale = float(a.diagonal().mean()) if len(a) else 0.0
+    scale = scale or float(means.square().mean()) or 1.0
+    jitter = 0.0
+    for exponent in range(-15, 1):
+        factor, failed = torch.linalg.cholesky_ex(a + jitter * torch.eye(len(a), dtype=a.dtype, device=a.device))
+        if not failed:
+            break
+        jitter = scale * 10.0**exponent
+    return factor, jitter
+
+
+def others(means: Tensor) -> Tensor:
+    """(C, D) o_c: the mean of the other classes' means (C, D)."""
+    return (means.sum(0) - means) / (len(means) - 1)
+
+
+def confidence(posterior: Tensor, y: Tensor) -> Tensor:
+    """(N,) q_i = softmax(p_i)[y_i], of posteriors p (N, C): a second softmax, on probabilities, as published."""
+    return torch.softmax(posterior, 1).gather(1, y[:, None])[:, 0]
+
+
+def confmix(x: Tensor, q: Tensor, y: Tensor, means: Tensor) -> Tensor:
+    """x_i <- q_i x_i + (1 - q_i) o_{y_i}: the less sure of a row, the more of the other classes it gets."""
+    return q[:, None] * x + (1 - q)[:, None] * others(means)[y]
+
+
+def standardized(sample: Sample) -> Sample:
+    """Each column about 0 with variance 1; constant columns 0. A copy of the features."""
+    moments = sample.moments
+    std = _variance(sample).sqrt()
+    inverse = torch.where(_varies(sample), 1 / std, torch.zeros_like(std))
+    x = torch.cat([(block - moments.mean) * inverse for _, block in sample.blocks()])
+    return replace(sample, x=x, shift=None, reference=None)
+
+
+def first_stage(sample: Sample) -> FirstStage:
+    """The regularised discriminant of a sample. Constant columns are in none of it: they only tell rounding."""
+    columns = int(_varies(sample).sum())
+    small = sample.compact
+    scatter = small.scatter
+    within = scatter.within / scatter.n
+    mean = scatter.moments.mean
+    lam = leading_eigenvalue(within, small.ones)
+    g = shrinkage(lam)
+    fitted = discriminant(shrunk(within, g, columns), scatter.moments.means - mean, scatter.moments.shares)
+    return FirstStage(small, mean, fitted, g, lam, columns)
+
+
+def remixed(stage: FirstStage) -> tuple[Tensor, Tensor, Tensor]:
+    """(N,) q, (N,) the first stage's posterior of the own class, and (C, D) the class means of the mixed rows."""
+    y, moments = stage.sample.labels, stage.sample.moments
+    q, own = torch.empty(2, len(y), dtype=torch.float64, device=y.device)
+    means = torch.zeros_like(moments.means)
+    for rows, x in stage.blocks():
+        posterior = stage.discriminant.posterior(x)
+        q[rows], own[rows] = confidence(posterior, y[rows]), posterior.gather(1, y[rows, None])[:, 0]
+        means.index_add_(0, y[rows], confmix(x, q[rows], y[rows], stage.means))
+    return q, own, means / moments.counts[:, None]
+
+
+def refitted(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
+    """The discriminant of the mixed rows, with the first stage's g. means: (C, D) theirs."""
+    y = stage.sample.labels
+    within = torch.zeros(means.shape[1], means.shape[1], dtype=torch.float64, device=means.device)
+    for rows, x in stage.blocks():
+        mixed = confmix(x, q[rows], y[rows], stage.means)
+        mixed -= means[y[rows]]
+        within.addmm_(mixed.T, mixed)
+    return discriminant(shrunk(within / len(y), stage.g, stage.columns), means, stage.sample.moments.shares)
+
+
+def score(sample: Sample, *, standardize: bool = False) -> Score:
+    """mean_i p(y_i | x_i) of a regularised discriminant that is fitted twice, the second time on ConfMix'd features:
+    A = (1 - g) Sw + g (tr Sw / D) I, g = exp(-5 lambda), lambda the leading eigenvalue of Sw;
+    x_i <- q_i x_i + (1 - q_i) o, q_i the (softened) posterior of the own class, o the mean of the other classes' means.
+
+    standardize: divide each column by its std first (a copy of the features), since lambda has a unit: g is at its
+        floor of 1e-10 for features whose Sw has an eigenvalue above 4.6. Off, as published.
+    Range: 0 to 1. Higher is better. Cost: O(2 N D^2 + D^3), half of it shared with other metrics.
+    Source: Shao et al., Not All Models Are Equal (SFDA), ECCV 2022, eq. 4 to 9, or the authors' code where it differs.
+    Not for: D >= N, where it is 1 for every model while g is small; comparing models whose features differ in scale.
+    """
+    stage = first_stage(standardized(sample) if standardize else sample)
+    y = sample.labels
+    q, own, means = remixed(stage)
+    second = refitted(stage, q, means)
+    terms = torch.empty_like(q)
+    for rows, x in stage.blocks():
+        mixed = confmix(x, q[rows], y[rows], stage.means)
+        terms[rows] = second.posterior(mixed).gather(1, y[rows, None])[:, 0]
+    value = float(terms.mean())
+    found = {"shrinkage": stage.g, "lambda": stage.lam, "first_stage": float(own.mean())}
+    found["jitter"] = max(stage.discriminant.jitter, second.jitter)
+    return Score(value, found, saturation(value), terms)
+
+
+def saturation(value: float) -> tuple[str, ...]:
+    """A warning for scores so near 1 that they no longer order models."""
+    if value <= SATURATED:
+        return ()
+    return (f"the score is {value:.6f}: the classes are told apart without fault, and models no longer differ",)
+
+
+def _variance(sample: Sample) -> Tensor:
+    """(D,) of each column, ddof 0."""
+    moments = sample.moments
+    return moments.shares @ (moments.variances + (moments.means - moments.mean).square())
+
+
+def _varies(sample: Sample) -> Tensor:
+    """(D,) bool: the columns that are not constant."""
+    return _variance(sample).sqrt() > CONSTANT * sample.moments.mean.abs()

@@ -1,0 +1,61 @@
+"""TransRate: how many more bits code the features of all images than those of one class."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from evaluation.transferability.base import BLOCK, Sample, Score
+from sslkit.errors import UserError
+
+
+def coding_rate(gram: Tensor, n: float, eps: float) -> float:
+    """1/2 ln det(I + Z'Z / (n eps)) of n rows (Huang et al. 2022, eq. 3). gram: Z'Z or ZZ', either gives it."""
+    scaled = gram / (n * eps)
+    scaled.diagonal().add_(1)
+    return float(torch.linalg.cholesky(scaled).diagonal().log().sum())
+
+
+def class_grams(sample: Sample) -> Iterator[Tensor]:
+    """Z_c'Z_c or Z_cZ_c', whichever is smaller, of each class; rows about the mean of all images."""
+    mean, d = sample.moments.mean, sample.x.shape[1]
+    order = sample.labels.argsort(stable=True)
+    for rows in order.split(sample.moments.counts.long().tolist()):
+        if len(rows) <= d:
+            z = sample.take(rows).features.sub_(mean)
+            yield z @ z.T
+            continue
+        gram = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
+        for part in rows.split(max(BLOCK // d, 1)):
+            z = sample.take(part).features.sub_(mean)
+            gram.addmm_(z.T, z)
+        yield gram
+
+
+def score(sample: Sample, *, eps: float = 1e-4, weights: str = "shares", normalize: bool = False) -> Score:
+    """R(Z) - sum_c w_c R(Z_c), R(Z) = 1/2 ln det(I + Z'Z / (n eps)): the gain in coding rate by knowing the class.
+
+    Z: the features less their mean; Z_c: its rows of class c (not centred again), n_c of them.
+    eps: the distortion, 1e-4 as in the paper's listing and all ports of it. weights: "shares", w_c = n_c / N, as the
+        paper's text defines R(Z | Y); "equal", w_c = 1 / C, as its listing computes it (the same for balanced classes).
+    normalize: scale Z to tr(Z'Z) = 1 first, so that the score does not depend on the scale of the features.
+    Range: with "shares" above -1/2 C ln C, in practice above 0. Higher is better.
+    Cost: O(N D^2 + D^3 / 3), shared with other metrics, and O(sum_c n_c D min(n_c, D)). D > N: N in place of D.
+    Source: Huang et al., Frustratingly Easy Transferability Estimation, ICML 2022, section 3 and its listing.
+    Not for: comparing models of different feature scale or dimension without `normalize`: as eps is absolute, the
+    score grows with both. D >> n_c: R(Z_c) is limited by n_c rather than by how compact the class is.
+    """
+    if not eps > 0:
+        raise UserError(f"transrate needs eps above 0, not {eps}")
+    if weights not in ("shares", "equal"):
+        raise UserError(f"transrate has weights 'shares' or 'equal', not {weights!r}")
+    n, c = len(sample.labels), sample.n_classes
+    sample = sample.compact
+    if normalize:
+        eps *= max(float(sample.scatter.total.trace()), torch.finfo(torch.float64).tiny)
+    counts = sample.moments.counts.tolist()
+    rates = [coding_rate(gram, n_c, eps) for gram, n_c in zip(class_grams(sample), counts, strict=True)]
+    shares = [n_c / n if weights == "shares" else 1 / c for n_c in counts]
+    whole = coding_rate(sample.scatter.total, n, eps)
+    within = sum(share * rate for share, rate in zip(shares, rates, strict=True))
+    return Score(whole - within, {"rate": whole, "rate_within": within})

@@ -1,0 +1,56 @@
+"""Rank a zoo for a task: which checkpoint will fine-tune best, in seconds, before any is fine-tuned.
+
+python recipes/rank.py zoo=runs/zoo data=clipart metrics=[ped+logme,itm,logme,leep]
+python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0,timm:resnet18] data=[clipart,glyph_scripts,digits]
+python recipes/rank.py zoo=runs/zoo data=path/to/images metrics='["ped(lam=0.3)+logme","nleep(covariance=diag)"]'
+python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints
+"""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+
+from dataclasses import dataclass
+from typing import Any
+
+from command import run_plain
+
+from evaluation.scoring import metrics
+from sslkit.training.config import setting
+
+
+@dataclass
+class Settings:
+    zoo: Any = setting(None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0")
+    data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
+    metrics: Any = setting(["ped+logme", "itm", "logme", "leep"], f"of {', '.join(metrics())}; options in brackets")
+    truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
+    bootstrap: int = setting(200, "redrawn sets of images behind intervals and ties; 0: none")
+    max_images: int | None = setting(500, "images of each data set, the same number of each class; null: all")
+    split: str = setting("train", "whose images are scored")
+    seed: int = setting(0, "of every draw")
+    root: str = setting("data", "folder of the published data sets")
+    cache: str = setting("runs/cache", "folder of the features")
+    out: str = setting("runs/ranking", "folder of the tables and pictures")
+    precision: str = setting("float32", "of the networks: float32 or bfloat16")
+    batch_size: int | None = setting(None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU")
+    device: str = setting("cpu", "where metrics are computed: cpu, cuda")
+    workers: Any = setting("auto", "processes that decode")
+    pictures: bool = setting(True, "bars with intervals, and with truth a scatter of each metric")
+    benchmark: str | None = setting(None, "a published one, instead of zoo, data and truth: ped, itm")
+    checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")
+
+
+def main(config: dict[str, Any]) -> None:
+    from evaluation.published_ranking import rank_published
+    from evaluation.ranking_summary import rank_tasks
+
+    benchmark, checkpoints = config.pop("benchmark"), config.pop("checkpoints")
+    if benchmark is None:
+        rank_tasks(**config)
+    else:
+        rank_published(benchmark, checkpoints, **config)
+
+
+if __name__ == "__main__":
+    run_plain(main, Settings(), __doc__, {})

@@ -1,0 +1,146 @@
+"""rank: scores, ranks, ties, cost and agreement of a zoo on real images."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import evaluation
+from evaluation.ranking import borda, intervals, ranks_of, tied_with_best
+from evaluation.ranking_plots import plot_agreement, plot_ranking
+from sslkit.data.sources import open_images
+from sslkit.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def zoo() -> dict:
+    """Pixels of real digits, and the same with more and more noise: the order is known."""
+    images = open_images("digits")
+    x = images.pixels[:400, 0].reshape(400, -1) / 16.0
+    noise = np.random.default_rng(0).normal(size=x.shape)
+    return {f"noise {level}": (x + level * noise, images.labels[:400]) for level in (0.5, 1.5, 4.0, 20.0)}
+
+
+METRICS = ["logme", "h_score", "knn", "feature_dim"]
+
+
+@pytest.fixture(scope="module")
+def ranking(zoo: dict) -> evaluation.Ranking:
+    return evaluation.rank(zoo, metrics=METRICS, truth=[0.97, 0.9, 0.6, 0.2], bootstrap=40)
+
+
+def test_the_order_is_that_of_the_noise(ranking: evaluation.Ranking, zoo: dict) -> None:
+    for k in range(3):
+        assert ranking.ranks[:, k].tolist() == [1, 2, 3, 4]
+        assert (np.diff(ranking.scores[:, k]) < 0).all()
+    assert ranking.ranks[:, 3].tolist() == [2.5] * 4
+    assert ranking.order == list(zoo) and ranking.best == "noise 0.5"
+    assert ranking.mean_rank.tolist() == [(3 * r + 2.5) / 4 for r in (1, 2, 3, 4)]
+
+
+def test_scores_are_those_of_score(ranking: evaluation.Ranking, zoo: dict) -> None:
+    for m, name in enumerate(ranking.models):
+        assert ranking.scores[m, 0] == evaluation.score("logme", *zoo[name])
+
+
+def test_intervals_hold_the_score_and_tell_far_models_apart(ranking: evaluation.Ranking) -> None:
+    low, high = ranking.intervals[:, :3, 0], ranking.intervals[:, :3, 1]
+    assert (low <= ranking.scores[:, :3]).all() and (ranking.scores[:, :3] <= high).all() and (low < high).all()
+    assert not ranking.tied[2:, :3].any() and ranking.tied[0].all()
+    assert ranking.tied[:, 3].all()  # equal widths
+    assert (ranking.rank_intervals[3, :3] == 4).all()
+
+
+def test_agreement_with_the_truth_has_a_name(ranking: evaluation.Ranking) -> None:
+    assert set(ranking.agreement) == {"logme", "h_score", "knn"}  # feature_dim does not tell any model from another
+    taus = {one.name: one.value for one in ranking.agreement["logme"]}
+    assert any("tau" in name for name in taus) and max(taus.values()) == pytest.approx(1.0)
+
+
+def test_the_same_seed_gives_the_same_and_another_other_intervals(zoo: dict) -> None:
+    first, second, third = (evaluation.rank(zoo, metrics=["logme"], bootstrap=10, seed=seed) for seed in (0, 0, 1))
+    assert (first.intervals == second.intervals).all() and (first.scores == third.scores).all()
+    assert (first.intervals != third.intervals).any()
+
+
+def test_a_zoo_of_models_on_a_data_set(tmp_path: Path) -> None:
+    def net(width: int) -> nn.Module:
+        torch.manual_seed(width)
+        return nn.Sequential(nn.Flatten(), nn.Linear(192, width), nn.ReLU())
+
+    ranking = evaluation.rank(
+        {"narrow": net(4), "wide": net(200)},
+        "digits",
+        ["ped+logme", "param_count", "etran", "leep"],
+        image_size=8,
+        max_images=200,
+        bootstrap=20,
+        cache=tmp_path,
+    )
+    assert ranking.n == 200 and ranking.data == "digits"
+    assert ranking.scores[:, 1].tolist() == [4 * 193, 200 * 193]
+    assert np.isnan(ranking.scores[:, 3]).all() and np.isnan(ranking.ranks[:, 3]).all()
+    assert np.isfinite(ranking.mean_rank).all()  # leep is not counted
+    assert any("no source classifier" in note for note in ranking.notes)
+    assert any("no reference statistics" in note for note in ranking.notes)
+    assert "-" in ranking.table() and "| model |" in ranking.table("markdown")
+
+
+def test_it_is_written_as_json_and_drawn(ranking: evaluation.Ranking, tmp_path: Path) -> None:
+    found = json.loads(ranking.to_json(tmp_path / "ranking.json").read_text())
+    assert found["models"] == list(ranking.models) and found["scores"] == ranking.scores.tolist()
+    assert found["agreement"]["logme"][0]["name"]
+    for draw in (plot_ranking, plot_agreement):
+        path = draw(ranking, tmp_path / f"{draw.__name__}.png")
+        assert path.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_table_shows_ranks_ties_cost_and_agreement(ranking: evaluation.Ranking) -> None:
+    lines = ranking.table().splitlines()
+    assert lines[2].startswith("noise 0.5") and "1. " in lines[2] and "±" in lines[2]
+    assert any(line.startswith("seconds, all models") for line in lines)
+    assert any("tau" in line for line in lines)
+    with pytest.raises(UserError, match="text, markdown"):
+        ranking.table("html")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"metrics": ["logmee"]}, "did you mean 'logme'"),
+        ({"metrics": []}, "no metric to rank by"),
+        ({"metrics": ["logme", "logme"]}, "twice"),
+        ({"truth": {"noise 0.5": 1.0}}, "truth has no accuracy of noise 1.5"),
+        ({"truth": [1.0, 2.0]}, "one finite accuracy for each of the 4 models"),
+    ],
+)
+def test_one_clear_error(zoo: dict, change: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        evaluation.rank(zoo, **({"metrics": ["logme"], "bootstrap": 0} | change))
+
+
+def test_models_of_other_images_are_refused(zoo: dict) -> None:
+    x, y = zoo["noise 0.5"]
+    with pytest.raises(UserError, match="same labels in the same order"):
+        evaluation.rank({"a": (x, y), "b": (x[::-1].copy(), y[::-1].copy())}, metrics=["logme"])
+    with pytest.raises(UserError, match="name the task"):
+        evaluation.rank(["efficientnet_lite0"], metrics=["logme"])
+
+
+def test_ranks_borda_and_ties_by_hand() -> None:
+    assert ranks_of(np.array([3.0, 5.0, 3.0, np.nan])).tolist()[:3] == [2.5, 1, 2.5]
+    ranks = np.array([[1, 2, np.nan], [2, 1, 1], [3, 3, 2]])
+    assert borda(ranks).tolist() == [1.5, 1.5, 3]
+    assert np.isnan(borda(ranks[:, 2:])).all()
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(500, 1))  # all models move together: the differences are sure
+    redrawn = np.array([1.0, 0.9, 0.5]) + common + 0.01 * rng.normal(size=(500, 3))
+    assert tied_with_best(np.array([1.0, 0.9, 0.5]), redrawn).tolist() == [True, False, False]
+    alone = np.array([1.0, 0.9, 0.5]) + 0.1 * rng.normal(size=(500, 3))
+    assert tied_with_best(np.array([1.0, 0.9, 0.5]), alone).tolist() == [True, True, False]
+    ends, places = intervals(np.array([1.0, 0.9, 0.5]), alone)
+    assert ends[0] == pytest.approx([0.8, 1.2], abs=0.03) and places[2].tolist() == [3, 3]
+    assert tied_with_best(np.array([1.0, 1.0, 0.5]), alone[:0]).tolist() == [True, True, False]

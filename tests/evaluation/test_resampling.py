@@ -1,0 +1,50 @@
+"""Redrawn scores: their spread is that of other images."""
+
+import numpy as np
+import pytest
+import torch
+
+from evaluation.resampling import half, of_terms, replicates
+from evaluation.samples import as_sample
+from evaluation.scoring import parse, scored
+
+
+def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 4
+    return np.eye(4, 6)[y] * 1.5 + rng.normal(size=(n, 6)), y
+
+
+@pytest.mark.parametrize(("name", "n"), [("logme", 200), ("h_score", 200), ("logme", 2000)])
+def test_halves_spread_as_new_images_do(name: str, n: int) -> None:
+    spec = parse(name)
+    fresh = [scored(spec, as_sample(*drawn(n, seed))).value for seed in range(60)]
+    sample = as_sample(*drawn(n, 0))
+    found = replicates(spec, [sample], [scored(spec, sample)], 200, seed=0)
+    assert found.shape == (200, 1)
+    assert found.mean() == pytest.approx(scored(spec, sample).value)
+    assert 0.6 < found.std() / np.std(fresh) < 1.6
+
+
+def test_a_mean_over_images_is_an_ordinary_bootstrap() -> None:
+    terms = np.random.default_rng(0).normal(size=(300, 2))
+    found = of_terms(terms, 4000, seed=0)
+    assert found.mean(0) == pytest.approx(terms.mean(0), abs=0.01)
+    assert found.std(0) == pytest.approx(terms.std(0) / np.sqrt(300), rel=0.05)
+    assert np.corrcoef(found.T)[0, 1] == pytest.approx(np.corrcoef(terms.T)[0, 1], abs=0.06)  # the same images
+
+
+def test_halves_are_of_every_class_and_differ() -> None:
+    x, y = drawn(101, 0)
+    y[100] = 9
+    sample = as_sample(x, y)
+    first, second = half(sample, 0, 0), half(sample, 0, 1)
+    for rows in (first, second):
+        assert torch.bincount(sample.y[rows], minlength=5).tolist() == [12, 12, 12, 12, 1] or len(rows) in (49, 50, 53)
+        assert len(rows.unique()) == len(rows) and (rows.diff() > 0).all()
+    assert first.tolist() != second.tolist() and half(sample, 0, 0).tolist() == first.tolist()
+
+
+def test_none_are_drawn_for_zero() -> None:
+    sample = as_sample(*drawn(20, 0))
+    assert replicates(parse("logme"), [sample], [scored(parse("logme"), sample)], 0, 0).shape == (0, 1)
