@@ -154,9 +154,7 @@ def _recall(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -
     return float(chances[values == truth.max()].sum())
 
 
-def _best_of_top(
-    truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _best_of_top(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """What the best truth among the k highest scores may be, and how likely: scores that tie are drawn from."""
     first = np.unique(models, return_index=True)[1]
     truth, scores = truth[first], scores[first]

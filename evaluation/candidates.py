@@ -13,10 +13,13 @@ from evaluation.features import Features
 from evaluation.models import LoadedModel, load_model
 from evaluation.samples import as_sample
 from evaluation.source_probs import source_probs
+from evaluation.splits import draw_keys
 from evaluation.subsets import label_subset
 from evaluation.transferability.base import Sample
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
+
+SEVERAL = "several labels an image: only logme and parc are defined"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +100,11 @@ def _members_of(one: Any) -> list[tuple[str, Any]]:
 def sampled(task: Split, max_images: int | None, seed: int) -> Split:
     """The labelled images of a split, or `max_images` of them, the same number of each class.
 
-    Classes are dropped, whole, where there are not two images for each. Raises UserError for several labels an image.
+    Of images with several labels each, `max_images` are drawn from all. Raises UserError for too few.
     """
     if task.y.ndim != 1:
-        raise UserError(
-            f"{task.name} has several labels an image: extract its features and score logme or parc on them"
-        )
+        keys = draw_keys(task.ids, seed, "images of a ranking")
+        return task if max_images is None else task.take(np.sort(np.argsort(keys, kind="stable")[:max_images]))
     rows = np.flatnonzero(task.y >= 0)
     if max_images is not None and max_images < len(rows):
         if max_images < 2 * len(np.unique(task.y[rows])):
@@ -120,7 +122,12 @@ def _candidate(name: str, model: LoadedModel, features: Features, seed: int, dev
     reference = _reference(model)
     if reference is None:
         notes.append("no reference statistics: PED takes those of the task's own images")
-    sample = as_sample(features, source_probs=probs, reference=reference, model=model.net, seed=seed, device=device)
+    labels = None
+    if features.y.ndim == 2:
+        labels = (features.y == 1).astype(np.float64)
+        notes.append(SEVERAL)
+    given = {"source_probs": probs, "reference": reference, "model": model.net}
+    sample = as_sample(features, labels, **given, seed=seed, device=device)
     return Candidate(name, sample, tuple(notes))
 
 

@@ -16,7 +16,7 @@ from sslkit.figures import reduced, save_figure, scatter, tsne
 def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Path:
     """Potential energy after each step, as a share of what it was at first, a line for each model.
 
-    energies: {model: (steps + 1,)}, the "energies" among the diagnostics of `ped+...`. Models whose classes never
+    energies: {model: (steps + 1,)}, the "potential_energy" in the diagnostics of `ped+...`. Models whose classes never
     overlapped have none to lose and stand in the legend only.
     """
     from matplotlib.figure import Figure
@@ -66,13 +66,15 @@ def plot_moves(
     y = sample.labels.numpy()[rows]
     names = {int(label): sample.classes[label] for label in np.unique(y)}
     figure = Figure(figsize=(12.4, 5.2), layout="constrained")
-    for axis, title, part in zip(figure.subplots(1, 2), ("before", f"after {trajectory.steps} steps"), (sample, after)):
+    parts = {"before": sample, f"after {trajectory.steps} steps": after}
+    for axis, (title, part) in zip(figure.subplots(1, 2), parts.items(), strict=True):
         x = part.features.numpy()[rows]
         flat, _ = tsne(reduced(x, seed), seed)
         scatter(axis, flat, y, names, COLOURS, MARKERS, s=13, alpha=0.75, linewidths=0)
         share = purity(x, y)
         axis.set(xticks=[], yticks=[])
-        axis.set_title(f"{title}: {100 * share:.0f} % of 10 neighbours in the features are of the same class", fontsize=9)
+        said = f"{title}: {100 * share:.0f} % of 10 neighbours in the features are of the same class"
+        axis.set_title(said, fontsize=9)
     figure.axes[0].get_legend().remove()
     save_figure(figure, Path(path))
     return Path(path)

@@ -27,7 +27,7 @@ def rank_published(
 ) -> list[Ranking]:
     """Score a published benchmark's models on its data sets and compare with its published accuracies.
 
-    name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 supervised architectures, 10 sets).
+    name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
     checkpoints: folder of the model files. root: folder of the data sets. metrics, how: see `evaluation.rank`.
     Raises UserError that lists every missing file before anything is computed.
     """

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.agreement import Agreement, agreement
-from evaluation.candidates import Candidate, of_arrays, of_models
+from evaluation.candidates import SEVERAL, Candidate, of_arrays, of_models
 from evaluation.features import Features
 from evaluation.resampling import combined, replicates
-from evaluation.scoring import MetricResult, Spec, needs, of_sample, parse
+from evaluation.scoring import MetricResult, Spec, needs, of_sample, parse, takes_numbers
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
@@ -198,7 +198,8 @@ def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
 def _has_inputs(spec: Spec, candidate: Candidate) -> bool:
     sample = candidate.sample
     have = {"features": sample.x, "source_probs": sample.source_probs, "model": sample.model}
-    return all(have[need] is not None for need in spec.needs)
+    classes = sample.y is not None or (len(spec.chain) == 1 and takes_numbers(spec.metric))
+    return classes and all(have[need] is not None for need in spec.needs)
 
 
 def _truth(truth: Any, names: tuple[str, ...]) -> np.ndarray | None:
@@ -230,11 +231,13 @@ def _notes(
 ) -> tuple[str, ...]:
     """What each model lacks, where a metric asked for it, and the metrics' own warnings; each once."""
     said: dict[str, list[str]] = {}
+    metrics = [spec.metric for spec in specs]
     asked = {need for spec in specs for need in needs(spec.metric)}
     wraps = any("ped" in dict(spec.chain) for spec in specs)
     for candidate in candidates:
         for note in candidate.notes:
-            if ("source classifier" in note and "source_probs" in asked) or ("reference" in note and wraps):
+            several = note == SEVERAL and not all(map(takes_numbers, metrics))
+            if several or ("source classifier" in note and "source_probs" in asked) or ("reference" in note and wraps):
                 said.setdefault(note, []).append(candidate.name)
     for spec, column in zip(specs, results, strict=True):
         for m, result in column.items():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from evaluation.scatter import labels_or_one
 from evaluation.scoring import Spec, scored
 from evaluation.transferability.base import Sample, Score
 
@@ -41,14 +42,15 @@ def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
 def half(sample: Sample, seed: int, number: int) -> torch.Tensor:
     """Rows (n,) ascending: half of each class, at least two of it (one of a class of one), at most about LARGEST."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-    y = sample.labels.cpu()
+    y, classes = labels_or_one(sample)
+    y = y.cpu()
     share = min(0.5, LARGEST / len(y))
     order = torch.randperm(len(y), generator=generator)
     place = torch.empty_like(order)
-    for label in range(sample.n_classes):  # the place of each row among its class, in random order
+    for label in range(classes):  # the place of each row among its class, in random order
         rows = order[y[order] == label]
         place[rows] = torch.arange(len(rows))
-    sizes = torch.bincount(y, minlength=sample.n_classes)
+    sizes = torch.bincount(y, minlength=classes)
     keep = (sizes * share).round().long().clamp_min(2).minimum(sizes)
     return (place < keep[y]).nonzero()[:, 0].to(sample.device)
 

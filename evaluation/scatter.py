@@ -99,9 +99,14 @@ class Scatter:
 
     @cached_property
     def axes(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues (D,) of `total`, ascending and none below 0, and its eigenvectors (D, D) as columns."""
+        """Eigenvalues (D,) of `total`, ascending, 0 up to `rounding`, and its eigenvectors (D, D) as columns."""
         values, vectors = torch.linalg.eigh(self.total)
-        return values.clamp_min_(0), vectors
+        return values.masked_fill_(values <= self.rounding, 0), vectors
+
+    @property
+    def rounding(self) -> float:
+        """Sum of squares that equal rows may show because their mean is rounded: (n eps)^2 of that of the mean."""
+        return self.n * (self.n * torch.finfo(torch.float64).eps) ** 2 * float(self.moments.mean.square().sum())
 
     def moved(self, shift: Tensor) -> "Scatter":
         """Classes that move rigidly keep their within-class scatter."""

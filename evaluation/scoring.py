@@ -75,6 +75,11 @@ def needs(name: str) -> tuple[str, ...]:
     return getattr(transferability.find(name), "NEEDS", ("features",))
 
 
+def takes_numbers(name: str) -> bool:
+    """Whether a metric is defined for several labels an image, and other numbers, too."""
+    return getattr(transferability.find(name), "TAKES_NUMBERS", False)
+
+
 def score(
     name: str,
     features: Any,

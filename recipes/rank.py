@@ -18,12 +18,14 @@ from command import run_plain
 from evaluation.scoring import metrics
 from sslkit.training.config import setting
 
+METRICS = ("ped+logme", "itm", "logme", "leep")
+
 
 @dataclass
 class Settings:
     zoo: Any = setting(None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0")
     data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
-    metrics: Any = setting(["ped+logme", "itm", "logme", "leep"], f"of {', '.join(metrics())}; options in brackets")
+    metrics: Any = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
     bootstrap: int = setting(200, "redrawn sets of images behind intervals and ties; 0: none")
     max_images: int | None = setting(500, "images of each data set, the same number of each class; null: all")

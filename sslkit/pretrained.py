@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> A
             from safetensors.torch import load_file
 
             return load_file(path)
-        with torch.serialization.safe_globals(list(allowed)):
+        with torch.serialization.safe_globals(list(allowed)) if allowed else nullcontext():
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each raise their own
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -9,8 +9,9 @@ What is written here of the files comes from the code of their projects: none of
 layout is tested on files of the same form with random weights and was never met as a real file.
 The form into which ssl-transfer's preparation brings them all (torchvision's names, no classifier) is taken as well.
 
-Two networks here are not quite what was trained. BYOL pads its strided layers on the right and the bottom more than
-on the left and the top, torchvision's form on both sides alike. SimCLR takes pixels in [0, 1] without mean and std.
+What a network was trained with is not all in its weights. SimCLR takes pixels in [0, 1] without mean and std, which
+`normalize` says. BYOL's padding ("SAME") puts one pixel more on the right and the bottom of its strided layers, where
+timm's is the same on all sides; the comparisons that these twelve are known from ignore that, and so does this.
 """
 
 import argparse
@@ -70,7 +71,6 @@ LAYOUTS = {
     "moco": Layout("module.encoder_q.", ("module.encoder_q.fc.", "module.encoder_k.", "module.queue")),
     "swav": Layout("module.", ("module.projection_head.", "module.prototypes.")),
     "pycontrast": Layout("module.encoder.", ("module.head.", "module.head_jig.")),
-    "simclr-converter": Layout("", ("fc.",)),
     "simclr-v2": Layout("net.", ("fc.",), _of_simclr_v2),
     "torchvision": Layout("", ("fc.",)),
 }
@@ -98,7 +98,14 @@ class Checkpoint:
 
 _BYOL = "convert it once with download_and_prepare_models.py of linusericsson/ssl-transfer, where you trust the file"
 _ALL = (
-    Checkpoint("byol", "BYOL", "byol.pth", "google-deepmind/deepmind-research, byol", "torchvision", remedy=_BYOL),
+    Checkpoint(
+        "byol",
+        "BYOL",
+        "byol.pth",
+        "google-deepmind/deepmind-research (byol), converted with linusericsson/ssl-transfer",
+        "torchvision",
+        remedy=_BYOL,
+    ),
     Checkpoint(
         "deepcluster-v2", "DeepCluster-v2", "deepclusterv2_800ep_pretrain.pth.tar", "facebookresearch/swav", "swav"
     ),
@@ -114,7 +121,7 @@ _ALL = (
         "SimCLR-v1",
         "resnet50-1x.pth",
         "google-research/simclr, converted with tonylins/simclr-converter",
-        "simclr-converter",
+        "torchvision",
         PIXELS,
     ),
     Checkpoint(

@@ -12,7 +12,7 @@ from torch import Tensor
 from evaluation.scatter import ClassMoments, Scatter, compacted
 from sslkit.errors import UserError
 
-BLOCK = 2**21  # numbers that are made float64 at a time: 16 MB (from 32 MB on, every block is fresh pages: half as fast)
+BLOCK = 2**21  # numbers made float64 at a time: 16 MB; from 32 MB on, each block is fresh pages, half as fast
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Sample:
     targets: (N, K) float64 the labels as numbers, for regression and several labels an image; None if they are names.
     classes: C names. source_probs: (N, S) float64, rows sum to 1: the source classifier's. reference: (D,) mean and
     std of the same model's features on what it was trained on. model: the network, for its size.
-    shift: (C, D) float64 that is added to each row of a class, or None.
+    shift: (C, D) float64 that is added to each row of a class, or None. origin: the sample without it, whose sums
+    are this one's but for the means.
     dim: D before `compact`. ones: (D,) what the vector of ones is after it.
     """
 
@@ -54,6 +55,7 @@ class Sample:
     model: Any = None
     seed: int = 0
     shift: Tensor | None = None
+    origin: "Sample | None" = None
     dim: int = 0
     ones: Tensor | None = None
 
@@ -96,12 +98,12 @@ class Sample:
     @cached_property
     def moments(self) -> ClassMoments:
         """Counts, means and variances of the classes (of all rows as one class, where there are no labels)."""
-        return ClassMoments.of(self)
+        return ClassMoments.of(self) if self.origin is None else self.origin.moments.moved(self.shift)
 
     @cached_property
     def scatter(self) -> Scatter:
         """Within-class and total scatter (D, D), with the latter's eigenvectors when they are asked for."""
-        return Scatter.of(self)
+        return Scatter.of(self) if self.origin is None else self.origin.scatter.moved(self.shift)
 
     @cached_property
     def compact(self) -> "Sample":
@@ -112,16 +114,13 @@ class Sample:
         if self.x.shape[1] <= len(self) or self.dim != self.x.shape[1]:
             return self
         x, ones = compacted(self)
-        return replace(self, x=x, shift=None, ones=ones, reference=None)
+        return replace(self, x=x, shift=None, origin=None, ones=ones, reference=None)
 
     def moved(self, shift: Tensor) -> "Sample":
         """The sample with each class moved rigidly. shift: (C, D)."""
-        total = shift if self.shift is None else self.shift + shift
-        sample = replace(self, shift=total)
-        for name in ("moments", "scatter"):  # what is known stays known: only the means move
-            if name in vars(self):
-                vars(sample)[name] = vars(self)[name].moved(shift)
-        return sample
+        if self.origin is not None:
+            return self.origin.moved(self.shift + shift)
+        return replace(self, shift=shift, origin=self)
 
     def take(self, rows: Tensor) -> "Sample":
         """Some rows, (n,) int64; classes that none of them has are dropped."""
@@ -132,7 +131,7 @@ class Sample:
             shift = None if self.shift is None else self.shift[present]
         parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs")}
         picked = {name: None if part is None else part[rows] for name, part in parts.items()}
-        return replace(self, y=y, classes=classes, shift=shift, **picked)
+        return replace(self, y=y, classes=classes, shift=shift, origin=None, **picked)
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator of its own, on the CPU, for one purpose."""

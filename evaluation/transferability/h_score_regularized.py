@@ -17,7 +17,7 @@ def ledoit_wolf(scatter: Scatter, fourth: float, dim: int) -> tuple[float, float
     distance = size - dim * mu**2
     if distance <= 0:  # S is mu I: nothing to shrink
         return 1.0, mu
-    return min((fourth - size) / scatter.n, distance) / distance, mu
+    return min(max(fourth - size, 0.0) / scatter.n, distance) / distance, mu
 
 
 def mean_fourth(sample: Sample) -> float:
@@ -65,5 +65,7 @@ def score(sample: Sample) -> Score:
     n = len(sample.labels)
     sample = sample.compact
     a, mu = ledoit_wolf(sample.scatter, mean_fourth(sample), sample.dim)
-    said = (f"all {n} rows are equal: the score is 0",) if mu == 0 else ()
-    return Score(h_score_regularized(sample.scatter, a, mu) if mu else 0.0, {"shrinkage": a, "mean_variance": mu}, said)
+    diagnostics = {"shrinkage": a, "mean_variance": mu}
+    if float(sample.scatter.total.trace()) <= sample.scatter.rounding:
+        return Score(0.0, diagnostics, (f"all {n} rows are equal: the score is 0",))
+    return Score(h_score_regularized(sample.scatter, a, mu), diagnostics)

@@ -1,5 +1,6 @@
 """ITM: how well a short, normalised linear probe with an implicit update of its embedding labels held-out images."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ TAIL = 32  # a last batch of fewer rows joins the one before
 CHECK_EVERY = 100
 RATE, DECAY, HORIZON = 5e-3, 1e-2, 10_000  # AdamW; the rate falls linearly to 0 at HORIZON, as published
 CONSTANT = 1e-6  # columns whose std on the training part is below this share of the largest are left out
-PIECE = 256  # columns multiplied at a time: MKL takes up to 5 times as long over all of D when C is small
+PIECE = 512  # columns multiplied at a time: MKL takes up to twice as long over all of D when C is small
 PRECISION = torch.float32  # of the 500 steps, as published; the statistics before them are float64
 WAYS = ("train_kernel", "transductive", "none")
 
@@ -48,10 +49,8 @@ class Probe:
     def __init__(self, d: int, c: int, rng: torch.Generator, *, dtype: torch.dtype, device: torch.device) -> None:
         shapes = [(c, d), (c,), (c, c), (c,)]
         bounds = [max(fan, 1) ** -0.5 for fan in (d, d, c, c)]  # torch's own for Linear
-        drawn = [
-            (2 * torch.rand(*shape, generator=rng, dtype=torch.float64) - 1) * bound
-            for shape, bound in zip(shapes, bounds, strict=True)
-        ]
+        units = [2 * torch.rand(*shape, generator=rng, dtype=torch.float64) - 1 for shape in shapes]
+        drawn = [unit * bound for unit, bound in zip(units, bounds, strict=True)]
         self.vector = torch.cat([part.flatten() for part in drawn]).to(device, dtype)
         self.vector.grad = torch.zeros_like(self.vector)
         self.weight, self.bias, self.head, self.head_bias = _views(self.vector, shapes)
@@ -128,9 +127,7 @@ def spread(x: Tensor, y: Tensor) -> float:
     counts = torch.bincount(y).to(x)
     means = torch.zeros(len(counts), x.shape[1], dtype=x.dtype, device=x.device).index_add_(0, y, x)
     means /= counts[:, None]
-    rows = torch.arange(0, len(x), 1024).tolist()
-    total = sum(float((x[i : i + 1024] - means[y[i : i + 1024]]).norm(dim=1).sum()) for i in rows)
-    return total / len(x) / max(x.shape[1], 1) ** 0.5
+    return float((x - means[y]).norm(dim=1).mean()) / max(x.shape[1], 1) ** 0.5
 
 
 def adaptive_eta(dis: float, base_spread: float = 0.9) -> float:
@@ -165,7 +162,8 @@ def score(
     Range: 0 to 1, in steps of 1 / N_val; ties can be broken by diagnostics["cross_entropy"], lower is better.
     Cost: O(iterations (256 D C + 256 C^2)): a fixed number of steps, whatever N.
     Source: Implicit Modeling for Transferability Estimation of Vision Foundation Models, 2025, arXiv 2510.23145,
-    eqs. 7 and 12; deviations: standardised by the training part only and stratified split.
+    eqs. 7 and 12; deviations: standardised by the training part only, stratified split. The 500 steps are float32, as
+    published: on random data the accuracies are those of float64, in 0.45 to 0.65 of the time.
     Not for: fewer held-out images than classes, where it is coarse; "transductive" is no accuracy on unseen images.
     """
     _check(eta, evaluate, {"iterations": iterations, "repeats": repeats, "times": times})
@@ -176,15 +174,13 @@ def score(
         own = adaptive_eta(spread(parts.x, parts.y), base_spread) if eta == "adaptive" else float(eta)
         runs.append(_Run.of(parts, Update(own, times, centre_weight), evaluate, iterations, last, rng))
     held = len(runs[0].right)
-    said = ()
-    if held < sample.n_classes:
-        said = (f"{held} held-out images for {sample.n_classes} classes: the score is coarse",)
+    coarse = f"{held} held-out images for {sample.n_classes} classes: the score is coarse"
+    said = (coarse,) if held < sample.n_classes else ()
     value = sum(float(run.right.mean()) for run in runs) / repeats
-    terms = runs[0].right if repeats == 1 else None
-    return Score(value, _diagnostics(runs, iterations, held), said, terms)
+    return Score(value, _diagnostics(runs, iterations, held), said, runs[0].right if repeats == 1 else None)
 
 
-def train(parts: Parts, update: Update, iterations: int, rng: torch.Generator) -> Any:
+def train(parts: Parts, update: Update, iterations: int, rng: torch.Generator) -> Iterator[tuple[int, Probe]]:
     """Yields (step, probe) at each check: every 100 steps and the last."""
     probe = Probe(parts.x.shape[1], parts.n_classes, rng, dtype=parts.x.dtype, device=parts.x.device)
     optimizer = torch.optim.AdamW([probe.vector], lr=RATE, weight_decay=DECAY, fused=True)
@@ -254,11 +250,11 @@ class _Run:
 
 
 def _diagnostics(runs: list[_Run], iterations: int, held: int) -> dict[str, Any]:
-    first, n = runs[0], len(runs)
+    n = len(runs)
     return {
         "eta": sum(run.eta for run in runs) / n,
         "iterations": iterations,
-        "best_iteration": first.steps[first.chosen],
+        "best_iteration": runs[0].steps[runs[0].chosen],
         "cross_entropy": sum(run.cross_entropy[run.chosen] for run in runs) / n,
         "accuracy_curve": [sum(column) / n for column in zip(*(run.accuracy for run in runs), strict=True)],
         "cross_entropy_curve": [sum(column) / n for column in zip(*(run.cross_entropy for run in runs), strict=True)],
@@ -270,22 +266,26 @@ def _parts(sample: Sample, rng: torch.Generator) -> Parts:
     """A split, standardised in float64 by the training part, which alone says which columns are constant."""
     y = sample.labels
     rows, held = (part.to(y.device) for part in split(y.cpu(), rng))
-    x, held_x = sample.take(rows).features, sample.take(held).features
+    x, held_x = _standardised(sample.take(rows).features, sample.take(held).features)
+    return Parts(x, y[rows], held_x, y[held], sample.n_classes)
+
+
+def _standardised(x: Tensor, held_x: Tensor) -> list[Tensor]:
     mean = x.mean(0)
     x -= mean
-    std = (x.square().sum(0) / max(len(x) - 1, 1)).sqrt_()
+    held_x -= mean
+    std = torch.linalg.vector_norm(x, dim=0) / max(len(x) - 1, 1) ** 0.5
     kept = std > CONSTANT * std.max()
-    x, held_x = (((part[:, kept] if not kept.all() else part) / std[kept]).to(PRECISION) for part in (x, held_x - mean))
-    return Parts(x, y[rows], held_x, y[held], sample.n_classes)
+    if not kept.all():
+        x, held_x, std = x[:, kept], held_x[:, kept], std[kept]
+    return [part.div_(std).to(PRECISION) for part in (x, held_x)]
 
 
 def _check(eta: float | str, evaluate: str, counts: dict[str, int]) -> None:
     if evaluate not in WAYS:
         raise UserError(f"itm evaluate={evaluate!r} must be one of {', '.join(WAYS)}")
-    if isinstance(eta, str) and eta != "adaptive":
+    if not (eta == "adaptive" if isinstance(eta, str) else 0 <= eta <= 1):
         raise UserError(f'itm eta={eta!r} must be a number from 0 to 1, or "adaptive"')
-    if not isinstance(eta, str) and not 0 <= eta <= 1:
-        raise UserError(f'itm eta={eta} must be from 0 to 1, or "adaptive"')
     for name, value in counts.items():
         if value < 1:
             raise UserError(f"itm {name}={value} must be at least 1")

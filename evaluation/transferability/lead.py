@@ -1,5 +1,7 @@
 """LEAD: where a classifier's logits will have moved after fine-tuning, by a linear ODE. A reconstruction."""
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -41,10 +43,7 @@ def empirical_rates(x: Tensor, y: Tensor, n_classes: int, rng: torch.Generator) 
     place = torch.arange(len(y), device=y.device) - (counts.cumsum(0) - counts)[y[by_class]]
     rows = by_class[place < PER_CLASS]
     sizes = (x.shape[1], *WIDTHS, n_classes)
-    weights = [
-        torch.randn(b, a, generator=rng, dtype=torch.float64).to(x.device)
-        for a, b in zip(sizes, sizes[1:], strict=False)
-    ]
+    weights = [torch.randn(b, a, generator=rng, dtype=x.dtype).to(x.device) for a, b in pairwise(sizes)]
     found = torch.cat([squared_gradients(x[some], weights) for some in rows.split(1024)])
     return _class_means(found / (len(weights) * n_classes), y[rows], n_classes)
 
@@ -151,10 +150,8 @@ def score(
     raw = ridge_scores(x, y, fold, c, ridge) if init == "ridge" else svm_scores(x, y, fold, c, sample.seed)
     start = raw.clamp(FLOOR, 1)
     start /= start.sum(1, keepdim=True)
-    if kernel == "analytic":
-        rates = analytic_rates(x, y, c)
-    else:
-        rates = empirical_rates(x, y, c, sample.generator("lead head"))
+    head = sample.generator("lead head")
+    rates = analytic_rates(x, y, c) if kernel == "analytic" else empirical_rates(x, y, c, head)
     terms = evolved(start, y, eta * rates, time).clamp_min(FLOOR).log()
     right = float((start.argmax(1) == y).double().mean())
     known = {"initial_accuracy": right, "rate_min": float(rates.min()), "rate_max": float(rates.max())}

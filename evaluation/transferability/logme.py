@@ -154,14 +154,17 @@ def logme(axes: Axes, targets: Targets) -> tuple[Tensor, Tensor]:
     return evidence(axes, fit), rounds
 
 
+TAKES_NUMBERS = True
+
+
 def score(sample: Sample, *, targets: str = "classes") -> Score:
     """mean_c of max_{a,b} ln p(t_c | X, a, b) / N: evidence of t_c = X w + noise, w ~ N(0, 1/a), noise ~ N(0, 1/b).
 
     ln p = D/2 ln a + N/2 ln b - 1/2 ln det(a I + b X'X) - b/2 ||t - X m||^2 - a/2 ||m||^2 - N/2 ln 2 pi with posterior
     mean m; a and b by a fixed point of at most 11 rounds. The features are neither centred nor scaled. D counts every
     dimension: the published code leaves (D - rank) / 2 ln a out, so that dead units and D > N raise its score.
-    targets: "classes", one target of 0 and 1 a class; "regression", the columns of numeric labels as they are (numbers
-        or several labels an image), columns of zeros left out.
+    targets: "classes", one target of 0 and 1 a class, and of several labels an image one a label; "regression", the
+        columns of numeric labels as they are, columns of zeros left out.
     Range: unbounded; for classes mostly -1 to 2. Higher is better.
     Cost: O(N D^2 + D^3), shared with other metrics, then O(11 D C). D > N: N in place of D, and O(N^2 D).
     Source: You et al., LogME: Practical Assessment of Pre-trained Models for Transfer Learning, ICML 2021, eq. 2; the
@@ -170,10 +173,11 @@ def score(sample: Sample, *, targets: str = "classes") -> Score:
     """
     if targets not in ("classes", "regression"):
         raise UserError(f"logme has targets 'classes' or 'regression', not {targets!r}")
-    numbers = sample.labels is None if targets == "classes" else _numbers(sample)
+    classes = targets == "classes" and (sample.y is not None or sample.targets.shape[1] == 1)
+    numbers = sample.labels is None if classes else _numbers(sample)
     sample = sample.compact
     axes, basis = centred_axes(sample.scatter, sample.dim)
-    wanted = class_targets(sample.scatter, basis) if targets == "classes" else number_targets(sample, numbers, basis)
+    wanted = class_targets(sample.scatter, basis) if classes else number_targets(sample, numbers, basis)
     values, rounds = logme(axes, wanted)
     diagnostics = {"rounds": int(rounds.max()), "targets": len(values), "rank": int((axes.values > 0).sum())}
     return Score(float(values.mean()), diagnostics)

@@ -26,8 +26,9 @@ def energy_dims(scatter: Scatter, energy: float) -> int:
 def fitted_mixture(x: np.ndarray, components: int, covariance: str, seed: int) -> tuple[Any, float]:
     """scikit-learn's mixture of Gaussians and the floor of its variances. x: (N, d) float64.
 
-    The floor is raised where a covariance is not positive definite. One OpenMP thread: scikit-learn's k-means adds
-    up its threads in the order in which they end, and the bits would differ from call to call.
+    The floor is raised where a covariance is not positive definite. One thread: scikit-learn's k-means adds up its
+    threads in the order in which they end, so that the bits would differ from call to call, and the many small
+    products wait for one another on a busy machine (up to ten times as long).
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
@@ -37,7 +38,7 @@ def fitted_mixture(x: np.ndarray, components: int, covariance: str, seed: int) -
     for retry in range(RETRIES + 1):
         floor = FLOOR * unit * 10**retry
         mixture = GaussianMixture(components, covariance_type=covariance, reg_covar=floor, random_state=seed)
-        with python_warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
+        with python_warnings.catch_warnings(), threadpool_limits(1):
             python_warnings.simplefilter("ignore", ConvergenceWarning)  # the diagnostics say it
             try:
                 return mixture.fit(x), floor

@@ -14,6 +14,7 @@ from evaluation.projection import principal_coordinates, rank
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 
+TAKES_NUMBERS = True
 DIGITS = 12  # of a correlation; what differs by less is rounding, and a tie
 
 
@@ -29,8 +30,8 @@ def standardised(x: Tensor) -> Tensor:
 def unit_profiles(x: Tensor) -> Tensor:
     """Rows less their mean, of length 1: inner products are correlations. Rows that do not vary are 0."""
     centred = x - x.mean(1, keepdim=True)
-    length, size = centred.norm(dim=1, keepdim=True), x.norm(dim=1, keepdim=True)
-    return torch.where(length > 1e-12 * size, centred / length, 0)
+    length = centred.norm(dim=1, keepdim=True)
+    return torch.where(length > 1e-12 * x.norm(dim=1).max(), centred / length, 0)
 
 
 def correlations(profiles: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -157,6 +158,13 @@ def wrapped(
     said = dict.fromkeys(warning for found in scores.values() for warning in found.warnings)
     found = {f"{key} ({name})": v for name, one in scores.items() for key, v in one.diagnostics.items()}
     return Score(math.nan, found, tuple(said), parts=parts)
+
+
+def moves(sample: Sample, *, lam: float = 0.6, **options: Any) -> tuple[Sample, Trajectory]:
+    """The sample after its classes have moved, and how they did. options: of `displacements`."""
+    units = Units.of(sample)
+    path = displacements(*units.balls(sample, lam), **options)
+    return sample.moved(units.back(path.shift)) if path.steps else sample, path
 
 
 def _moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: float, options: Mapping) -> Score:

@@ -89,6 +89,14 @@ def test_a_zoo_of_models_on_a_data_set(tmp_path: Path) -> None:
     assert "-" in ranking.table() and "| model |" in ranking.table("markdown")
 
 
+def test_several_labels_an_image_are_ranked_by_what_is_defined_for_them(zoo: dict, tmp_path: Path) -> None:
+    y = np.stack([zoo["noise 0.5"][1] > 4, zoo["noise 0.5"][1] % 2 == 0], 1).astype(float)
+    several = {name: (x, y) for name, (x, _) in zoo.items()}
+    ranking = evaluation.rank(several, metrics=["logme", "parc", "h_score", "ped+logme"], bootstrap=10)
+    assert np.isfinite(ranking.scores[:, :2]).all() and np.isnan(ranking.scores[:, 2:]).all()
+    assert ranking.best == "noise 0.5" and ranking.agreement == {}
+
+
 def test_it_is_written_as_json_and_drawn(ranking: evaluation.Ranking, tmp_path: Path) -> None:
     found = json.loads(ranking.to_json(tmp_path / "ranking.json").read_text())
     assert found["models"] == list(ranking.models) and found["scores"] == ranking.scores.tolist()

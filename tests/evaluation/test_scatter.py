@@ -29,9 +29,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_moments_are_numpys() -> None:
     moments = as_sample(X, Y).moments
     for c in range(C):
-        assert moments.counts[c] == (Y == c).sum()
-        assert np.allclose(moments.means[c], X[Y == c].mean(0), atol=1e-13)
-        assert np.allclose(moments.variances[c], X[Y == c].var(0), atol=1e-13)
+        assert moments.counts[c] == (c == Y).sum()
+        assert np.allclose(moments.means[c], X[c == Y].mean(0), atol=1e-13)
+        assert np.allclose(moments.variances[c], X[c == Y].var(0), atol=1e-13)
     assert np.allclose(moments.mean, X.mean(0), atol=1e-13)
     assert float(moments.total_variance) == pytest.approx(X.var(0).sum(), rel=1e-12)
     assert moments.n == N and np.allclose(moments.shares, np.bincount(Y) / N)
@@ -154,3 +154,10 @@ def test_input_is_not_written_to_and_bits_repeat() -> None:
     assert torch.equal(Scatter.of(first).within, Scatter.of(second).within)
     assert torch.equal(ClassMoments.of(first).variances, ClassMoments.of(second).variances)
     assert np.array_equal(x.numpy(), X)
+
+
+def test_equal_rows_have_no_axes_and_distinct_ones_keep_theirs() -> None:
+    assert float(as_sample(np.full((N, 3), 0.1), Y).scatter.axes[0].max()) == 0
+    near = 1000 + 1e-6 * X  # float64 has 1e-13 there
+    values = as_sample(near, Y).scatter.axes[0]
+    assert np.allclose(values * 1e12, np.linalg.eigvalsh(N * np.cov(X, rowvar=False, ddof=0)), rtol=1e-5)

@@ -39,7 +39,7 @@ def test_is_the_trace_with_a_pseudo_inverse(case: str) -> None:
 def test_is_between_over_total_of_fisher() -> None:
     """In one dimension: the share of the variance that the classes explain."""
     x = X[:, 0]
-    means = np.array([x[Y == c].mean() for c in range(5)])
+    means = np.array([x[c == Y].mean() for c in range(5)])
     assert score("h_score", x[:, None], Y) == pytest.approx(means[Y].var() / x.var(), rel=1e-10)
 
 
@@ -81,7 +81,8 @@ def test_real_features() -> None:
 
 
 def test_equal_rows_and_one_class() -> None:
-    assert score("h_score", np.ones((200, 4)), Y) == 0
+    for value in (0.0, 0.1, 1000.1):
+        assert score("h_score", np.full((200, 4), value), Y) == 0
     with pytest.raises(UserError, match="at least 2 classes"):
         score("h_score", X, np.zeros(200))
     with pytest.raises(UserError, match="one class label an image"):

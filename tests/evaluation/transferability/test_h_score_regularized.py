@@ -105,8 +105,9 @@ def test_real_features() -> None:
 
 
 def test_equal_rows_and_errors() -> None:
-    found = evaluate_metric(NAME, np.full((200, 4), 0.1), Y)
-    assert found.score == 0 and "equal" in found.warnings[0]
+    for value in (0.0, 0.1, 1000.1):
+        found = evaluate_metric(NAME, np.full((200, 4), value), Y)
+        assert found.score == 0 and "equal" in found.warnings[0]
     with pytest.raises(UserError, match="at least 2 classes"):
         score(NAME, X, np.zeros(200))
     with pytest.raises(UserError, match="one class label an image"):

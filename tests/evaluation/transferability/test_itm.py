@@ -19,7 +19,7 @@ def clusters(n=200, d=12, c=4, seed=0, noise=1.0):
 def digits(n=600):
     images = sslkit.open_images("digits", split="train")
     rows = [images[i] for i in range(n)]
-    return np.stack([row["image"].numpy().ravel() for row in rows]), [row["label"] for row in rows]
+    return np.stack([row["images"].numpy().ravel() for row in rows]), np.array([int(row["label"]) for row in rows])
 
 
 def oracle_loss(theta, x, y, update, d, c):
@@ -233,8 +233,8 @@ def test_repeats_are_averaged():
     ("options", "said"),
     [
         ({"evaluate": "labels"}, "evaluate='labels' must be one of train_kernel, transductive, none"),
-        ({"eta": "auto"}, 'eta=\'auto\' must be a number from 0 to 1, or "adaptive"'),
-        ({"eta": 1.5}, "eta=1.5 must be from 0 to 1"),
+        ({"eta": "auto"}, "eta='auto' must be a number from 0 to 1, or \"adaptive\""),
+        ({"eta": 1.5}, "eta=1.5 must be a number from 0 to 1"),
         ({"iterations": 0}, "iterations=0 must be at least 1"),
         ({"iterations": 20_000}, "the learning rate is 0 after 10000"),
         ({"repeats": 0}, "repeats=0 must be at least 1"),

@@ -1,0 +1,78 @@
+"""Nearest neighbours: all similarities of all others, by a loop."""
+
+import numpy as np
+import pytest
+
+import evaluation
+import sslkit
+from evaluation.scoring import evaluate_metric
+from sslkit.errors import UserError
+
+
+def draw(n: int = 70, d: int = 9, c: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.concatenate([np.arange(c), rng.integers(c, size=n - c)])
+    return rng.normal(size=(c, d))[y] + rng.normal(size=(n, d)), y
+
+
+def looped(x: np.ndarray, y: np.ndarray, k: int, temperature: float) -> np.ndarray:
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    right = []
+    for i in range(len(x)):
+        similar = {j: float(unit[i] @ unit[j]) for j in range(len(x)) if j != i}
+        votes = dict.fromkeys(sorted(set(y.tolist())), 0.0)
+        for j in sorted(similar, key=similar.get, reverse=True)[:k]:
+            votes[int(y[j])] += np.exp(similar[j] / temperature)
+        right.append(max(votes, key=votes.get) == y[i])
+    return np.array(right, dtype=float)
+
+
+@pytest.mark.parametrize(("k", "temperature"), [(1, 0.07), (5, 0.07), (20, 0.07), (20, 10.0)])
+def test_all_others_by_a_loop(k: int, temperature: float) -> None:
+    x, y = draw()
+    result = evaluate_metric("knn", x, y, k=k, temperature=temperature)
+    assert result.details.terms.tolist() == looped(x, y, k, temperature).tolist()
+    assert result.score == float(result.details.terms.mean())
+
+
+def test_the_nearest_on_real_digits() -> None:
+    from sklearn.model_selection import LeaveOneOut, cross_val_predict
+    from sklearn.neighbors import KNeighborsClassifier
+
+    images = sslkit.open_images("digits", split="train")
+    x, y = images.pixels[:200].reshape(200, -1).astype(np.float32), np.asarray(images.labels[:200])
+    nearest = KNeighborsClassifier(1, metric="cosine", algorithm="brute")
+    expected = np.mean(cross_val_predict(nearest, x, y, cv=LeaveOneOut()) == y)
+    assert evaluation.score("knn", x, y, k=1) == pytest.approx(expected) and expected > 0.9
+
+
+def test_what_does_not_matter() -> None:
+    x, y = draw()
+    before, score = x.copy(), evaluation.score("knn", x, y)
+    rows, turn = np.random.default_rng(1).permutation(70), np.linalg.qr(np.random.default_rng(2).normal(size=(9, 9)))[0]
+    lengths = np.random.default_rng(3).uniform(0.1, 9, size=(70, 1))
+    for features, labels in [
+        (x[rows], y[rows]),
+        (x @ turn, y),
+        (x * lengths, y),
+        (np.pad(x, ((0, 0), (0, 90))), 3 * y),
+    ]:
+        assert evaluation.score("knn", features, labels) == score
+    assert (x == before).all()
+
+
+def test_few_images_have_fewer_neighbours() -> None:
+    x, y = draw(n=6, d=40)
+    result = evaluate_metric("knn", x, y)
+    assert result.diagnostics["k"] == 5
+    assert result.score == looped(x, y, 5, 0.07).mean()
+
+
+def test_bad_input() -> None:
+    x, y = draw()
+    for options in ({"k": 0}, {"temperature": 0.0}):
+        with pytest.raises(UserError, match="must be at least 1 and temperature"):
+            evaluation.score("knn", x, y, **options)
+    x[3] = 0
+    with pytest.raises(UserError, match="1 rows of features are all zeros, the first is row 3"):
+        evaluation.score("knn", x, y)

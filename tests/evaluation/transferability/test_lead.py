@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_score_by_loop():
 
 def test_squared_gradients_against_autograd(generator):
     sizes = (5, 11, 13, 3)
-    weights = [torch.randn(b, a, generator=generator, dtype=torch.float64) for a, b in zip(sizes, sizes[1:], strict=False)]
+    weights = [torch.randn(b, a, generator=generator, dtype=torch.float64) for a, b in pairwise(sizes)]
     x = torch.randn(7, 5, generator=generator, dtype=torch.float64)
     found = lead.squared_gradients(x, weights)
     for row, expected in zip(x, found, strict=True):
@@ -91,8 +92,8 @@ def test_it_orders_features_by_how_well_they_separate(init):
 
 def test_digits_against_shuffled_labels():
     images = sslkit.open_images("digits", split="train")
-    x = np.stack([np.asarray(images[i][0], dtype=np.float32).ravel() for i in range(400)])
-    y = np.array([images[i][1] for i in range(400)])
+    rows = [images[i] for i in range(400)]
+    x, y = np.stack([row["images"].numpy().ravel() for row in rows]), np.array([int(row["label"]) for row in rows])
     found = evaluation.evaluate_metric("lead", x, y)
     assert found.diagnostics["initial_accuracy"] > 0.85
     assert found.diagnostics["reconstruction"]

@@ -161,8 +161,10 @@ def test_one_label_an_image_is_one_hot_columns() -> None:
 
 
 def test_constant_features() -> None:
-    x = np.full((200, 3), 2.0)
-    assert score("logme", x, Y) == pytest.approx(looped(x, Y), abs=1e-8)
+    for value in (2.0, 0.1):
+        x = np.full((200, 3), value)
+        assert evaluate_metric("logme", x, Y).diagnostics["rank"] == 0
+        assert score("logme", x, Y) == pytest.approx(looped(x, Y), abs=1e-8)
 
 
 def test_input_stays_and_bits_repeat() -> None:
@@ -177,7 +179,7 @@ def test_a_value_a_class() -> None:
     sample = as_sample(X, Y)
     axes, basis = centred_axes(sample.scatter, sample.dim)
     values, rounds = logme(axes, class_targets(sample.scatter, basis))
-    assert np.allclose(values, [precisions(X, (Y == c).astype(float))[2] for c in range(5)], atol=1e-9)
+    assert np.allclose(values, [precisions(X, (c == Y).astype(float))[2] for c in range(5)], atol=1e-9)
     assert ((rounds >= 1) & (rounds <= 11)).all()
 
 

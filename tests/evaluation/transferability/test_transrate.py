@@ -59,11 +59,11 @@ def test_class_grams_are_of_the_smaller_side_and_in_blocks(monkeypatch: pytest.M
     monkeypatch.setattr("evaluation.transferability.transrate.BLOCK", 3 * 16)
     z = X - X.mean(0)
     for c, gram in enumerate(class_grams(as_sample(X, Y))):
-        rows = z[Y == c]
+        rows = z[c == Y]
         assert len(gram) == min(rows.shape)
         assert np.allclose(np.linalg.eigvalsh(gram)[-1], np.linalg.norm(rows, 2) ** 2, rtol=1e-10)
         assert float(gram.trace()) == pytest.approx((rows**2).sum(), rel=1e-10)
-    assert {min((Y == c).sum(), 16) for c in range(5)} != {16}
+    assert {min((c == Y).sum(), 16) for c in range(5)} != {16}
 
 
 def test_classes_that_are_moved() -> None:

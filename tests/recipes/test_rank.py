@@ -1,0 +1,87 @@
+"""rank.py as a person types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evaluation
+from sslkit import backbones, zoo
+from sslkit.data.sources import open_images
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:
+    call = [sys.executable, str(ROOT / "recipes" / "rank.py"), *words]
+    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with three zoo entries, two with reference statistics, and a small data set of real digits."""
+    for k, name in enumerate(("a", "b", "c")):
+        body = backbones.build("narrow_resnet", image_size=8, in_chans=1)
+        card = {
+            "backbone": {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 8, "in_chans": 1},
+            "normalize": {"mean": [0.3], "std": [0.4]},
+        }
+        if k < 2:
+            card["features"] = {"mean": [0.1] * body.width, "std": [0.5] * body.width}
+        zoo.save(tmp_path / "zoo" / name, body.export(), card)
+    images = open_images("digits", split="train")
+    np.savez(tmp_path / "digits.npz", x_train=images.pixels[:300, 0], y_train=images.labels[:300])
+    (tmp_path / "truth.json").write_text(json.dumps({"digits.npz": {"a": 0.9, "b": 0.8, "c": 0.7}}))
+    return tmp_path
+
+
+def test_a_zoo_is_ranked(place: Path) -> None:
+    words = ["zoo=zoo", "data=digits.npz", "metrics=[ped+logme,leep]", "max_images=100", "bootstrap=20"]
+    done = command(*words, "truth=truth.json", cwd=place)
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "digits.npz: 100 images",
+        "mean rank",
+        "weighted tau",
+        "no reference statistics",
+        "(c)",
+        "best  ",
+        "next  ",
+    ):
+        assert said in done.stdout, done.stdout
+    found = json.loads((place / "runs" / "ranking" / "digits.json").read_text())
+    assert found["models"] == ["a", "b", "c"] and found["truth"] == [0.9, 0.8, 0.7]
+    assert found["details"]["ped+logme"]["a"]["steps"] >= 0 and found["scores"][0][1] is None
+    for name in ("digits.png", "digits-agreement.png"):
+        assert (place / "runs" / "ranking" / name).read_bytes()[:4] == b"\x89PNG"
+
+
+def test_help_names_every_metric(tmp_path: Path) -> None:
+    said = command("--help", cwd=tmp_path).stdout
+    for name in (*evaluation.metrics(), "bootstrap=200", "benchmark=null"):
+        assert name in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["data=digits"], "name the models to rank"),
+        (["zoo=zoo"], "name the task to rank for"),
+        (["zoo=zoo", "data=digits.npz", "metrics=[logmee]"], "did you mean 'logme'"),
+        (["zoo=zoo", "data=digits.npz", "metrics=[ped+logme+itm]"], "logme wraps no other metric"),
+        (["zoo=nothere", "data=digits.npz"], "there is no model 'nothere'"),
+        (["zoo=zoo", "data=digits.npz", "max_images=5"], "less than two for each class"),
+        (["zoo=zoo", "data=digits.npz", "truth=no.json"], "cannot be read"),
+        (["zoo=zoo", "data=digits.npz", "bootstraps=3"], "did you mean 'bootstrap'"),
+        (["zoo=[zoo/a,zoo]", "data=digits.npz"], "two members of the zoo are called 'a'"),
+        (["benchmark=pet"], "ped"),
+        (["benchmark=ped"], "12 models are missing"),
+        (["benchmark=itm"], "SUN397"),
+    ],
+)
+def test_a_mistake_is_said_clearly_and_ends_with_2(words: list[str], said: str, place: Path) -> None:
+    done = command(*words, cwd=place)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
