@@ -1,7 +1,7 @@
 """What a metric may see of a model on a task, and what it gives back."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -104,6 +104,13 @@ class Sample:
     def scatter(self) -> Scatter:
         """Within-class and total scatter (D, D), with the latter's eigenvectors when they are asked for."""
         return Scatter.of(self) if self.origin is None else self.origin.scatter.moved(self.shift)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What some metrics share: made by the first that asks, kept with the sample."""
+        kept = vars(self).setdefault("_kept", {})
+        if name not in kept:
+            kept[name] = make()
+        return kept[name]
 
     @cached_property
     def compact(self) -> "Sample":

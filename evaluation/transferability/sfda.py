@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from evaluation.scatter import add_upper_gram, mirror_upper
 from evaluation.transferability.base import Sample, Score
 
 SATURATED = 0.9999
@@ -131,11 +132,16 @@ def standardized(sample: Sample) -> Sample:
     std = _variance(sample).sqrt()
     inverse = torch.where(_varies(sample), 1 / std, torch.zeros_like(std))
     x = torch.cat([(block - moments.mean) * inverse for _, block in sample.blocks()])
-    return replace(sample, x=x, shift=None, reference=None)
+    return replace(sample, x=x, shift=None, origin=None, reference=None)
 
 
 def first_stage(sample: Sample) -> FirstStage:
-    """The regularised discriminant of a sample. Constant columns are in none of it: they only tell rounding."""
+    """The regularised discriminant of a sample, made once for all metrics that ask."""
+    return sample.once("sfda's first stage", lambda: _first_stage(sample))
+
+
+def _first_stage(sample: Sample) -> FirstStage:
+    """Constant columns are in none of it: they only tell rounding."""
     columns = int(_varies(sample).sum())
     small = sample.compact
     scatter = small.scatter
@@ -166,8 +172,8 @@ def refitted(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
     for rows, x in stage.blocks():
         mixed = confmix(x, q[rows], y[rows], stage.means)
         mixed -= means[y[rows]]
-        within.addmm_(mixed.T, mixed)
-    return discriminant(shrunk(within / len(y), stage.g, stage.columns), means, stage.sample.moments.shares)
+        add_upper_gram(within, mixed)
+    return discriminant(shrunk(mirror_upper(within) / len(y), stage.g, stage.columns), means, stage.sample.moments.shares)
 
 
 def score(sample: Sample, *, standardize: bool = False) -> Score:

@@ -33,7 +33,7 @@ from evaluation.transferability.ped import moves
 THREADS = 2
 SIZES = {"N=5000 D=2048 C=100": (5000, 2048, 100), "N=2000 D=768 C=37": (2000, 768, 37)}
 PUBLISHED = Path(__file__).parent / "published_metrics"
-TOGETHER = ("logme", "h_score", "h_score_regularized", "sfda", "gbc", "etran", "transrate", "ped+logme", "itm")
+TOGETHER = ("logme", "h_score_regularized", "sfda", "gbc", "etran", "transrate", "ped+logme")
 OPTIONS = {"nleep": {"covariance": "diag"}}
 
 
