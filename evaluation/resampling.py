@@ -1,6 +1,7 @@
 """How far scores would move with other images: what tells a better model from a luckier draw."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -27,9 +28,21 @@ def replicates(spec: Spec, samples: Sequence[Sample], scores: Sequence[Score], c
     if all(one is not None for one in terms) and len({len(one) for one in terms}) == 1:
         return of_terms(np.stack([one.cpu().numpy() for one in terms], 1), count, seed)
     drawn = [half(samples[0], seed, number) for number in range(count)]
-    found = np.stack([combined(spec, [scored(spec, sample.take(rows)) for sample in samples]) for rows in drawn])
+    with one_thread():
+        found = np.stack([combined(spec, [scored(spec, sample.take(rows)) for sample in samples]) for rows in drawn])
     n, total = len(drawn[0]), len(samples[0])
     return combined(spec, scores) + (found - found.mean(0)) * np.sqrt(n / max(total - n, 1))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """On a few hundred images threads wait for each other longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -27,7 +27,7 @@ class Settings:
     data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
     metrics: Any = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
-    bootstrap: int = setting(200, "redrawn sets of images behind intervals and ties; 0: none")
+    bootstrap: int = setting(100, "redrawn sets of images behind intervals and ties; 0: none")
     max_images: int | None = setting(500, "images of each data set, the same number of each class; null: all")
     split: str = setting("train", "whose images are scored")
     seed: int = setting(0, "of every draw")

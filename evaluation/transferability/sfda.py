@@ -173,7 +173,8 @@ def refitted(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
         mixed = confmix(x, q[rows], y[rows], stage.means)
         mixed -= means[y[rows]]
         add_upper_gram(within, mixed)
-    return discriminant(shrunk(mirror_upper(within) / len(y), stage.g, stage.columns), means, stage.sample.moments.shares)
+    a = shrunk(mirror_upper(within) / len(y), stage.g, stage.columns)
+    return discriminant(a, means, stage.sample.moments.shares)
 
 
 def score(sample: Sample, *, standardize: bool = False) -> Score:

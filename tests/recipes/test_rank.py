@@ -61,7 +61,7 @@ def test_a_zoo_is_ranked(place: Path) -> None:
 
 def test_help_names_every_metric(tmp_path: Path) -> None:
     said = command("--help", cwd=tmp_path).stdout
-    for name in (*evaluation.metrics(), "bootstrap=200", "benchmark=null"):
+    for name in (*evaluation.metrics(), "bootstrap=100", "benchmark=null"):
         assert name in said
 
 
