@@ -20,6 +20,7 @@ SHAPES = {  # split sizes, channels, side, classes
     "clipart": ({"train": 1895, "test": 473}, 3, 48, 12),
     "digits": ({"train": 1438, "test": 359}, 1, 8, 10),
     "glyphs": ({"train": 19504, "test": 4876}, 1, 28, 1219),
+    "glyph_scripts": ({"train": 32980, "test": 7780}, 1, 28, 137),
 }
 
 
