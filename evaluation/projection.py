@@ -1,4 +1,4 @@
-"""Rows in the coordinates of their principal axes, from the eigenvectors that a sample's metrics share."""
+"""Rows in the coordinates of their principal axes, of the scatter that a sample's metrics share."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from evaluation.transferability.base import Sample
 
 def rank(scatter: Scatter) -> int:
     """How many directions the rows spread over: eigenvalues above rounding."""
-    values, _ = scatter.axes
+    values = scatter.values
     return int((values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps).sum())
 
 
@@ -17,5 +17,5 @@ def principal_coordinates(sample: Sample, dims: int) -> Tensor:
     """(N, dims) float64 the centred rows on the `dims` axes of largest variance, the largest first."""
     rows = sample.compact
     mean = rows.scatter.moments.mean
-    axes = rows.scatter.axes[1][:, -dims:].flip(1) if dims else mean.new_zeros(len(mean), 0)
+    axes = rows.scatter.eigenbasis.leading(dims).flip(1)
     return torch.cat([(x - mean) @ axes for _, x in rows.blocks()])

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from evaluation.eigenbasis import Diagonal, Eigenbasis, eigenbasis
+
 if TYPE_CHECKING:
     from evaluation.transferability.base import Sample
 
@@ -67,10 +69,12 @@ class Scatter:
     """Sums of squares and products; one pass of O(N D^2).
 
     moments: of the same rows. within: (D, D) sum_i (x_i - mu_{y_i})(x_i - mu_{y_i})', not divided by N.
+    diagonal: (D,) that of `total`, where the axes are known to be the principal ones.
     """
 
     moments: ClassMoments
     within: Tensor
+    diagonal: Tensor | None = None
 
     @classmethod
     def of(cls, sample: "Sample") -> "Scatter":
@@ -80,7 +84,7 @@ class Scatter:
         within = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
         for rows, x in sample.blocks():
             add_upper_gram(within, x.sub_(moments.means[y[rows]]))
-        return cls(moments, mirror_upper(within))
+        return cls(moments, mirror_upper(within), sample.diagonal)
 
     @property
     def n(self) -> float:
@@ -98,10 +102,15 @@ class Scatter:
         return self.within + self.between
 
     @cached_property
-    def axes(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues (D,) of `total`, ascending, 0 up to `rounding`, and its eigenvectors (D, D) as columns."""
-        values, vectors = torch.linalg.eigh(self.total)
-        return values.masked_fill_(values <= self.rounding, 0), vectors
+    def eigenbasis(self) -> Eigenbasis:
+        """Of `total`."""
+        return eigenbasis(self.total) if self.diagonal is None else Diagonal.of(self.diagonal)
+
+    @cached_property
+    def values(self) -> Tensor:
+        """(D,) eigenvalues of `total`, ascending, 0 up to `rounding`."""
+        values = self.eigenbasis.values
+        return values.masked_fill(values <= self.rounding, 0)
 
     @property
     def rounding(self) -> float:
@@ -137,20 +146,22 @@ def labels_or_one(sample: "Sample") -> tuple[Tensor, int]:
     return torch.zeros(len(sample), dtype=torch.int64, device=sample.device), 1
 
 
-def compacted(sample: "Sample") -> tuple[Tensor, Tensor]:
-    """Coordinates (N, r) of the rows, r <= N, in an orthonormal basis of what they span, and those of (1, ..., 1).
+def compacted(sample: "Sample") -> tuple[Tensor, Tensor, Tensor]:
+    """Coordinates (N, r) of the rows, r <= N, on their principal axes, those of (1, ..., 1), and the total scatter
+    along each axis, (r,).
 
-    From the N x N Gram of the centred rows; the mean gets a direction of its own.
+    From the N x N Gram of the centred rows; the mean gets a direction of its own, along which nothing varies.
     """
     x = sample.features
     mean = x.mean(0)
     x -= mean
     values, vectors = torch.linalg.eigh(x @ x.T)
     kept = values > values[-1] * len(x) * torch.finfo(torch.float64).eps
-    lengths, u = values[kept].sqrt(), vectors[:, kept]
+    values = values[kept]
+    lengths, u = values.sqrt(), vectors[:, kept]
     inside = torch.stack([mean, torch.ones_like(mean)], 1)
     inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
     rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
     ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > 1e-12 * mean.norm() else rest * 0
     rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
-    return rows, torch.cat([inside[:, 1], ones[None]])
+    return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])

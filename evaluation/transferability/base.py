@@ -43,7 +43,8 @@ class Sample:
     std of the same model's features on what it was trained on. model: the network, for its size.
     shift: (C, D) float64 that is added to each row of a class, or None. origin: the sample without it, whose sums
     are this one's but for the means.
-    dim: D before `compact`. ones: (D,) what the vector of ones is after it.
+    dim: D before `compact`. ones: (D,) what the vector of ones is after it. diagonal: (D,) the total scatter after it,
+    whose axes are the principal ones.
     """
 
     x: Tensor | None
@@ -58,6 +59,7 @@ class Sample:
     origin: "Sample | None" = None
     dim: int = 0
     ones: Tensor | None = None
+    diagonal: Tensor | None = None
 
     def __len__(self) -> int:
         return len(next(part for part in (self.x, self.y, self.targets) if part is not None))
@@ -120,14 +122,14 @@ class Sample:
         """
         if self.x.shape[1] <= len(self) or self.dim != self.x.shape[1]:
             return self
-        x, ones = compacted(self)
-        return replace(self, x=x, shift=None, origin=None, ones=ones, reference=None)
+        x, ones, diagonal = compacted(self)
+        return replace(self, x=x, shift=None, origin=None, ones=ones, diagonal=diagonal, reference=None)
 
     def moved(self, shift: Tensor) -> "Sample":
         """The sample with each class moved rigidly. shift: (C, D)."""
         if self.origin is not None:
             return self.origin.moved(self.shift + shift)
-        return replace(self, shift=shift, origin=self)
+        return replace(self, shift=shift, origin=self, diagonal=None)
 
     def take(self, rows: Tensor) -> "Sample":
         """Some rows, (n,) int64; classes that none of them has are dropped."""
@@ -138,7 +140,7 @@ class Sample:
             shift = None if self.shift is None else self.shift[present]
         parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs")}
         picked = {name: None if part is None else part[rows] for name, part in parts.items()}
-        return replace(self, y=y, classes=classes, shift=shift, origin=None, **picked)
+        return replace(self, y=y, classes=classes, shift=shift, origin=None, diagonal=None, **picked)
 
     def generator(self, purpose: str) -> torch.Generator:
         """A generator of its own, on the CPU, for one purpose."""

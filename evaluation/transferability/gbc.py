@@ -45,7 +45,7 @@ def projected(sample: Sample, dims: int) -> tuple[Tensor, Tensor]:
     """Class means and variances (C, k) along the k principal axes of largest variance, k = min(dims, N, D)."""
     small = sample.compact
     moments = small.moments
-    axes = small.scatter.axes[1][:, -min(dims, len(sample)) :]
+    axes = small.scatter.eigenbasis.leading(min(dims, len(sample), len(moments.mean)))
     means = (moments.means - moments.mean) @ axes
     squares = torch.zeros_like(means)
     y = small.labels

@@ -12,11 +12,11 @@ def h_score(scatter: Scatter) -> tuple[float, int]:
 
     As ||Z||_F^2 of Z = sqrt(n_c) (mu_c - m) in coordinates where the total scatter is the identity.
     """
-    values, vectors = scatter.axes
+    values = scatter.values
     kept = values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps
     moments = scatter.moments
     spread: Tensor = moments.counts.sqrt()[:, None] * (moments.means - moments.mean)
-    whitened = (spread @ vectors[:, kept]) / values[kept].sqrt()
+    whitened = scatter.eigenbasis.coordinates(spread.T)[kept] / values[kept, None].sqrt()
     return float(whitened.square().sum()), int(kept.sum())
 
 

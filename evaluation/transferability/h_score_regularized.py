@@ -37,18 +37,17 @@ def h_score_regularized(scatter: Scatter, shrinkage: float, mu: float) -> float:
     shrunk.diagonal().add_(shrinkage * mu)
     root, failed = torch.linalg.cholesky_ex(shrunk)
     if failed or shrinkage * mu <= float(shrunk.diagonal().max()) * len(shrunk) * torch.finfo(torch.float64).eps:
-        whitened = spread @ _pseudo_root(scatter, shrinkage, mu)
+        whitened = _pseudo_whitened(spread.T, scatter, shrinkage, mu)
     else:
         whitened = torch.linalg.solve_triangular(root, spread.T, upper=False)
     return (1 - shrinkage) * float(whitened.square().sum()) / (scatter.n - 1)
 
 
-def _pseudo_root(scatter: Scatter, shrinkage: float, mu: float) -> Tensor:
-    """R (D, r), R R' = pinv(S_a): where next to nothing is shrunk, S_a may have no inverse."""
-    values, vectors = scatter.axes
-    values = values * ((1 - shrinkage) / scatter.n) + shrinkage * mu
+def _pseudo_whitened(spread: Tensor, scatter: Scatter, shrinkage: float, mu: float) -> Tensor:
+    """R spread (r, C), R' R = pinv(S_a): where next to nothing is shrunk, S_a may have no inverse."""
+    values = scatter.values * ((1 - shrinkage) / scatter.n) + shrinkage * mu
     kept = values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps
-    return vectors[:, kept] / values[kept].sqrt()
+    return scatter.eigenbasis.coordinates(spread)[kept] / values[kept, None].sqrt()
 
 
 def score(sample: Sample) -> Score:

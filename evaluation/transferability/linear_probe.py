@@ -26,8 +26,8 @@ def stratified_folds(y: Tensor, folds: int, generator: torch.Generator) -> Tenso
 
 def chosen_penalty(scatter: Scatter) -> float:
     """Of `PENALTIES` the one with the least generalized cross-validation error."""
-    values, vectors = scatter.axes
-    moments = (vectors.T @ _products(scatter)).square().sum(1)
+    values = scatter.values
+    moments = scatter.eigenbasis.coordinates(_products(scatter)).square().sum(1)
     counts = scatter.moments.counts
     spread = (counts * (1 - counts / scatter.n)).sum()
 
@@ -88,7 +88,7 @@ def _products(scatter: Scatter) -> Tensor:
 
 def _unit(scatter: Scatter) -> float:
     """The largest eigenvalue, so that neither scale nor columns of zeros matter; 1 if all rows are equal."""
-    return float(scatter.axes[0][-1]) or 1.0
+    return float(scatter.values[-1]) or 1.0
 
 
 def _rows(sample: Sample, rows: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """LogME: the evidence of a Bayesian linear model from features to labels, its two precisions fitted to it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -114,24 +115,25 @@ def evidence(axes: Axes, fit: Fit) -> Tensor:
     return (axes.dim * a.log() + axes.n * b.log() - determinant - fitted) / (2 * axes.n)
 
 
-def centred_axes(scatter: Scatter, dim: int) -> tuple[Axes, Tensor]:
-    """The features' axes, and (d, d) what takes X't of centred features to coordinates on the left singular vectors."""
-    values, vectors = scatter.axes
+def centred_axes(scatter: Scatter, dim: int) -> tuple[Axes, Callable[[Tensor], Tensor]]:
+    """The features' axes, and what takes X't (d, K) of centred features to coordinates on the left singular vectors."""
+    values, basis = scatter.values, scatter.eigenbasis
     n = int(scatter.n)
     kept = values > values[-1] * max(n, len(values)) * torch.finfo(torch.float64).eps
     values = values * kept
-    inverse_roots = torch.where(kept, values, torch.inf).rsqrt()
-    return Axes(n, dim, values, scatter.moments.mean @ vectors), vectors * inverse_roots
+    inverse_roots = torch.where(kept, values, torch.inf).rsqrt()[:, None]
+    mean = basis.coordinates(scatter.moments.mean[:, None])[:, 0]
+    return Axes(n, dim, values, mean), lambda products: basis.coordinates(products).mul_(inverse_roots)
 
 
-def class_targets(scatter: Scatter, basis: Tensor) -> Targets:
+def class_targets(scatter: Scatter, onto: Callable[[Tensor], Tensor]) -> Targets:
     """One target a class, 1 for its images and 0 for others: X't is counts and means, no row is looked at."""
     moments = scatter.moments
     products = moments.counts[:, None] * (moments.means - moments.mean)
-    return _targets(moments.shares, products, moments.counts * (1 - moments.shares), basis)
+    return _targets(moments.shares, products, moments.counts * (1 - moments.shares), onto)
 
 
-def number_targets(sample: Sample, t: Tensor, basis: Tensor) -> Targets:
+def number_targets(sample: Sample, t: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
     """The columns of t (N, K) as they are."""
     mean = t.mean(0)
     centred = t - mean
@@ -139,12 +141,12 @@ def number_targets(sample: Sample, t: Tensor, basis: Tensor) -> Targets:
     products = torch.zeros(t.shape[1], len(offset), dtype=torch.float64, device=t.device)
     for rows, x in sample.blocks():
         products.addmm_(centred[rows].T, x.sub_(offset))
-    return _targets(mean, products, centred.square().sum(0), basis)
+    return _targets(mean, products, centred.square().sum(0), onto)
 
 
-def _targets(mean: Tensor, products: Tensor, squares: Tensor, basis: Tensor) -> Targets:
+def _targets(mean: Tensor, products: Tensor, squares: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
     """products: (K, d) t'X of centred features. squares: (K,) squared lengths of the centred targets."""
-    along = (products @ basis).T
+    along = onto(products.T)
     return Targets(mean, along, (squares - along.square().sum(0)).clamp_min(0))
 
 
@@ -176,8 +178,8 @@ def score(sample: Sample, *, targets: str = "classes") -> Score:
     classes = targets == "classes" and (sample.y is not None or sample.targets.shape[1] == 1)
     numbers = sample.labels is None if classes else _numbers(sample)
     sample = sample.compact
-    axes, basis = centred_axes(sample.scatter, sample.dim)
-    wanted = class_targets(sample.scatter, basis) if classes else number_targets(sample, numbers, basis)
+    axes, onto = centred_axes(sample.scatter, sample.dim)
+    wanted = class_targets(sample.scatter, onto) if classes else number_targets(sample, numbers, onto)
     values, rounds = logme(axes, wanted)
     diagnostics = {"rounds": int(rounds.max()), "targets": len(values), "rank": int((axes.values > 0).sum())}
     return Score(float(values.mean()), diagnostics)

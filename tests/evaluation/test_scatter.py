@@ -42,7 +42,7 @@ def test_scatter_is_numpys() -> None:
     assert np.allclose(scatter.within, within(X, Y), atol=1e-10)
     assert np.allclose(scatter.total, N * np.cov(X, rowvar=False, ddof=0), atol=1e-10)
     assert np.allclose(scatter.between, scatter.total - scatter.within, atol=1e-10)
-    values, vectors = scatter.axes
+    values, vectors = scatter.values, scatter.eigenbasis.leading(D)
     assert np.allclose(vectors * values @ vectors.T, scatter.total, atol=1e-10)
     assert (values.diff() >= 0).all() and (values >= 0).all()
 
@@ -108,10 +108,10 @@ def test_moved_is_computed_and_remembered_alike() -> None:
 
 def test_moved_scatter_has_its_own_axes() -> None:
     sample = as_sample(X, Y)
-    before = sample.scatter.axes[0].clone()
+    before = sample.scatter.values.clone()
     after = sample.moved(10 * torch.from_numpy(RNG.normal(size=(C, D)))).scatter
-    assert np.allclose(after.axes[0], np.linalg.eigvalsh(after.total.numpy()), rtol=1e-9, atol=1e-8)
-    assert not torch.allclose(after.axes[0], before) and torch.equal(sample.scatter.axes[0], before)
+    assert np.allclose(after.values, np.linalg.eigvalsh(after.total.numpy()), rtol=1e-9, atol=1e-8)
+    assert not torch.allclose(after.values, before) and torch.equal(sample.scatter.values, before)
 
 
 def wide(n: int = 12, d: int = 40, offset: float = 0.0) -> np.ndarray:
@@ -127,7 +127,8 @@ def test_compact_keeps_products_and_ones(offset: float) -> None:
     assert np.allclose(compact.x @ compact.x.T, x @ x.T, rtol=1e-11, atol=1e-10)
     assert np.allclose(compact.x @ compact.ones, x.sum(1), rtol=1e-11, atol=1e-9)
     assert torch.equal(compact.labels, sample.labels) and compact.compact is compact
-    own, theirs = compact.scatter.axes[0], torch.linalg.eigvalsh(sample.scatter.total)
+    assert np.allclose(compact.scatter.total, torch.diag(compact.diagonal), atol=1e-9 * float(compact.diagonal.max()))
+    own, theirs = compact.scatter.values, torch.linalg.eigvalsh(sample.scatter.total)
     assert np.allclose(own[-11:], theirs[-11:], rtol=1e-9)
 
 
@@ -157,7 +158,7 @@ def test_input_is_not_written_to_and_bits_repeat() -> None:
 
 
 def test_equal_rows_have_no_axes_and_distinct_ones_keep_theirs() -> None:
-    assert float(as_sample(np.full((N, 3), 0.1), Y).scatter.axes[0].max()) == 0
+    assert float(as_sample(np.full((N, 3), 0.1), Y).scatter.values.max()) == 0
     near = 1000 + 1e-6 * X  # float64 has 1e-13 there
-    values = as_sample(near, Y).scatter.axes[0]
+    values = as_sample(near, Y).scatter.values
     assert np.allclose(values * 1e12, np.linalg.eigvalsh(N * np.cov(X, rowvar=False, ddof=0)), rtol=1e-5)

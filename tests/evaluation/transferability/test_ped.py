@@ -178,7 +178,7 @@ def test_known_scatter_is_not_what_it_sees() -> None:
     """A sample whose scatter another metric has already asked for gives the same score."""
     x, y = task()
     fresh, used = (as_sample(x, y, reference=reference(x)) for _ in range(2))
-    assert used.scatter.axes[0].shape == (6,) and used.moments.n == 90
+    assert used.scatter.values.shape == (6,) and used.moments.n == 90
     assert np.isclose(ped.score(fresh).value, ped.score(used).value, rtol=1e-12)
 
 

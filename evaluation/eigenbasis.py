@@ -1,0 +1,126 @@
+"""Eigenvectors of a symmetric matrix that are not written out where a product with them is all that is wanted."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+DIRECT = 300  # up to this order one call for all of it is as fast
+SHARE = 4  # fewer than 1 / SHARE of the eigenvectors are computed alone
+
+
+class Eigenbasis(Protocol):
+    """A = V diag(values) V', A (D, D), values (D,) ascending."""
+
+    values: Tensor
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        """V' b of b (D, K)."""
+
+    def leading(self, k: int) -> Tensor:
+        """(D, k) the eigenvectors of the largest values, ascending."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """All eigenvectors at hand. vectors: (D, D), as columns."""
+
+    values: Tensor
+    vectors: Tensor
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return self.vectors.T @ b
+
+    def leading(self, k: int) -> Tensor:
+        return self.vectors[:, len(self.values) - k :]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """Of a matrix that is diagonal already. values: ascending. order: (D,) the axis that each belongs to."""
+
+    values: Tensor
+    order: Tensor
+
+    @classmethod
+    def of(cls, diagonal: Tensor) -> "Diagonal":
+        return cls(*diagonal.sort(stable=True))
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return b[self.order]
+
+    def leading(self, k: int) -> Tensor:
+        return torch.eye(len(self.order), dtype=self.values.dtype, device=self.values.device)[
+            :, self.order[len(self.order) - k :]
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Tridiagonal:
+    """A = Q T Q', T = S diag(values) S' tridiagonal, V = Q S. The product Q S, half of a solver's time, is left out.
+
+    main, beside: (D,) and (D - 1,) diagonals of T. reflectors, factors: (D - 1, D - 1) and (D - 1,), LAPACK's form of
+    Q, which keeps the first axis.
+    """
+
+    main: np.ndarray
+    beside: np.ndarray
+    reflectors: np.ndarray
+    factors: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> "Tridiagonal":
+        from scipy.linalg import lapack
+
+        a = matrix.numpy().T  # symmetric: a view in LAPACK's order of columns
+        work = int(lapack.dsytrd_lwork(len(a), lower=1)[0])
+        reduced, main, beside, factors, info = lapack.dsytrd(a, lower=1, lwork=work)
+        if info:
+            raise ValueError(f"LAPACK's dsytrd failed with {info}")
+        return cls(main, beside, np.asfortranarray(reduced[1:, :-1]), factors)
+
+    @cached_property
+    def values(self) -> Tensor:
+        from scipy.linalg import eigvalsh_tridiagonal
+
+        return torch.from_numpy(eigvalsh_tridiagonal(self.main, self.beside, lapack_driver="sterf"))
+
+    @cached_property
+    def small(self) -> Tensor:
+        """S (D, D)."""
+        from scipy.linalg import eigh_tridiagonal
+
+        return torch.from_numpy(eigh_tridiagonal(self.main, self.beside, lapack_driver="stevd")[1])
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return self.small.T @ self._turned(b, "T")
+
+    def leading(self, k: int) -> Tensor:
+        n = len(self.main)
+        if k * SHARE > n:
+            return self._turned(self.small[:, n - k :], "N")
+        if k == 0:
+            return torch.zeros(n, 0, dtype=torch.float64)
+        from scipy.linalg import eigh_tridiagonal
+
+        wanted = {"select": "i", "select_range": (n - k, n - 1), "lapack_driver": "stemr"}
+        return self._turned(torch.from_numpy(eigh_tridiagonal(self.main, self.beside, **wanted)[1]), "N")
+
+    def _turned(self, b: Tensor, side: str) -> Tensor:
+        """Q b ("N") or Q' b ("T")."""
+        from scipy.linalg import lapack
+
+        out = np.array(b.numpy(), order="F")
+        work = 64 * max(out.shape[1], 64)
+        out[1:] = lapack.dormqr("L", side, self.reflectors, self.factors, out[1:], lwork=work)[0]
+        return torch.from_numpy(out)
+
+
+def eigenbasis(matrix: Tensor) -> Eigenbasis:
+    """Of a symmetric (D, D) float64. A large one on the CPU is only brought to tridiagonal form until more is asked."""
+    if matrix.device.type != "cpu" or len(matrix) <= DIRECT:
+        return Dense(*torch.linalg.eigh(matrix))
+    return Tridiagonal.of(matrix)
