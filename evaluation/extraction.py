@@ -26,7 +26,7 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 
 PRECISIONS = ("float32", "bfloat16")
-CACHED_PIXELS = 8 * 224**2
+CACHED_PIXELS = 24 * 224**2
 
 
 def extract(
@@ -128,7 +128,7 @@ def _key(model: LoadedModel, split: Split, transform: dict[str, Any], precision:
 
 
 def batch_for(image_size: int, device: torch.device) -> int:
-    """On the CPU 8 images of 224 pixels run 1.4 times as fast as 128, whose activations fall out of the cache."""
+    """On the CPU 16 to 32 images of 224 pixels run fastest; of 64 and more the activations fall out of the cache."""
     return 256 if device.type != "cpu" else min(max(CACHED_PIXELS // image_size**2, 8), 256)
 
 

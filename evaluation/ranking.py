@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from evaluation.agreement import Agreement, agreement
 from evaluation.candidates import SEVERAL, Candidate, of_arrays, of_models
 from evaluation.features import Features
-from evaluation.resampling import combined, replicates
+from evaluation.resampling import Column, replicates
 from evaluation.scoring import MetricResult, Spec, needs, of_sample, parse, takes_numbers
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
@@ -100,21 +100,24 @@ def rank(
     candidates = _candidates(zoo, dataset, seed=seed, device=device, say=say, **how)
     names = tuple(candidate.name for candidate in candidates)
     accuracies = _truth(truth, names)
-    columns = []
+    scored = []
     for spec in specs:
         say(f"{spec.name} on {len(candidates)} models")
-        columns.append(_column(spec, candidates, bootstrap, seed))
-    stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0] if name != "results"}
+        scored.append(_scored(spec, candidates))
+    say(f"intervals: {bootstrap} redrawn sets of images")
+    redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
+    columns = [_in_numbers(one, again, len(candidates)) for one, again in zip(scored, redrawn, strict=True)]
+    stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
     return Ranking(
         data=_data_name(dataset),
         n=len(candidates[0].sample),
         models=names,
         metrics=tuple(spec.name for spec in specs),
         mean_rank=borda(stacked["ranks"]),
-        notes=_notes(specs, candidates, [column["results"] for column in columns]),
+        notes=_notes(specs, candidates, [results for _, results in scored]),
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, seed),
-        details={spec.name: _details(column["results"], names) for spec, column in zip(specs, columns, strict=True)},
+        details={spec.name: _details(results, names) for spec, results in scored},
         **stacked,
     )
 
@@ -153,25 +156,31 @@ def _candidates(zoo: Any, dataset: Any, *, seed: int, device: str, say: Callable
     return of_models(zoo, dataset, how.pop("split", "train"), seed=seed, device=device, say=say, **how)
 
 
-def _column(spec: Spec, candidates: Sequence[Candidate], bootstrap: int, seed: int) -> dict[str, Any]:
-    """One metric of all models: scores, intervals, ranks, cost. Models that it cannot score have nan."""
+def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[Spec, dict[int, MetricResult]]:
+    """A metric with its results, by the number of the model; models that it cannot score have none."""
     able = [m for m, candidate in enumerate(candidates) if _has_inputs(spec, candidate)]
-    samples = [candidates[m].sample for m in able]
-    results = [of_sample(spec, sample) for sample in samples]
-    m = len(candidates)
+    return spec, {m: of_sample(spec, candidates[m].sample) for m in able}
+
+
+def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:
+    spec, results = scored
+    return Column(spec, tuple(results), tuple(result.details for result in results.values()))
+
+
+def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, m: int) -> dict[str, np.ndarray]:
+    """One metric of M models: scores, intervals, ranks, cost. Models that it cannot score have nan."""
+    able, results = list(scored[1]), list(scored[1].values())
     column = {name: np.full(m, np.nan) for name in ("scores", "seconds", "memory")}
     column |= {name: np.full((m, 2), np.nan) for name in ("intervals", "rank_intervals")}
     column["tied"] = np.zeros(m, dtype=bool)
     if able:
-        scores = combined(spec, [result.details for result in results])
+        scores = _column(scored).values
         column["scores"][able] = scores
         column["seconds"][able] = [result.seconds for result in results]
         column["memory"][able] = [np.nan if result.peak_memory is None else result.peak_memory for result in results]
-        redrawn = replicates(spec, samples, [result.details for result in results], bootstrap, seed)
         column["intervals"][able], column["rank_intervals"][able] = intervals(scores, redrawn)
         column["tied"][able] = tied_with_best(scores, redrawn)
     column["ranks"] = ranks_of(column["scores"])
-    column["results"] = {able[k]: result for k, result in enumerate(results)}
     return column
 
 

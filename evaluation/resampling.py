@@ -1,10 +1,12 @@
 """How far scores would move with other images: what tells a better model from a luckier draw."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from evaluation.scatter import labels_or_one
 from evaluation.scoring import Spec, scored
@@ -13,8 +15,30 @@ from evaluation.transferability.base import Sample, Score
 LARGEST = 400  # images of a half-sample; beyond, the spread is scaled to the full number
 
 
-def replicates(spec: Spec, samples: Sequence[Sample], scores: Sequence[Score], count: int, seed: int) -> np.ndarray:
-    """(count, M) scores of the M models on redrawn images, all models on the same ones; (0, M) for count=0.
+@dataclass(frozen=True)
+class Column:
+    """One metric of the models that it can score. models: their places among the samples. scores: in that order."""
+
+    spec: Spec
+    models: tuple[int, ...]
+    scores: tuple[Score, ...]
+
+    @property
+    def values(self) -> np.ndarray:
+        """(M,) scores: over the zoo, where the metric exists only there."""
+        return combined(self.spec, self.scores)
+
+    @property
+    def terms(self) -> np.ndarray | None:
+        """(N, M), where the metric is a mean over all images."""
+        terms = [score.terms for score in self.scores]
+        if any(one is None for one in terms) or len({len(one) for one in terms}) != 1:
+            return None
+        return np.stack([one.cpu().numpy() for one in terms], 1)
+
+
+def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
+    """For each metric (count, M) scores of its M models on redrawn images, all models on the same ones; (0, M) for 0.
 
     A metric that is a mean over images (LEEP, SFDA, ITM, ...) is a mean over images drawn with replacement, what it
     fitted being kept. Others (LogME, GBC, PARC, ...) are computed anew on random halves of each class: an image drawn
@@ -23,26 +47,44 @@ def replicates(spec: Spec, samples: Sequence[Sample], scores: Sequence[Score], c
     score.
     """
     if not count:
-        return np.empty((0, len(samples)))
-    terms = [score.terms for score in scores]
-    if all(one is not None for one in terms) and len({len(one) for one in terms}) == 1:
-        return of_terms(np.stack([one.cpu().numpy() for one in terms], 1), count, seed)
-    drawn = [half(samples[0], seed, number) for number in range(count)]
-    with one_thread():
-        found = np.stack([combined(spec, [scored(spec, sample.take(rows)) for sample in samples]) for rows in drawn])
-    n, total = len(drawn[0]), len(samples[0])
-    return combined(spec, scores) + (found - found.mean(0)) * np.sqrt(n / max(total - n, 1))
+        return [np.empty((0, len(column.models))) for column in columns]
+    by_terms = [column.terms for column in columns]
+    anew = [column for column, terms in zip(columns, by_terms, strict=True) if terms is None and column.models]
+    fresh = iter(of_halves(anew, samples, count, seed))
+    return [
+        np.empty((0, 0)) if not column.models else next(fresh) if terms is None else of_terms(terms, count, seed)
+        for column, terms in zip(columns, by_terms, strict=True)
+    ]
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """On a few hundred images threads wait for each other longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
+    """(count, M) of each metric. All metrics see one half of a model at a time, and share its sums.
+
+    Halves are computed side by side, each on one thread: on a few hundred images two wait for each other longer than
+    they work.
+    """
+    found = [np.empty((count, len(column.models))) for column in columns]
+    if not columns:
+        return found
+    halves = [half(samples[0], seed, number) for number in range(count)]
+    with ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for number, parts in enumerate(pool.map(lambda rows: _on_half(columns, samples, rows), halves)):
+            for k, column in enumerate(columns):
+                found[k][number] = combined(column.spec, [parts[k, m] for m in column.models])
+    n, total = len(halves[0]), len(samples[0])
+    widen = np.sqrt(n / max(total - n, 1))
+    return [col.values + (one - one.mean(0)) * widen for col, one in zip(columns, found, strict=True)]
+
+
+def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor) -> dict[tuple[int, int], Score]:
+    """Scores by (metric, model)."""
+    parts = {}
+    for m, sample in enumerate(samples):
+        asked = [k for k, column in enumerate(columns) if m in column.models]
+        if asked:
+            part = sample.take(rows)
+            parts |= {(k, m): scored(columns[k].spec, part) for k in asked}
+    return parts
 
 
 def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -52,7 +94,7 @@ def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
     return draws @ terms / n
 
 
-def half(sample: Sample, seed: int, number: int) -> torch.Tensor:
+def half(sample: Sample, seed: int, number: int) -> Tensor:
     """Rows (n,) ascending: half of each class, at least two of it (one of a class of one), at most about LARGEST."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
     y, classes = labels_or_one(sample)

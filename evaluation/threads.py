@@ -10,7 +10,7 @@ import torch
 def threads(count: int) -> Iterator[None]:
     """Torch computes on `count` threads, or on as many as there are if these are fewer."""
     before = torch.get_num_threads()
-    torch.set_num_threads(min(count, before))
+    torch.set_num_threads(count)
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from sslkit import members, objectives, regularizers
+from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
 from sslkit.method import signature
 
@@ -28,6 +29,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
 
     UserError is printed in one line and ends with exit code 2.
     """
+    keep_freed_memory()
     try:
         words = [_lengthen(word) for word in sys.argv[1:]]
         methods = _methods(words, settings.method)
@@ -52,6 +54,7 @@ def run_plain(
 
     options: {part: {option: default}}, set by part.option=value; those of part "" by option=value.
     """
+    keep_freed_memory()
     try:
         words = [_quoted(word) for word in sys.argv[1:]]
         if {"--help", "-h"} & set(words):

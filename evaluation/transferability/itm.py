@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
+from evaluation.threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
@@ -16,7 +17,6 @@ TAIL = 32  # a last batch of fewer rows joins the one before
 CHECK_EVERY = 100
 RATE, DECAY, HORIZON = 5e-3, 1e-2, 10_000  # AdamW; the rate falls linearly to 0 at HORIZON, as published
 CONSTANT = 1e-6  # columns whose std on the training part is below this share of the largest are left out
-PIECE = 512  # columns multiplied at a time: MKL takes up to twice as long over all of D when C is small
 PRECISION = torch.float32  # of the 500 steps, as published; the statistics before them are float64
 WAYS = ("train_kernel", "transductive", "none")
 
@@ -58,9 +58,7 @@ class Probe:
 
     def embed(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Rows of unit length (B, C), and their lengths (B, 1) before."""
-        u = self.bias.repeat(len(x), 1)
-        for part, weight in zip(x.split(PIECE, 1), self.weight.split(PIECE, 1), strict=True):
-            u.addmm_(part, weight.T)
+        u = torch.addmm(self.bias, x, self.weight.T)
         lengths = torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min_(1e-12)
         return u / lengths, lengths
 
@@ -172,7 +170,8 @@ def score(
         rng = sample.generator(f"itm {repeat}")
         parts = _parts(sample, rng)
         own = adaptive_eta(spread(parts.x, parts.y), base_spread) if eta == "adaptive" else float(eta)
-        runs.append(_Run.of(parts, Update(own, times, centre_weight), evaluate, iterations, last, rng))
+        with threads(1):  # on two, its products of a few hundred rows take twice as long
+            runs.append(_Run.of(parts, Update(own, times, centre_weight), evaluate, iterations, last, rng))
     held = len(runs[0].right)
     coarse = f"{held} held-out images for {sample.n_classes} classes: the score is coarse"
     said = (coarse,) if held < sample.n_classes else ()

@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.resampling import half, of_terms, replicates
+from evaluation.resampling import Column, half, of_terms, replicates
 from evaluation.samples import as_sample
-from evaluation.scoring import parse, scored
+from evaluation.scoring import Spec, parse, scored
+from evaluation.transferability.base import Sample
+
+
+def column(spec: Spec, sample: Sample, number: int = 0) -> Column:
+    return Column(spec, (number,), (scored(spec, sample),))
 
 
 def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -20,7 +25,7 @@ def test_halves_spread_as_new_images_do(name: str, n: int) -> None:
     spec = parse(name)
     fresh = [scored(spec, as_sample(*drawn(n, seed))).value for seed in range(60)]
     sample = as_sample(*drawn(n, 0))
-    found = replicates(spec, [sample], [scored(spec, sample)], 200, seed=0)
+    (found,) = replicates([column(spec, sample)], [sample], 200, seed=0)
     assert found.shape == (200, 1)
     assert found.mean() == pytest.approx(scored(spec, sample).value)
     assert 0.6 < found.std() / np.std(fresh) < 1.6
@@ -47,4 +52,18 @@ def test_halves_are_of_every_class_and_differ() -> None:
 
 def test_none_are_drawn_for_zero() -> None:
     sample = as_sample(*drawn(20, 0))
-    assert replicates(parse("logme"), [sample], [scored(parse("logme"), sample)], 0, 0).shape == (0, 1)
+    (found,) = replicates([column(parse("logme"), sample)], [sample], 0, 0)
+    assert found.shape == (0, 1)
+
+
+def test_what_is_computed_together_is_what_is_computed_alone() -> None:
+    x, y = drawn(60, 0)
+    samples = [as_sample(x, y), as_sample(x[:, :3], y)]
+    specs = [parse("logme"), parse("itm(iterations=5)"), parse("gbc")]
+    columns = [Column(spec, (0, 1), tuple(scored(spec, sample) for sample in samples)) for spec in specs]
+    columns[2] = column(specs[2], samples[1], 1)  # of one model alone
+    together = replicates(columns, samples, 7, seed=3)
+    for one, found in zip(columns, together, strict=True):
+        assert found.shape == (7, len(one.models))
+        assert np.array_equal(replicates([one], samples, 7, seed=3)[0], found)
+    assert replicates([Column(specs[0], (), ())], samples, 7, seed=3)[0].shape == (0, 0)
