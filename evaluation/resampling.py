@@ -10,6 +10,7 @@ from torch import Tensor
 
 from evaluation.scatter import labels_or_one
 from evaluation.scoring import Spec, scored
+from evaluation.threads import threads
 from evaluation.transferability.base import Sample, Score
 
 LARGEST = 400  # images of a half-sample; beyond, the spread is scaled to the full number
@@ -67,7 +68,9 @@ def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, 
     if not columns:
         return found
     halves = [half(samples[0], seed, number) for number in range(count)]
-    with ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    workers = torch.get_num_threads()
+    single = {"initializer": torch.set_num_threads, "initargs": (1,)}  # it holds for a thread alone
+    with threads(1), ThreadPoolExecutor(workers, **single) as pool:
         for number, parts in enumerate(pool.map(lambda rows: _on_half(columns, samples, rows), halves)):
             for k, column in enumerate(columns):
                 found[k][number] = combined(column.spec, [parts[k, m] for m in column.models])

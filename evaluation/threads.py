@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Torch computes on `count` threads, or on as many as there are if these are fewer."""
+    """Torch computes on `count` threads within."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""glibc gives large blocks back to the system when they are freed; their pages are cleared anew for each that follows."""
+"""glibc gives large blocks back when they are freed, and the system clears their pages anew for each that follows."""
 
 import ctypes
 import platform

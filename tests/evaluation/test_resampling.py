@@ -50,6 +50,17 @@ def test_halves_are_of_every_class_and_differ() -> None:
     assert first.tolist() != second.tolist() and half(sample, 0, 0).tolist() == first.tolist()
 
 
+def test_threads_are_as_before() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        sample = as_sample(*drawn(20, 0))
+        replicates([column(parse("logme"), sample)], [sample], 3, 0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_none_are_drawn_for_zero() -> None:
     sample = as_sample(*drawn(20, 0))
     (found,) = replicates([column(parse("logme"), sample)], [sample], 0, 0)
