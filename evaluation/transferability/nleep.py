@@ -1,11 +1,12 @@
 """NLEEP: LEEP with a Gaussian mixture of the features in the place of a source classifier."""
 
 import warnings as python_warnings
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
 import torch
+from torch import Tensor
 
+from evaluation.diagonal_mixture import fit_diagonal_mixture
 from evaluation.projection import principal_coordinates, rank
 from evaluation.scatter import Scatter
 from evaluation.transferability.base import Sample, Score
@@ -23,28 +24,47 @@ def energy_dims(scatter: Scatter, energy: float) -> int:
     return min(int((shares <= energy).sum()) + 1, rank(scatter))
 
 
-def fitted_mixture(x: np.ndarray, components: int, covariance: str, seed: int) -> tuple[Any, float]:
-    """scikit-learn's mixture of Gaussians and the floor of its variances. x: (N, d) float64.
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """responsibilities: (N, V) P(component | x_i). steps: of EM; converged: within them. floor: of the variances."""
 
-    The floor is raised where a covariance is not positive definite. One thread: scikit-learn's k-means adds up its
-    threads in the order in which they end, so that the bits would differ from call to call, and the many small
-    products wait for one another on a busy machine (up to ten times as long).
-    """
+    responsibilities: Tensor
+    steps: int
+    converged: bool
+    floor: float
+
+
+def fitted_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Fitted:
+    """A mixture of Gaussians and its floor. x: (N, d) float64. The floor is raised where no covariance comes out
+    positive definite."""
+    unit = float(x.var(0, correction=0).mean())
+    fit = _fit_full if covariance == "full" else _fit_diagonal
+    for retry in range(RETRIES + 1):
+        try:
+            return fit(x, components, FLOOR * unit * 10**retry, seed)
+        except (ValueError, UserError) as error:
+            failed = error
+    raise UserError(f"nleep: no mixture of {components} Gaussians fits {x.shape[0]} x {x.shape[1]} features: {failed}")
+
+
+def _fit_full(x: Tensor, components: int, floor: float, seed: int) -> Fitted:
+    """scikit-learn's. One thread: its k-means adds up its threads in the order in which they end, so that the bits
+    would differ from call to call, and the many small products wait for one another on a busy machine."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
     from threadpoolctl import threadpool_limits
 
-    unit = float(x.var(0).mean())
-    for retry in range(RETRIES + 1):
-        floor = FLOOR * unit * 10**retry
-        mixture = GaussianMixture(components, covariance_type=covariance, reg_covar=floor, random_state=seed)
-        with python_warnings.catch_warnings(), threadpool_limits(1):
-            python_warnings.simplefilter("ignore", ConvergenceWarning)  # the diagnostics say it
-            try:
-                return mixture.fit(x), floor
-            except ValueError as error:
-                failed = error
-    raise UserError(f"nleep: no mixture of {components} Gaussians fits {x.shape[0]} x {x.shape[1]} features: {failed}")
+    mixture = GaussianMixture(components, reg_covar=floor, random_state=seed)
+    with python_warnings.catch_warnings(), threadpool_limits(1):
+        python_warnings.simplefilter("ignore", ConvergenceWarning)  # the diagnostics say it
+        mixture.fit(x.numpy())
+        found = torch.from_numpy(mixture.predict_proba(x.numpy()))
+    return Fitted(found, mixture.n_iter_, mixture.converged_, floor)
+
+
+def _fit_diagonal(x: Tensor, components: int, floor: float, seed: int) -> Fitted:
+    mixture = fit_diagonal_mixture(x, components, floor, seed)
+    return Fitted(mixture.responsibilities(x), mixture.steps, mixture.converged, floor)
 
 
 def score(
@@ -74,22 +94,21 @@ def score(
         p = torch.ones(len(y), 1, dtype=torch.float64, device=y.device)
         terms = leep_terms(p, y, log)
         return Score(float(terms.mean()), {"dims": 0}, ("all rows of features are equal",), terms)
-    x = principal_coordinates(sample, dims).cpu().numpy()
+    x = principal_coordinates(sample, dims).cpu()
     components = max(min(components_per_class * sample.n_classes, len(y) // 2), 1)
     seed = int(torch.randint(2**31 - 1, (1,), generator=sample.generator("nleep")))
-    mixture, floor = fitted_mixture(x, components, covariance, seed)
-    p = torch.from_numpy(mixture.predict_proba(x)).to(y.device)
-    terms = leep_terms(p, y, log)
-    found = {"dims": dims, "components": components, "iterations": mixture.n_iter_, "floor": floor}
-    return Score(float(terms.mean()), found, _said(sample, mixture, components_per_class), terms)
+    fitted = fitted_mixture(x, components, covariance, seed)
+    terms = leep_terms(fitted.responsibilities.to(y.device), y, log)
+    found = {"dims": dims, "components": components, "iterations": fitted.steps, "floor": fitted.floor}
+    return Score(float(terms.mean()), found, _said(sample, fitted, components_per_class), terms)
 
 
-def _said(sample: Sample, mixture: Any, components_per_class: int) -> tuple[str, ...]:
+def _said(sample: Sample, fitted: Fitted, components_per_class: int) -> tuple[str, ...]:
     said = []
-    if mixture.n_components < components_per_class * sample.n_classes:
+    if fitted.responsibilities.shape[1] < components_per_class * sample.n_classes:
         said.append(f"{len(sample)} images are few for {components_per_class} components a class: half of them taken")
-    if not mixture.converged_:
-        said.append(f"the mixture had not converged after {mixture.n_iter_} steps")
+    if not fitted.converged:
+        said.append(f"the mixture had not converged after {fitted.steps} steps")
     return tuple(said)
 
 

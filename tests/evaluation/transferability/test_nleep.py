@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import evaluation
 import sslkit
@@ -125,12 +126,13 @@ def test_the_floor_rises_until_the_covariances_hold(monkeypatch: pytest.MonkeyPa
         return fit(self, x)
 
     monkeypatch.setattr(GaussianMixture, "fit", ill)
-    _, floor = nleep.fitted_mixture(x, 3, "full", 0)
+    rows = torch.from_numpy(x)
+    floor = nleep.fitted_mixture(rows, 3, "full", 0).floor
     np.testing.assert_allclose(np.array(floors) / x.var(0).mean(), [1e-6, 1e-5, 1e-4])
     assert floor == floors[-1]
     monkeypatch.setattr(GaussianMixture, "fit", lambda self, x: (_ for _ in ()).throw(ValueError("ill-defined")))
     with pytest.raises(UserError, match="no mixture of 3 Gaussians fits 150 x 12 features: ill-defined"):
-        nleep.fitted_mixture(x, 3, "full", 0)
+        nleep.fitted_mixture(rows, 3, "full", 0)
 
 
 def test_real_digits_in_both_forms() -> None:

@@ -1,0 +1,85 @@
+"""A mixture of Gaussians with diagonal covariances, fitted by EM: scikit-learn's, step for step, as matrix products."""
+
+import math
+import warnings as python_warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sslkit.errors import UserError
+
+MOST_STEPS, TOLERANCE = 100, 1e-3  # scikit-learn's: of EM, and of the mean log-likelihood's last change
+TINY = 10 * torch.finfo(torch.float64).eps  # rows that a component has at least
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalMixture:
+    """shares: (V,). means, variances: (V, d). steps: of EM. converged: before the last step allowed."""
+
+    shares: Tensor
+    means: Tensor
+    variances: Tensor
+    steps: int = 0
+    converged: bool = False
+
+    def responsibilities(self, x: Tensor) -> Tensor:
+        """(N, V) P(component | x_i) of rows x (N, d)."""
+        return _normalized(self, _squares_and_rows(x))[0]
+
+
+def fit_diagonal_mixture(x: Tensor, components: int, floor: float, seed: int) -> DiagonalMixture:
+    """EM from a k-means clustering (scikit-learn's, drawn from `seed`).
+
+    x: (N, d) float64 on the CPU. floor: added to each variance.
+    Source: Bishop, Pattern Recognition and Machine Learning, 2006, section 9.2.2, diagonal covariances.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
+
+    # One thread: its threads add up in the order in which they end, and the bits would differ from call to call.
+    with python_warnings.catch_warnings(), threadpool_limits(1):
+        python_warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different rows than components
+        labels = KMeans(components, n_init=1, random_state=seed).fit(x.numpy()).labels_
+    rows = _squares_and_rows(x)
+    first = torch.nn.functional.one_hot(torch.from_numpy(labels).long(), components).to(x)
+    mixture, bound = _maximized(first, rows, floor), -math.inf
+    for step in range(1, MOST_STEPS + 1):
+        responsibilities, new = _normalized(mixture, rows)
+        mixture = _maximized(responsibilities, rows, floor)
+        converged = abs(new - bound) < TOLERANCE
+        bound = new
+        if converged:
+            break
+    return DiagonalMixture(mixture.shares, mixture.means, mixture.variances, step, converged)
+
+
+def _squares_and_rows(x: Tensor) -> Tensor:
+    """(N, 2 d): all that a Gaussian with diagonal covariance asks of a row is linear in these."""
+    return torch.cat([x.square(), x], 1)
+
+
+def _normalized(mixture: DiagonalMixture, rows: Tensor) -> tuple[Tensor, float]:
+    """(N, V) responsibilities and the mean log-likelihood."""
+    precisions = 1 / mixture.variances
+    weights = torch.cat([-precisions / 2, mixture.means * precisions], 1)
+    d = mixture.means.shape[1]
+    constant = (mixture.means.square() * precisions + mixture.variances.log()).sum(1) + d * math.log(2 * math.pi)
+    logs = torch.addmm(mixture.shares.log() - constant / 2, rows, weights.T)
+    top = logs.amax(1, keepdim=True)
+    joint = logs.sub_(top).exp_()
+    total = joint.sum(1, keepdim=True)
+    likelihood = float((total.log() + top).mean())
+    return joint.div_(total), likelihood
+
+
+def _maximized(responsibilities: Tensor, rows: Tensor, floor: float) -> DiagonalMixture:
+    """The mixture that explains the rows best, given the responsibilities (N, V)."""
+    counts = responsibilities.sum(0) + TINY
+    moments = (responsibilities.T @ rows) / counts[:, None]
+    squares, means = moments.chunk(2, 1)
+    variances = squares - means.square() + floor
+    if not (variances > 0).all():
+        raise UserError(f"no mixture of {len(counts)} Gaussians fits: a variance is below 0 with a floor of {floor:g}")
+    return DiagonalMixture(counts / counts.sum(), means, variances)
