@@ -44,15 +44,13 @@ def fit_diagonal_mixture(x: Tensor, components: int, floor: float, seed: int) ->
         labels = KMeans(components, n_init=1, random_state=seed).fit(x.numpy()).labels_
     rows = _squares_and_rows(x)
     first = torch.nn.functional.one_hot(torch.from_numpy(labels).long(), components).to(x)
-    mixture, bound = _maximized(first, rows, floor), -math.inf
-    for step in range(1, MOST_STEPS + 1):
+    mixture, bound, converged, steps = _maximized(first, rows, floor), -math.inf, False, 0
+    while steps < MOST_STEPS and not converged:
         responsibilities, new = _normalized(mixture, rows)
         mixture = _maximized(responsibilities, rows, floor)
         converged = abs(new - bound) < TOLERANCE
-        bound = new
-        if converged:
-            break
-    return DiagonalMixture(mixture.shares, mixture.means, mixture.variances, step, converged)
+        bound, steps = new, steps + 1
+    return DiagonalMixture(mixture.shares, mixture.means, mixture.variances, steps, converged)
 
 
 def _squares_and_rows(x: Tensor) -> Tensor:
