@@ -10,6 +10,7 @@ from torch import Tensor
 from sslkit.errors import UserError
 
 MOST_STEPS, TOLERANCE = 100, 1e-3  # scikit-learn's: of EM, and of the mean log-likelihood's last change
+SMALLEST = -600.0  # logarithm; below e^-708 numbers are denormal, and products of them take five times as long
 TINY = 10 * torch.finfo(torch.float64).eps  # rows that a component has at least
 
 
@@ -66,7 +67,7 @@ def _normalized(mixture: DiagonalMixture, rows: Tensor) -> tuple[Tensor, float]:
     constant = (mixture.means.square() * precisions + mixture.variances.log()).sum(1) + d * math.log(2 * math.pi)
     logs = torch.addmm(mixture.shares.log() - constant / 2, rows, weights.T)
     top = logs.amax(1, keepdim=True)
-    joint = logs.sub_(top).exp_()
+    joint = logs.sub_(top).clamp_min_(SMALLEST).exp_()
     total = joint.sum(1, keepdim=True)
     likelihood = float((total.log() + top).mean())
     return joint.div_(total), likelihood

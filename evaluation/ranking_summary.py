@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.candidates import members
+from evaluation.models import load_model
 from evaluation.ranking import Ranking, rank
 from evaluation.ranking_plots import plot_agreement, plot_ranking
 from sslkit.errors import UserError
@@ -34,10 +36,11 @@ def rank_tasks(
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
     accuracies = {} if truth is None else read_truth(truth)
+    models = {name: load_model(one) for name, one in members(zoo).items()}  # once for all tasks
     rankings = []
     for task in tasks:
         known = accuracies.get(str(task), accuracies if _of_models(accuracies) else None)
-        ranking = rank(zoo, task, metrics, truth=known or None, say=_line, **how)
+        ranking = rank(models, task, metrics, truth=known or None, say=_line, **how)
         print(f"\n{task}: {ranking.n:,} images\n{ranking.table()}")
         for note in ranking.notes:
             print(f"note      {note}")

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import evaluation
 from evaluation.eigenbasis import DIRECT, Diagonal, Tridiagonal, eigenbasis
 
 
@@ -74,3 +75,15 @@ def test_of_a_diagonal() -> None:
     vectors = basis.leading(4)
     assert torch.equal(vectors * basis.values @ vectors.T, torch.diag(diagonal))
     assert torch.equal(vectors.T @ b, basis.coordinates(b)) and torch.equal(basis.leading(2), vectors[:, 2:])
+
+
+@pytest.mark.parametrize("name", ["logme", "h_score", "gbc", "linear_probe", "parc", "nleep(covariance=diag)"])
+def test_metrics_do_not_see_which_form_it_has(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    y = np.arange(420) % 6
+    x = np.maximum(rng.normal(size=(6, 330))[y] + rng.normal(size=(420, 330)) * np.linspace(0.1, 3, 330), 0)
+    reference = (x.mean(0), x.std(0))
+    assert x.shape[1] > DIRECT
+    found = evaluation.score(name, x, y, reference=reference)
+    monkeypatch.setattr("evaluation.eigenbasis.DIRECT", 10**6)
+    assert evaluation.score(name, x, y, reference=reference) == pytest.approx(found, rel=1e-9)
