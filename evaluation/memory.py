@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from sslkit.allocator import return_freed_memory
+
 EVERY = 0.005  # seconds between looks at the process's size
 
 
@@ -24,6 +26,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(self.device)
             self._start = torch.cuda.memory_allocated(self.device)
             return self
+        return_freed_memory()  # else what fits into memory that was freed before would not be seen
         self._start = self._highest = resident()
         self._done = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)

@@ -15,7 +15,16 @@ def keep_freed_memory() -> bool:
     with it (two cores, float32, batches of 8 to 32). The process then holds on to the memory of its peak. It is for
     programs to call, before they start to compute; sslkit's own does not when it is imported.
     """
-    if platform.libc_ver()[0] != "glibc":
+    if (libc := _glibc()) is None:
         return False
-    libc = ctypes.CDLL(None)
     return all([libc.mallopt(M_MMAP_THRESHOLD, KEPT), libc.mallopt(M_TRIM_THRESHOLD, KEPT)])
+
+
+def return_freed_memory() -> None:
+    """Give the system back what is free now, so that the process's size says what is in use; nothing but on glibc."""
+    if (libc := _glibc()) is not None:
+        libc.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
