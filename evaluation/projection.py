@@ -9,8 +9,7 @@ from evaluation.transferability.base import Sample
 
 def rank(scatter: Scatter) -> int:
     """How many directions the rows spread over: eigenvalues above rounding."""
-    values = scatter.values
-    return int((values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps).sum())
+    return int(scatter.varies.sum())
 
 
 def principal_coordinates(sample: Sample, dims: int) -> Tensor:

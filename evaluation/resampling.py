@@ -1,5 +1,6 @@
 """How far scores would move with other images: what tells a better model from a luckier draw."""
 
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from evaluation.scoring import Spec, scored
 from evaluation.threads import threads
 from evaluation.transferability.base import Sample, Score
 
+ROUNDING = 1e-9  # of a score
 LARGEST = 400  # images of a half-sample; beyond, the spread is scaled to the full number
 
 
@@ -44,8 +46,8 @@ def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int,
     A metric that is a mean over images (LEEP, SFDA, ITM, ...) is a mean over images drawn with replacement, what it
     fitted being kept. Others (LogME, GBC, PARC, ...) are computed anew on random halves of each class: an image drawn
     twice would agree with itself, and look like a class that is easy to tell. Halves are drawn without replacement;
-    their spread is that of a bootstrap of all images (n of N: times sqrt(n / (N - n))) and they are centred on the
-    score.
+    their spread times sqrt(n / (N - n)), n of N images, stands for that of all images, and they are centred on the
+    score. On made-up classes it is 0.7 to 1.1 times that of newly drawn images.
     """
     if not count:
         return [np.empty((0, len(column.models))) for column in columns]
@@ -64,19 +66,35 @@ def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, 
     Halves are computed side by side, each on one thread: on a few hundred images two wait for each other longer than
     they work.
     """
+    from threadpoolctl import threadpool_limits
+
     found = [np.empty((count, len(column.models))) for column in columns]
     if not columns:
         return found
     halves = [half(samples[0], seed, number) for number in range(count)]
     workers = torch.get_num_threads()
     single = {"initializer": torch.set_num_threads, "initargs": (1,)}  # it holds for a thread alone
-    with threads(1), ThreadPoolExecutor(workers, **single) as pool:
+    # What metrics set for the whole process while they compute side by side is set back here.
+    with threads(1), threadpool_limits(1), warnings.catch_warnings(), ThreadPoolExecutor(workers, **single) as pool:
         for number, parts in enumerate(pool.map(lambda rows: _on_half(columns, samples, rows), halves)):
             for k, column in enumerate(columns):
                 found[k][number] = combined(column.spec, [parts[k, m] for m in column.models])
-    n, total = len(halves[0]), len(samples[0])
-    widen = np.sqrt(n / max(total - n, 1))
-    return [col.values + (one - one.mean(0)) * widen for col, one in zip(columns, found, strict=True)]
+    share = len(halves[0]) / len(samples[0])
+    return [spread_of_all(column.values, one, share) for column, one in zip(columns, found, strict=True)]
+
+
+def spread_of_all(scores: np.ndarray, found: np.ndarray, share: float) -> np.ndarray:
+    """(count, M) as far about the scores (M,) of all images as those of a share of them, (count, M), lie about theirs.
+
+    nan where they say nothing: every part is all images (classes of one each), or every part has one and the same score
+    while that of all is another (H-score of fewer images than features).
+    """
+    if share >= 1:
+        return np.full_like(found, np.nan)
+    apart = found - found.mean(0)
+    width = np.abs(apart).max(0)
+    silent = (width <= ROUNDING * np.abs(scores)) & (np.abs(found.mean(0) - scores) > width)
+    return np.where(silent, np.nan, scores + apart * np.sqrt(share / (1 - share)))
 
 
 def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor) -> dict[tuple[int, int], Score]:
@@ -98,7 +116,7 @@ def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def half(sample: Sample, seed: int, number: int) -> Tensor:
-    """Rows (n,) ascending: half of each class, at least two of it (one of a class of one), at most about LARGEST."""
+    """Rows (n,) ascending: half of each class, at least one of it, at most about LARGEST."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
     y, classes = labels_or_one(sample)
     y = y.cpu()
@@ -109,7 +127,7 @@ def half(sample: Sample, seed: int, number: int) -> Tensor:
         rows = order[y[order] == label]
         place[rows] = torch.arange(len(rows))
     sizes = torch.bincount(y, minlength=classes)
-    keep = (sizes * share).round().long().clamp_min(2).minimum(sizes)
+    keep = (sizes * share).round().long().clamp_min(1)
     return (place < keep[y]).nonzero()[:, 0].to(sample.device)
 
 

@@ -55,10 +55,19 @@ class ClassMoments:
         return self.shares @ self.means
 
     @property
-    def total_variance(self) -> Tensor:
-        """tr(total covariance), ddof 0."""
-        between = (self.means - self.mean).square().sum(1)
-        return self.shares @ (self.variances.sum(1) + between)
+    def column_variances(self) -> Tensor:
+        """(D,) of all rows, ddof 0."""
+        return self.shares @ (self.variances + (self.means - self.mean).square())
+
+    @property
+    def spread(self) -> Tensor:
+        """(C, D) sqrt(n_c) (mu_c - m): spread' spread is the between-class scatter."""
+        return self.counts.sqrt()[:, None] * (self.means - self.mean)
+
+    @property
+    def products(self) -> Tensor:
+        """(D, C) sum_i (x_i - m) y_i' over all rows, y_i one-hot."""
+        return (self.counts[:, None] * (self.means - self.mean)).T
 
     def moved(self, shift: Tensor) -> "ClassMoments":
         return replace(self, means=self.means + shift)
@@ -93,8 +102,7 @@ class Scatter:
     @property
     def between(self) -> Tensor:
         """(D, D) sum_c n_c (mu_c - m)(mu_c - m)'."""
-        spread = self.moments.counts.sqrt()[:, None] * (self.moments.means - self.moments.mean)
-        return spread.T @ spread
+        return self.moments.spread.T @ self.moments.spread
 
     @cached_property
     def total(self) -> Tensor:
@@ -111,6 +119,11 @@ class Scatter:
         """(D,) eigenvalues of `total`, ascending, 0 up to `rounding`."""
         values = self.eigenbasis.values
         return values.masked_fill(values <= self.rounding, 0)
+
+    @property
+    def varies(self) -> Tensor:
+        """(D,) bool: the eigenvalues above rounding, of directions in which the rows differ."""
+        return self.values > self.values[-1] * max(self.n, len(self.values)) * torch.finfo(torch.float64).eps
 
     @property
     def rounding(self) -> float:

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 
 def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 0) -> np.ndarray:
@@ -27,3 +29,13 @@ def draw_keys(ids: Sequence[str], seed: int, purpose: str = "held out") -> np.nd
     """(N,) bytes that sort the images in an order drawn from (seed, purpose, name)."""
     start = f"{purpose} {seed} ".encode()
     return np.array([hashlib.sha256(start + str(name).encode()).digest() for name in ids], dtype="S32")
+
+
+def stratified_folds(y: Tensor, folds: int, generator: torch.Generator) -> Tensor:
+    """(N,) the number of each row's fold: the rows of a class are dealt out in turn, in a drawn order."""
+    labels = y.cpu()
+    drawn = torch.randperm(len(labels), generator=generator)
+    dealt = drawn[labels[drawn].argsort(stable=True)]
+    fold = torch.empty_like(labels)
+    fold[dealt] = torch.arange(len(labels)) % folds
+    return fold.to(y.device)

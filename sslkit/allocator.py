@@ -6,6 +6,7 @@ import platform
 # <malloc.h>
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 2**30  # bytes
+MOST_BEFORE_2_35 = 2**25  # older versions refuse more
 
 
 def keep_freed_memory() -> bool:
@@ -17,7 +18,8 @@ def keep_freed_memory() -> bool:
     """
     if (libc := _glibc()) is None:
         return False
-    return all([libc.mallopt(M_MMAP_THRESHOLD, KEPT), libc.mallopt(M_TRIM_THRESHOLD, KEPT)])
+    kept = libc.mallopt(M_MMAP_THRESHOLD, KEPT) or libc.mallopt(M_MMAP_THRESHOLD, MOST_BEFORE_2_35)
+    return bool(kept and libc.mallopt(M_TRIM_THRESHOLD, KEPT))
 
 
 def return_freed_memory() -> None:

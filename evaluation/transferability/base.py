@@ -129,6 +129,8 @@ class Sample:
         """The sample with each class moved rigidly. shift: (C, D)."""
         if self.origin is not None:
             return self.origin.moved(self.shift + shift)
+        if self.shift is not None:  # a part of a moved sample
+            return replace(self, shift=None).moved(self.shift + shift)
         return replace(self, shift=shift, origin=self, diagonal=None)
 
     def take(self, rows: Tensor) -> "Sample":

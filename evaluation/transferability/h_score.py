@@ -1,8 +1,5 @@
 """H-score: how far apart the class means lie, in units of the features' own spread."""
 
-import torch
-from torch import Tensor
-
 from evaluation.scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 
@@ -12,11 +9,8 @@ def h_score(scatter: Scatter) -> tuple[float, int]:
 
     As ||Z||_F^2 of Z = sqrt(n_c) (mu_c - m) in coordinates where the total scatter is the identity.
     """
-    values = scatter.values
-    kept = values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps
-    moments = scatter.moments
-    spread: Tensor = moments.counts.sqrt()[:, None] * (moments.means - moments.mean)
-    whitened = scatter.eigenbasis.coordinates(spread.T)[kept] / values[kept, None].sqrt()
+    kept = scatter.varies
+    whitened = scatter.eigenbasis.coordinates(scatter.moments.spread.T)[kept] / scatter.values[kept, None].sqrt()
     return float(whitened.square().sum()), int(kept.sum())
 
 

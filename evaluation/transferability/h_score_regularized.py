@@ -15,8 +15,8 @@ def ledoit_wolf(scatter: Scatter, fourth: float, dim: int) -> tuple[float, float
     mu = float(scatter.total.trace()) / (scatter.n * dim)
     size = float(scatter.total.square().sum()) / scatter.n**2
     distance = size - dim * mu**2
-    if distance <= 0:  # S is mu I: nothing to shrink
-        return 1.0, mu
+    if distance <= 0:  # S is mu I, shrunk or not
+        return 0.0, mu
     return min(max(fourth - size, 0.0) / scatter.n, distance) / distance, mu
 
 
@@ -31,8 +31,7 @@ def mean_fourth(sample: Sample) -> float:
 
 def h_score_regularized(scatter: Scatter, shrinkage: float, mu: float) -> float:
     """(1 - a) tr(pinv(S_a) cov(g)), g_i = mu_{y_i}, cov(g) with ddof 1 (Ibrahim et al. 2022, eq. 7)."""
-    moments = scatter.moments
-    spread: Tensor = moments.counts.sqrt()[:, None] * (moments.means - moments.mean)
+    spread = scatter.moments.spread
     shrunk = scatter.total * ((1 - shrinkage) / scatter.n)
     shrunk.diagonal().add_(shrinkage * mu)
     root, failed = torch.linalg.cholesky_ex(shrunk)

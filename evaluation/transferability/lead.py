@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from evaluation.splits import stratified_folds
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
@@ -108,15 +109,6 @@ def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 
             svm = LinearSVC(dual="auto", random_state=seed, tol=1e-3).fit(data[~held.numpy()], right)
             scores[held, k] = torch.from_numpy(svm.decision_function(data[held.numpy()]))
     return scores.to(x.device)
-
-
-def stratified_folds(y: Tensor, folds: int, rng: torch.Generator) -> Tensor:
-    """(N,) int64 fold of each row: each class's rows, and all, are spread as evenly as they can be."""
-    order = torch.randperm(len(y), generator=rng)
-    by_class = order[y.cpu()[order].argsort(stable=True)]
-    found = torch.empty(len(y), dtype=torch.int64)
-    found[by_class] = torch.arange(len(y)) % folds
-    return found.to(y.device)
 
 
 def score(

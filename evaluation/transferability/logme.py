@@ -13,6 +13,7 @@ from sslkit.errors import UserError
 
 ROUNDS = 11  # of the fixed point, at most
 TOLERANCE = 1e-3  # of tau, relative, at which it stops
+SMALLEST = 1e-300
 EPSILON = 1e-5  # keeps both precisions finite where the fit or the weights are nothing
 
 
@@ -20,11 +21,10 @@ EPSILON = 1e-5  # keeps both precisions finite where the fit or the weights are 
 class Axes:
     """Features in the eigenbasis of their total scatter; the uncentred X'X is diag(values) + n mean mean' there.
 
-    n rows. dim: of the features, of which dim - len(values) are 0 in every row. values, mean: (d,).
+    n rows. values, mean: (d,); in the directions beyond d the features are 0 in every row.
     """
 
     n: int
-    dim: int
     values: Tensor
     mean: Tensor
 
@@ -34,9 +34,10 @@ class Axes:
         return weighted, 1 + self.n * (self.mean @ weighted)
 
     def logdet(self, tau: Tensor) -> Tensor:
-        """(K,) ln det(X'X + tau) without the dim - d zeros, by the matrix determinant lemma."""
+        """(K,) ln det(I + X'X / tau), by the matrix determinant lemma; directions without features add nothing."""
         shifted = self.values[:, None] + tau
-        return shifted.log().sum(0) + self.inverse_mean(1 / shifted)[1].log()
+        grown = shifted.log() - tau.log()
+        return grown.sum(0) + self.inverse_mean(1 / shifted)[1].log()
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Fit:
 
     @property
     def tau(self) -> Tensor:
-        return self.alpha / self.beta
+        """At least a number that can be divided by: features that are all 0 want no weights at all."""
+        return (self.alpha / self.beta).clamp_min(SMALLEST)
 
 
 def ridge(axes: Axes, targets: Targets, tau: Tensor) -> Fit:
@@ -90,7 +92,7 @@ def ridge(axes: Axes, targets: Targets, tau: Tensor) -> Fit:
 
 
 def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
-    """The precisions of every target (You et al. 2021, alg. 1), and the rounds they took, (K,)."""
+    """The precisions of every target (You et al. 2022, alg. 3), and the rounds they took, (K,)."""
     k = len(targets.mean)
     found = torch.empty(4, k, dtype=torch.float64, device=axes.values.device)
     rounds = torch.zeros(k, dtype=torch.int64, device=axes.values.device)
@@ -107,30 +109,27 @@ def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
 
 
 def evidence(axes: Axes, fit: Fit) -> Tensor:
-    """(K,) log evidence of an image (You et al. 2021, eq. 2), all `dim` weights in the determinant."""
-    a, b = fit.alpha, fit.beta
-    d = len(axes.values)
-    determinant = (axes.dim - d) * a.log() + d * b.log() + axes.logdet(fit.tau)  # ln det(a + b X'X)
-    fitted = b * fit.residual + a * fit.weights + axes.n * math.log(2 * math.pi)
-    return (axes.dim * a.log() + axes.n * b.log() - determinant - fitted) / (2 * axes.n)
+    """(K,) log evidence of an image (You et al. 2021, eq. 2), D/2 ln a and the determinant together: what the two hold
+    of directions without features is the same."""
+    fitted = fit.beta * fit.residual + fit.alpha * fit.weights + axes.n * math.log(2 * math.pi)
+    return (axes.n * fit.beta.log() - axes.logdet(fit.tau) - fitted) / (2 * axes.n)  # D ln a is in the determinant
 
 
-def centred_axes(scatter: Scatter, dim: int) -> tuple[Axes, Callable[[Tensor], Tensor]]:
+def centred_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
     """The features' axes, and what takes X't (d, K) of centred features to coordinates on the left singular vectors."""
     values, basis = scatter.values, scatter.eigenbasis
     n = int(scatter.n)
-    kept = values > values[-1] * max(n, len(values)) * torch.finfo(torch.float64).eps
+    kept = scatter.varies
     values = values * kept
     inverse_roots = torch.where(kept, values, torch.inf).rsqrt()[:, None]
     mean = basis.coordinates(scatter.moments.mean[:, None])[:, 0]
-    return Axes(n, dim, values, mean), lambda products: basis.coordinates(products).mul_(inverse_roots)
+    return Axes(n, values, mean), lambda products: basis.coordinates(products).mul_(inverse_roots)
 
 
 def class_targets(scatter: Scatter, onto: Callable[[Tensor], Tensor]) -> Targets:
     """One target a class, 1 for its images and 0 for others: X't is counts and means, no row is looked at."""
     moments = scatter.moments
-    products = moments.counts[:, None] * (moments.means - moments.mean)
-    return _targets(moments.shares, products, moments.counts * (1 - moments.shares), onto)
+    return _targets(moments.shares, moments.products, moments.counts * (1 - moments.shares), onto)
 
 
 def number_targets(sample: Sample, t: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
@@ -141,12 +140,12 @@ def number_targets(sample: Sample, t: Tensor, onto: Callable[[Tensor], Tensor]) 
     products = torch.zeros(t.shape[1], len(offset), dtype=torch.float64, device=t.device)
     for rows, x in sample.blocks():
         products.addmm_(centred[rows].T, x.sub_(offset))
-    return _targets(mean, products, centred.square().sum(0), onto)
+    return _targets(mean, products.T, centred.square().sum(0), onto)
 
 
 def _targets(mean: Tensor, products: Tensor, squares: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
-    """products: (K, d) t'X of centred features. squares: (K,) squared lengths of the centred targets."""
-    along = onto(products.T)
+    """products: (d, K) X't of centred features. squares: (K,) squared lengths of the centred targets."""
+    along = onto(products)
     return Targets(mean, along, (squares - along.square().sum(0)).clamp_min(0))
 
 
@@ -176,10 +175,11 @@ def score(sample: Sample, *, targets: str = "classes") -> Score:
     if targets not in ("classes", "regression"):
         raise UserError(f"logme has targets 'classes' or 'regression', not {targets!r}")
     classes = targets == "classes" and (sample.y is not None or sample.targets.shape[1] == 1)
-    numbers = sample.labels is None if classes else _numbers(sample)
-    sample = sample.compact
-    axes, onto = centred_axes(sample.scatter, sample.dim)
-    wanted = class_targets(sample.scatter, onto) if classes else number_targets(sample, numbers, onto)
+    if classes:
+        sample.labels  # noqa: B018  (raises where the labels are no classes)
+    small = sample.compact
+    axes, onto = centred_axes(small.scatter)
+    wanted = class_targets(small.scatter, onto) if classes else number_targets(small, _numbers(sample), onto)
     values, rounds = logme(axes, wanted)
     diagnostics = {"rounds": int(rounds.max()), "targets": len(values), "rank": int((axes.values > 0).sum())}
     return Score(float(values.mean()), diagnostics)

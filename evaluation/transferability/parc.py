@@ -132,7 +132,8 @@ def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8
 def principal_features(sample: Sample, dims: int) -> Tensor:
     """(N, at most dims) on the principal axes, each turned so that its largest coordinate is positive.
 
-    Profiles are centred over the axes, so that their directions count. They are those of the published code's PCA.
+    Profiles are centred over the axes, so that their directions count; the published code takes those that its solver
+    happens to give, which moves the score by up to half a point.
     """
     x = principal_coordinates(sample, min(dims, rank(sample.compact.scatter)))
     return x * x.gather(0, x.abs().argmax(0, keepdim=True)).sign()

@@ -111,8 +111,7 @@ class Units:
         said = ()
         if sample.reference is None:
             said = ("no reference=(mean, std) of the model's own training images: these features' own were taken",)
-            moments = sample.moments
-            std = (moments.shares @ (moments.variances + (moments.means - moments.mean).square())).sqrt()
+            std = sample.moments.column_variances.sqrt()
         else:
             std = sample.reference[1].to(sample.device, torch.float64)
         kept = std > CONSTANT * std.median()
@@ -164,12 +163,12 @@ def moves(sample: Sample, *, lam: float = 0.6, **options: Any) -> tuple[Sample, 
     """The sample after its classes have moved, and how they did. options: of `displacements`."""
     units = Units.of(sample)
     path = displacements(*units.balls(sample, lam), **options)
-    return sample.moved(units.back(path.shift)) if path.steps else sample, path
+    return _after(sample, units, path, lam, options), path
 
 
 def _moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: float, options: Mapping) -> Score:
     path = displacements(*units.balls(sample, lam), **options)
-    found = inner(sample.moved(units.back(path.shift)) if path.steps else sample)
+    found = inner(_after(sample, units, path, lam, options))
     own = {
         "steps": path.steps,
         "potential_energy": path.energies,
@@ -177,6 +176,13 @@ def _moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: 
         "masked_columns": int((~units.kept).sum()),
     }
     return replace(found, diagnostics={**found.diagnostics, **own}, warnings=(*units.warnings, *found.warnings))
+
+
+def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: Mapping) -> Sample:
+    """The moved sample, one for all metrics that follow, so that they share its sums and eigenvectors."""
+    if not path.steps:
+        return sample
+    return sample.once(f"ped {lam} {sorted(options.items())}", lambda: sample.moved(units.back(path.shift)))
 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:

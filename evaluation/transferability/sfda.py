@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evaluation.scatter import add_upper_gram, mirror_upper
 from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
 
 SATURATED = 0.9999
 CONSTANT = 1e-10  # a column whose std is below this share of its mean is a constant that was rounded
@@ -102,13 +103,14 @@ def _definite(a: Tensor, means: Tensor) -> tuple[Tensor, float]:
     """
     scale = float(a.diagonal().mean()) if len(a) else 0.0
     scale = scale or float(means.square().mean()) or 1.0
-    jitter = 0.0
-    for exponent in range(-15, 1):
-        factor, failed = torch.linalg.cholesky_ex(a + jitter * torch.eye(len(a), dtype=a.dtype, device=a.device))
+    eye = torch.eye(len(a), dtype=a.dtype, device=a.device)
+    for jitter in (0.0, *(scale * 10.0**exponent for exponent in range(-15, 1))):
+        factor, failed = torch.linalg.cholesky_ex(a + jitter * eye)
         if not failed:
-            break
-        jitter = scale * 10.0**exponent
-    return factor, jitter
+            return factor, jitter
+    raise UserError(
+        "the covariance within the classes has no Cholesky factor: are the features beyond float64's range?"
+    )
 
 
 def others(means: Tensor) -> Tensor:
@@ -211,8 +213,7 @@ def saturation(value: float) -> tuple[str, ...]:
 
 def _variance(sample: Sample) -> Tensor:
     """(D,) of each column, ddof 0."""
-    moments = sample.moments
-    return moments.shares @ (moments.variances + (moments.means - moments.mean).square())
+    return sample.moments.column_variances
 
 
 def _varies(sample: Sample) -> Tensor:

@@ -39,7 +39,7 @@ def score(sample: Sample, *, eps: float = 1e-4, weights: str = "shares", normali
     eps: the distortion, 1e-4 as in the paper's listing and all ports of it. weights: "shares", w_c = n_c / N, as the
         paper's text defines R(Z | Y); "equal", w_c = 1 / C, as its listing computes it (the same for balanced classes).
     normalize: scale Z to tr(Z'Z) = 1 first, so that the score does not depend on the scale of the features.
-    Range: with "shares" above -1/2 C ln C, in practice above 0. Higher is better.
+    Range: with "shares" at least 0, ln det being concave. Higher is better.
     Cost: O(N D^2 + D^3 / 3), shared with other metrics, and O(sum_c n_c D min(n_c, D)). D > N: N in place of D.
     Source: Huang et al., Frustratingly Easy Transferability Estimation, ICML 2022, section 3 and its listing.
     Not for: comparing models of different feature scale or dimension without `normalize`: as eps is absolute, the

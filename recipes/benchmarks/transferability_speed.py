@@ -5,8 +5,7 @@
 
 Features are synthetic: classes in 64 latent dimensions, noise, a random layer with ReLU; float32, a fixed seed. The
 published side is the computation of the paper's public code, written plainly (published_metrics/NAME.py); both get the
-same arrays. Two threads, freed memory kept as in the recipes; the two sides take turns, each fresh: metrics share
-nothing but in the row "all". Memory is the peak beyond the features, in a process of its own for each side.
+same arrays. Two threads; the two sides take turns, each fresh: metrics share nothing but in the row "all". Memory is the peak beyond the features, in a process of its own for each side.
 """
 
 import argparse
@@ -29,7 +28,6 @@ from evaluation.memory import PeakMemory
 from evaluation.samples import as_sample
 from evaluation.scoring import of_sample, parse
 from evaluation.transferability.ped import moves
-from sslkit.allocator import keep_freed_memory
 
 THREADS = 2
 SIZES = {"N=5000 D=2048 C=100": (5000, 2048, 100), "N=2000 D=768 C=37": (2000, 768, 37)}
@@ -48,7 +46,6 @@ def main() -> None:
     if args.memory:
         print(json.dumps(memory(*args.memory)))
         return
-    keep_freed_memory()
     names = [name for name in args.only.split(",") if name] or [*published_names(), "ped+logme", "all"]
     for size in SIZES:
         x, y = data(*SIZES[size])

@@ -106,3 +106,11 @@ def test_shift_take_and_moved() -> None:
 def test_one_clear_error(x: object, y: object, more: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
         as_sample(x, y, **more)
+
+
+def test_a_part_of_a_moved_sample_keeps_its_move() -> None:
+    sample = as_sample(np.zeros((6, 2)), [0, 0, 0, 1, 1, 1])
+    shift = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    part = sample.moved(shift).take(torch.tensor([0, 5]))
+    assert torch.equal(part.features, shift)
+    assert torch.equal(part.moved(2 * shift).features, 3 * shift)

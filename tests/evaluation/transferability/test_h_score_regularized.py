@@ -118,3 +118,13 @@ def test_input_stays_and_bits_repeat() -> None:
     x = torch.from_numpy(X.copy())
     assert score(NAME, x, Y) == score(NAME, x, Y)
     assert np.array_equal(x.numpy(), X)
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [([[0.0], [1.0], [5.0], [6.0]], 1.2820512820512822), ([[1.0, 1], [1, -1], [-1, 1], [-1, -1]], 4 / 3)],
+)
+def test_what_needs_no_shrinking_is_not_shrunk(x: list[list[float]], expected: float) -> None:
+    found = evaluate_metric("h_score_regularized", np.array(x), [0, 0, 1, 1])
+    assert found.score == pytest.approx(expected) and found.diagnostics["shrinkage"] == 0
+    assert LedoitWolf().fit(np.array(x)).shrinkage_ == 0

@@ -8,7 +8,8 @@ import evaluation
 import sslkit
 from evaluation.samples import as_sample
 from evaluation.scoring import evaluate_metric
-from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty, stratified_folds
+from evaluation.splits import stratified_folds
+from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty
 from sslkit.errors import UserError
 
 
@@ -108,3 +109,13 @@ def test_ped_moves_what_the_probe_sees() -> None:
 def test_bad_options(options: dict) -> None:
     with pytest.raises(UserError, match="must be at least 2 and penalty"):
         evaluation.score("linear_probe", *draw(), **options)
+
+
+def test_an_offset_in_few_columns_changes_no_penalty() -> None:
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        y = np.arange(20) % 2
+        x = rng.normal(size=(20, 50)) + 0.7 * y[:, None]
+        far = np.concatenate([x, np.full((20, 3), 1e6)], 1)
+        one, other = (evaluation.evaluate_metric("linear_probe", features, y) for features in (x, far))
+        assert one.score == other.score and one.diagnostics == other.diagnostics

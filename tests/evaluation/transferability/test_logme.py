@@ -78,7 +78,7 @@ def test_evidence_is_the_density_of_the_targets(shape: tuple[int, int, int]) -> 
     x, y = drawn(*shape)
     n = len(x)
     sample = as_sample(x, y).compact
-    axes, basis = centred_axes(sample.scatter, sample.dim)
+    axes, basis = centred_axes(sample.scatter)
     targets = class_targets(sample.scatter, basis)
     fit, _ = fixed_point(axes, targets)
     settled = ridge(axes, targets, fit.tau)  # m2 and r2 at the final tau, as eq. 2 wants them
@@ -95,7 +95,7 @@ def test_evidence_is_the_density_of_the_targets(shape: tuple[int, int, int]) -> 
 def test_each_round_is_a_ridge_regression() -> None:
     x, y = CASES["constant column"]
     sample = as_sample(x, y)
-    axes, basis = centred_axes(sample.scatter, sample.dim)
+    axes, basis = centred_axes(sample.scatter)
     for tau in (1e-2, 1.0, 50.0):
         fit = ridge(axes, class_targets(sample.scatter, basis), torch.full((5,), tau, dtype=torch.float64))
         inverse = np.linalg.inv(x.T @ x + tau * np.eye(17))
@@ -177,7 +177,7 @@ def test_input_stays_and_bits_repeat() -> None:
 
 def test_a_value_a_class() -> None:
     sample = as_sample(X, Y)
-    axes, basis = centred_axes(sample.scatter, sample.dim)
+    axes, basis = centred_axes(sample.scatter)
     values, rounds = logme(axes, class_targets(sample.scatter, basis))
     assert np.allclose(values, [precisions(X, (c == Y).astype(float))[2] for c in range(5)], atol=1e-9)
     assert ((rounds >= 1) & (rounds <= 11)).all()
@@ -196,3 +196,13 @@ def test_a_value_a_class() -> None:
 def test_errors(labels: np.ndarray, options: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
         score("logme", X, labels, **options)
+
+
+def test_features_that_are_all_zero_leave_the_noise() -> None:
+    """Nothing is explained: ln N(t; 0, I / b) at b = N / (t't + 1e-5), whatever the width."""
+    y = np.arange(30) % 3
+    squares = 10.0
+    b = 30 / (squares + 1e-5)
+    expected = (30 * np.log(b) - b * squares - 30 * np.log(2 * np.pi)) / 60
+    for width in (4, 50):
+        assert score("logme", np.zeros((30, width)), y) == pytest.approx(expected)

@@ -83,3 +83,20 @@ def test_probabilities_are_needed() -> None:
         evaluation.score("nce", p, y)
     with pytest.raises(UserError, match="one class label an image"):
         evaluation.score("nce", None, np.eye(4)[y], source_probs=p)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_leep_is_at_least_nce_and_the_mean_log_probability_of_the_guess(seed: int) -> None:
+    """Nguyen et al. 2020, property 2. Its NCE conditions on the guess by LEEP's own soft counts: by the hard counts,
+    which NCE itself is made of, it is higher, and LEEP is the larger one only for sure guesses."""
+    p, y = draw(n=20 + 10 * seed, s=2 + seed % 9, c=2 + seed % 5, seed=seed)
+    leep, guess = evaluation.score("leep", None, y, source_probs=p), p.argmax(1)
+    joint = np.stack([p[y == label].sum(0) for label in np.unique(y)])
+    soft = np.log((joint / joint.sum(0))[y, guess]).mean()
+    assert soft <= evaluation.score("nce", None, y, source_probs=p) + 1e-12
+    assert leep >= soft + np.log(p.max(1)).mean() - 1e-12
+    sure = np.eye(p.shape[1])[guess]
+    assert (
+        evaluation.score("leep", None, y, source_probs=sure)
+        >= evaluation.score("nce", None, y, source_probs=sure) - 1e-9
+    )

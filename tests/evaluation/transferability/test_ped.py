@@ -275,3 +275,13 @@ def test_the_trajectory_alone() -> None:
     assert path.steps == 1 and path.changes == (1.0,)
     assert torch.allclose(path.shift, torch.tensor([[-0.25, 0.0], [0.25, 0.0]], dtype=torch.float64))
     assert np.allclose(path.energies, (0.25, 0.0))
+
+
+def test_metrics_after_the_same_moves_share_what_they_need() -> None:
+    x, y = task()
+    sample = as_sample(x, y, reference=reference(x))
+    seen = []
+    for _ in range(2):
+        ped.wrapped(sample, lambda moved: seen.append(moved) or Score(0.0), lam=0.9)
+    ped.wrapped(sample, lambda moved: seen.append(moved) or Score(0.0), lam=0.4)
+    assert seen[0] is seen[1] and seen[0] is not sample and seen[2] is not seen[0]
