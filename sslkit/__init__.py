@@ -24,6 +24,7 @@ _MODULES = (
     "data",
     "diagnostics",
     "distributed",
+    "exporting",
     "heads",
     "method",
     "objectives",

@@ -1,16 +1,27 @@
-"""The zoo: a folder of entries, each `backbone.safetensors` and the `card.json` that says what it is."""
+"""The zoo: a folder of entries, each `backbone.safetensors` and the `card.json` that says what it is.
 
-import json
+for entry in sslkit.zoo.open("runs/zoo"): ...       # print(sslkit.zoo.open("runs/zoo")) is a table
+path = sslkit.zoo.export("runs/zoo/NAME", to="hf")  # or "timm", "torchvision", "onnx"
+net = sslkit.zoo.load(path)                         # frozen, with net.image_size, net.mean, net.std
+"""
+
+from __future__ import annotations
+
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
-
+from sslkit import card as cards
 from sslkit.errors import UserError
+
+if TYPE_CHECKING:  # a table of the zoo needs no torch
+    from torch import Tensor, nn
+
+    from sslkit.frozen import Frozen
 
 WEIGHTS, CARD = "backbone.safetensors", "card.json"
 
@@ -25,15 +36,43 @@ def write_whole(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
+        _sync(partial)
         os.replace(partial, path)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError(f"cannot write {path}: {reason}; what stood there before is untouched") from error
+        raise _unwritten(path, error) from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_whole_folder(path: Path) -> Iterator[Path]:
+    """As `write_whole`, for a folder of files: a new temporary folder takes the place of `path` at the end."""
+    partial, old = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        for file in partial.iterdir():
+            _sync(file)
+        if path.exists():
+            os.replace(path, old)
+        os.replace(partial, path)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    finally:
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def _unwritten(path: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write {path}: {error.strerror or error}; what stood there before is untouched")
 
 
 @dataclass(frozen=True)
@@ -44,13 +83,16 @@ class ZooEntry:
     card: dict[str, Any]
 
     @classmethod
-    def load(cls, folder: str | Path) -> "ZooEntry":
-        """Read an entry's card. Raises UserError when the folder holds no finished entry."""
+    def load(cls, folder: str | Path) -> ZooEntry:
+        """Read an entry's card.
+
+        Raises UserError when the folder holds no finished entry, and for a card that does not fit `sslkit.card`.
+        """
         folder = Path(folder)
         missing = [name for name in (CARD, WEIGHTS) if not (folder / name).is_file()]
         if missing:
             raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; a run makes one when it ends")
-        return cls(folder, json.loads((folder / CARD).read_text()))
+        return cls(folder, cards.read(folder / CARD))
 
     def state_dict(self) -> dict[str, Tensor]:
         """The plain network's weights; no pickle is executed."""
@@ -62,6 +104,7 @@ class ZooEntry:
         """The network with its weights, in eval mode; every key must match.
 
         net: the network to fill, needed only if the run was given a module object instead of a name.
+        Raises UserError if the card does not say how the network is made.
         """
         if net is None:
             net = self._rebuild()
@@ -69,12 +112,33 @@ class ZooEntry:
         return net.eval()
 
     def _rebuild(self) -> nn.Module:
+        from sslkit import network_lines
+
+        if "backbone" not in self.card:
+            raise UserError(f"{self.folder / CARD} has no field backbone, which says how the network is made")
         lines = self.card["backbone"]["lines"]
         if not lines:
             raise UserError(f"{self.folder} was trained from a module object: pass one, entry.backbone(module)")
-        scope: dict[str, Any] = {}
-        exec("\n".join(lines), scope)
-        return scope["net"]
+        return network_lines.build(lines, str(self.folder / CARD))
+
+
+class Zoo(list[ZooEntry]):
+    """The readable entries of a folder, by name; its `str()` is a table.
+
+    damaged: what is wrong with each entry that could not be read, in one line, by its folder.
+    """
+
+    def __init__(self, entries: Iterator[ZooEntry] | list[ZooEntry] = (), damaged: dict[Path, str] | None = None):
+        super().__init__(entries)
+        self.damaged = damaged or {}
+
+    def table(self) -> str:
+        """Name, method, data, epochs, kNN, linear probe, RankMe, size and date of each entry; see `zoo_table`."""
+        from sslkit import zoo_table
+
+        return zoo_table.table(self)
+
+    __str__ = __repr__ = table
 
 
 def load_lines(build: list[str], weights: Path) -> str:
@@ -88,20 +152,68 @@ def load_lines(build: list[str], weights: Path) -> str:
 
 
 def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
-    """Write an entry: the weights first, then the card, each whole or not at all."""
+    """Write an entry: the weights first, then the card, each whole or not at all.
+
+    Raises UserError for a card that does not fit `sslkit.card`, before anything is written, and for a full disk.
+    """
     import safetensors.torch
 
+    text = cards.written(card, folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))
     with write_whole(folder / CARD) as partial:
-        partial.write_text(json.dumps(card, indent=2) + "\n")
+        partial.write_text(text)
     return ZooEntry(folder, card)
 
 
-def open(folder: str | Path) -> list[ZooEntry]:
-    """Every finished entry below a folder, by name. Raises UserError if the folder does not exist."""
+def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
+    """The entry with these fields of its card set, on the disk too; every other field stays as it stands there.
+
+    Raises UserError for a value that does not fit `sslkit.card`; the card then stays as it was.
+    """
+    path = entry.folder / CARD
+    card = cards.read(path) | fields
+    text = cards.written(card, path)
+    with write_whole(path) as partial:
+        partial.write_text(text)
+    return ZooEntry(entry.folder, card)
+
+
+def open(folder: str | Path) -> Zoo:
+    """Every finished entry below a folder, by name; damaged ones are told apart in `.damaged` and hide no other.
+
+    Raises UserError if the folder does not exist.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"there is no zoo folder {folder}; recipes/train.py makes runs/zoo")
-    cards = sorted(folder.glob(f"*/{CARD}"))
-    return [ZooEntry.load(card.parent) for card in cards if (card.parent / WEIGHTS).is_file()]
+    entries, damaged = [], {}
+    for card in sorted(folder.glob(f"*/{CARD}")):
+        try:
+            entries.append(ZooEntry.load(card.parent))
+        except UserError as error:
+            damaged[card.parent] = str(error)
+    return Zoo(entries, damaged)
+
+
+def export(entry: ZooEntry | str | Path, to: str, out: str | Path | None = None) -> Path:
+    """Write an entry's network in the form of another library; gives the path. See `sslkit.exporting`.
+
+    to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
+    in the entry's folder. What stands there is replaced whole, or stays as it was.
+    Raises UserError for a network that this form cannot hold, with the forms that can.
+    """
+    from sslkit import exporting
+
+    return exporting.export(entry, to, out)
+
+
+def load(path: str | Path) -> Frozen:
+    """A frozen network from an entry's folder, or from what `export` wrote; see `sslkit.frozen.Frozen`.
+
+    No pickle is executed and no line of a card is run; a function of an installed package that an entry's card names
+    as the maker of its network is called. Raises UserError for a path that is neither.
+    """
+    from sslkit import exporting
+
+    return exporting.load(path)

@@ -1,0 +1,122 @@
+"""The card of a zoo entry: what sslkit reads of it, as a JSON Schema. Fields beyond the schema are kept as they are."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sslkit.errors import UserError
+
+FORMAT = 1  # raised when a card of before would be misread, not when a field is added
+
+
+def _field(kind: str | list[str], said: str, **more: Any) -> dict[str, Any]:
+    """A schema with what stands in the error: `expected {said}`."""
+    return {"type": kind, "description": said, **more}
+
+
+def _object(said: str, *required: str, **fields: dict[str, Any]) -> dict[str, Any]:
+    return _field("object", said, properties=fields, required=list(required))
+
+
+_NUMBER = _field("number", "a number")
+_CHANNELS = _field("array", "one number for each channel", items=_NUMBER, minItems=1)
+_FEATURES = _field("array", "one number for each feature", minItems=1)
+_MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n"), _NUMBER)
+
+SCHEMA: dict[str, Any] = _object(
+    "a JSON object",
+    format=_field("integer", f"the whole number {FORMAT}", minimum=1),
+    method=_field("string", 'a method such as "byol+dsa"', minLength=1),
+    options=_field("object", "the method's options"),
+    config=_field("object", "the settings of the run"),
+    backbone=_object(
+        "the network: name, lines, image_size, in_chans",
+        *("name", "lines", "image_size", "in_chans"),
+        name=_field("string", "the network's name", minLength=1),
+        lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
+        stem=_field("string", "what was changed for small images, in words"),
+        width=_field("integer", "the number of features", minimum=1),
+        image_size=_field("integer", "a whole number of pixels, at least 1", minimum=1),
+        in_chans=_field("integer", "a whole number of channels, at least 1", minimum=1),
+    ),
+    load=_field("string", "Python that loads the backbone"),
+    normalize=_object("mean and std of the pixels", "mean", "std", mean=_CHANNELS, std=_CHANNELS),
+    data=_object(
+        "what was trained on: source and more",
+        "source",
+        source=_field("string", "the name or path of the data"),
+        images=_field("integer", "a number of images", minimum=0),
+        digest=_field("string", "the data's digest"),
+        licence=_field(["string", "null"], "the data's licence or null"),
+        held_out=_field(["boolean", "null"], "true, false or null"),
+    ),
+    seed=_field("integer", "a whole number"),
+    epochs=_field("number", "a number of epochs", minimum=0),
+    date=_field("string", "a date such as 2026-11-21T16:28:47+00:00"),
+    commit=_field(["string", "null"], "a commit or null"),
+    versions=_field("object", "versions by package"),
+    seconds=_field("number", "seconds of training"),
+    before=_object("numbers of the untrained network", **_MEASURED),
+    after=_object("numbers of the trained network", **_MEASURED),
+    diagnostics=_object("diagnostics by name", rankme=_NUMBER, uniformity=_NUMBER),
+    features=_object("mean and std of the features", "mean", "std", mean=_FEATURES, std=_FEATURES),
+    unreadable=_field("array", "paths of images that were left out", items=_field("string", "a path")),
+) | {
+    # A card that names its format is a finished run's; others were written by hand around a network.
+    "if": {"required": ["format"]},
+    "then": {"required": ["method", "backbone", "normalize", "data", "config", "epochs", "date"]},
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The card in a file, checked. Raises UserError for what is no JSON, does not fit, or is of a newer format."""
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise UserError(f"{path} is no JSON ({error}): take the card from a copy, or train the entry again") from error
+    check(card, path)
+    return card
+
+
+def written(card: dict[str, Any], path: Path) -> str:
+    """The text of a card that is to be written to `path`, checked. Raises UserError for one that does not fit."""
+    check(card, path)
+    try:
+        return json.dumps(card, indent=2) + "\n"
+    except TypeError as error:
+        raise UserError(f"{path}: {error}; a card holds texts, numbers, lists and mappings") from error
+
+
+def check(card: Any, path: Path) -> None:
+    """Raises UserError with the card's path, the field and what was expected, unless the card fits the schema."""
+    number = card.get("format") if isinstance(card, dict) else None
+    if isinstance(number, int) and number > FORMAT:
+        raise UserError(
+            f"{path}: format {number} is newer than {FORMAT}, which this sslkit reads: pip install --upgrade sslkit"
+        )
+    errors = sorted(_validator().iter_errors(card), key=lambda error: [str(step) for step in error.absolute_path])
+    if errors:
+        more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
+        raise UserError(f"{path}: {_said(errors[0])}{more}")
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(SCHEMA)
+
+
+def _said(error: Any) -> str:
+    """`backbone.image_size is '28', expected a whole number of pixels, at least 1`."""
+    field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
+    if error.validator == "required":
+        name = next(name for name in error.validator_value if name not in error.instance)
+        known = error.schema.get("properties", SCHEMA["properties"])
+        return f"{field}{'.' if field else ''}{name} is missing, expected {known[name]['description']}"
+    shown = json.dumps(error.instance)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return f"{field or 'the card'} is {shown}, expected {error.schema['description']}"

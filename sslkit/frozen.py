@@ -1,0 +1,90 @@
+"""A frozen network with what must be known to use it: its image size, channels, width and normalisation."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit.errors import UserError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class About:
+    """What travels along with exported weights.
+
+    name: of the entry. method: that it was trained with. lines: Python that makes the network.
+    width: number of features. image_size: pixels of a side. in_chans: channels.
+    mean, std: of each channel of pixels in [0, 1]. crop_pct: share of a resized image's side that the network sees.
+    interpolation: how images are resized.
+    """
+
+    name: str
+    method: str
+    lines: tuple[str, ...]
+    width: int
+    image_size: int
+    in_chans: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop_pct: float
+    interpolation: str = "bicubic"
+
+    def to_json(self, **more: Any) -> str:
+        """One line; more: further fields, which `from_json` leaves out."""
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self), **more})
+
+    @classmethod
+    def from_json(cls, text: str, path: Path) -> "About":
+        """Raises UserError, naming `path`, for what `to_json` did not write or a newer sslkit did."""
+        try:
+            given = json.loads(text)
+            number = given["format"]
+            known = {f.name: given[f.name] for f in dataclasses.fields(cls)} if number == FORMAT else {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path}: what sslkit wrote about its network is damaged ({error}): export again"
+            ) from error
+        if number != FORMAT:
+            raise UserError(f"{path} was exported by a newer sslkit (format {number}): pip install --upgrade sslkit")
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})
+
+    @property
+    def input_size(self) -> tuple[int, int, int]:
+        """(C, S, S) of an image."""
+        return (self.in_chans, self.image_size, self.image_size)
+
+
+class Frozen(nn.Module):
+    """A network that gives features and is not trained: normalised images (B, C, S, S) -> (B, width), float32.
+
+    net: the network inside, in eval mode, its parameters without gradient. about: see `About`; its fields image_size,
+    in_chans, width, mean, std and name are attributes here too.
+    """
+
+    def __init__(self, net: nn.Module, about: About) -> None:
+        super().__init__()
+        self.net = net.requires_grad_(False)
+        self.about = about
+        self.name, self.width = about.name, about.width
+        self.image_size, self.in_chans = about.image_size, about.in_chans
+        self.mean, self.std = about.mean, about.std
+        self.eval()
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+    def normalize(self, pixels: Tensor) -> Tensor:
+        """Pixels (B, C, H, W), uint8 or floats in [0, 1], as the network takes them."""
+        pixels = pixels.float() / 255 if pixels.dtype is torch.uint8 else pixels
+        mean, std = (pixels.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return (pixels - mean) / std
+
+    def extra_repr(self) -> str:
+        return f"{self.name}: {self.about.input_size} -> {self.width}, mean={self.mean}, std={self.std}"

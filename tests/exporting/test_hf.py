@@ -1,0 +1,64 @@
+"""The hub folder: timm's config, another head, and a README with the card's numbers and no others."""
+
+import json
+
+import pytest
+import timm
+import torch
+import yaml
+
+from sslkit import zoo
+from sslkit.errors import UserError
+
+
+def test_another_head_keeps_the_backbone(entry_of) -> None:
+    entry = entry_of("narrow_vit", 28, 1)
+    path = zoo.export(entry, to="hf")
+    net = timm.create_model(f"local-dir:{path}", pretrained=True, num_classes=7)
+    x = torch.randn(2, 1, 28, 28)
+    assert net.eval()(x).shape == (2, 7)
+    assert torch.equal(net.forward_head(net.forward_features(x), pre_logits=True), entry.backbone()(x))
+
+
+def test_other_channels_are_adapted_by_timm(entry_of) -> None:
+    entry = entry_of("narrow_resnet", 28, 3)  # its first layer has another name than in timm's resnet10t
+    net = timm.create_model(f"local-dir:{zoo.export(entry, to='hf')}", pretrained=True, in_chans=1)
+    torch.testing.assert_close(net.conv1.weight, entry.state_dict()["conv1.weight"].sum(1, keepdim=True))
+    torch.testing.assert_close(net.layer1[0].conv1.weight.detach(), entry.state_dict()["layer1.0.conv1.weight"])
+
+
+def test_readme(exported) -> None:
+    path = exported("hf")
+    _, front, text = (path / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(front)["library_name"] == "timm"
+    assert yaml.safe_load(front)["tags"] == ["timm", "sslkit", "self-supervised", "byol", "dsa"]
+    for said in (
+        "# byol-entry",
+        "net = timm.create_model('local-dir:byol-entry-hf', pretrained=True)",
+        "net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()",
+        "without the lines after `create_model` the weights load, but the features are others",
+        "| linear | 78.5 % | 52.1 % | at the end of training |",
+        "| kNN | 75.0 % | 48.1 % | at the end of training |",
+        "| RankMe | 44.5 | - | at the end of training |",
+        "kNN and linear probe on 2,000 images",
+        "| licence of the data | MIT |",
+    ):
+        assert said in text, said
+
+
+def test_nothing_measured_is_said(entry_of) -> None:
+    entry = entry_of("narrow_vit", 28, 1)
+    text = (zoo.export(zoo.update(entry, after={}, diagnostics={}), to="hf") / "README.md").read_text()
+    assert "Nothing was measured" in text and "%" not in text.split("## Numbers")[1]
+
+
+def test_a_folder_of_timm_itself(entry_of) -> None:
+    path = zoo.export(entry_of("narrow_resnet", 28, 1), to="hf")
+    config = json.loads((path / "config.json").read_text())
+    del config["sslkit"]
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="was not exported by sslkit"):
+        zoo.load(path)
+    (path / "config.json").write_text("{")
+    with pytest.raises(UserError, match=r"config\.json is no JSON"):
+        zoo.load(path)
