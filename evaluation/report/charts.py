@@ -1,0 +1,201 @@
+"""Charts as geometry: what the template draws as SVG in the page's own colours, light or dark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.ranking import Ranking
+
+WIDTH, HEIGHT = 300, 180
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 30  # margins
+ROW, NAME = 34, 44  # height of a bar with its name; letters of a name
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear scale from data to pixels. ticks: (pixel, label)."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: list[tuple[float, str]]
+
+    def __call__(self, value: float) -> float:
+        return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 1)
+
+
+@dataclass(frozen=True)
+class Line:
+    """path: of an SVG path. dots: (x, y, what it says)."""
+
+    name: str
+    path: str
+    dots: list[tuple[float, float, str]]
+
+
+@dataclass(frozen=True)
+class LineChart:
+    title: str
+    alt: str
+    x: Axis
+    y: Axis
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """top: of its name. x, width: of the bar; low, high: of the whisker, None without an interval."""
+
+    name: str
+    text: str
+    top: int
+    x: float
+    width: float
+    low: float | None
+    high: float | None
+    tied: bool
+    says: str
+
+
+@dataclass(frozen=True)
+class BarChart:
+    title: str
+    alt: str
+    height: int
+    bars: list[Bar]
+
+
+@dataclass(frozen=True)
+class Point:
+    """label: the model's place by truth; label_y: above or below, so that neighbours are less often on each other."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    label: str
+    label_y: float
+    says: str
+
+
+@dataclass(frozen=True)
+class ScatterChart:
+    title: str
+    alt: str
+    x: Axis
+    y: Axis
+    points: list[Point]
+
+
+def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
+    """Of a run's metrics: each loss term over the steps, the two judges, and the effective rank."""
+    if not rows:
+        return []
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    if "step" not in columns:
+        return []
+    terms = columns[columns.index("step") + 1 : columns.index("loss") + 1] if "loss" in columns else []
+    panels = [("loss", {"loss": "loss"})] if terms else []
+    panels += [(name, {name: name}) for name in terms if name != "loss"]
+    panels += [("accuracy, %", {"knn": "kNN", "probe": "linear probe"}), ("RankMe", {"rankme": "RankMe"})]
+    charts = [_line_chart(title, names, rows) for title, names in panels]
+    return [chart for chart in charts if chart is not None]
+
+
+def bars(ranking: Ranking, k: int) -> BarChart:
+    """Models by rank of metric k, bars to their scores, whiskers of 95 % over images."""
+    known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
+    order = known[np.argsort(-ranking.scores[known, k], kind="stable")]
+    scores, ends = ranking.scores[order, k], _ends(ranking, order, k)
+    low, high = (float(ends.min()), float(ends.max())) if len(order) else (0.0, 1.0)
+    floor = low - 0.15 * (high - low or abs(high) or 1.0)  # scores have no natural zero; differences are what matters
+    scale = Axis(floor, high if high > floor else floor + 1, 2, WIDTH - 4, [])
+    drawn = []
+    for place, m in enumerate(order):
+        whisker = not np.isnan(ranking.intervals[m, k]).any()
+        span = tuple(scale(end) for end in ends[place]) if whisker else (None, None)
+        text, tied = f"{scores[place]:.4g}", bool(ranking.tied[m, k]) and place > 0
+        interval = f", 95 % {ends[place, 0]:.4g} to {ends[place, 1]:.4g} over images" if whisker else ""
+        says = f"{ranking.models[m]}: {text}{interval}{', tied with the best' if tied else ''}"
+        name = shortened(ranking.models[m])
+        drawn.append(Bar(name, text, place * ROW, 2, scale(scores[place]) - 2, *span, tied, says))
+    metric = ranking.metrics[k]
+    first = f" First: {ranking.models[order[0]]}." if len(order) else " No model has a score."
+    alt = f"Scores of {len(order)} models by {metric} on {ranking.data}, best first.{first} The table has the numbers."
+    return BarChart(metric, alt, max(1, len(order)) * ROW + 4, drawn)
+
+
+def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
+    """Score of metric k against the accuracy after fine-tuning; None without truth, or for fewer than two models."""
+    if ranking.truth is None:
+        return None
+    known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
+    if len(known) < 2:
+        return None
+    ends, truth = _ends(ranking, known, k), ranking.truth
+    x = _axis([*ends.ravel(), *ranking.scores[known, k]], LEFT, WIDTH - RIGHT)
+    y = _axis(truth[known], HEIGHT - BOTTOM, TOP)
+    places = truth_places(ranking)
+    points = []
+    for m, (low, high) in zip(known, ends, strict=True):
+        score = ranking.scores[m, k]
+        says = f"{places[m]}. {ranking.models[m]}: score {score:.4g}, accuracy after fine-tuning {truth[m]:.4g}"
+        label_y = y(truth[m]) + (13 if places[m] % 2 == 0 else -5)
+        points.append(Point(x(score), y(truth[m]), x(low), x(high), str(places[m]), label_y, says))
+    alt = f"Score by {ranking.metrics[k]} across, accuracy after fine-tuning on {ranking.data} upwards, "
+    return ScatterChart(ranking.metrics[k], f"{alt}{len(known)} models.", x, y, points)
+
+
+def truth_places(ranking: Ranking) -> list[int]:
+    """(M,) the models' places by accuracy after fine-tuning, from 1."""
+    return [1 + int((ranking.truth > value).sum()) for value in ranking.truth]
+
+
+def shortened(name: str) -> str:
+    half = NAME // 2
+    return name if len(name) <= NAME else f"{name[:half]}…{name[1 - half :]}"
+
+
+def _ends(ranking: Ranking, models: np.ndarray, k: int) -> np.ndarray:
+    """(n, 2) ends of the intervals, the score itself where there is none."""
+    ends = ranking.intervals[models, k]
+    return np.where(np.isnan(ends), ranking.scores[models, k][:, None], ends)
+
+
+def _line_chart(title: str, names: dict[str, str], rows: Sequence[dict[str, float]]) -> LineChart | None:
+    """names: {column: what the line is called}; None where no row has a value."""
+    scale = 100 if title.endswith("%") else 1
+    series = {
+        label: [(row["step"], scale * row[column]) for row in rows if column in row and "step" in row]
+        for column, label in names.items()
+    }
+    series = {
+        label: [point for point in points if np.isfinite(point).all()] for label, points in series.items() if points
+    }
+    points = [point for one in series.values() for point in one]
+    if not points:
+        return None
+    steps, values = zip(*points, strict=True)
+    x, y = _axis([0, *steps], LEFT, WIDTH - RIGHT), _axis(values, HEIGHT - BOTTOM, TOP)
+    lines, told = [], []
+    for label, one in series.items():
+        dots = [(x(step), y(value), f"{label} {value:.4g} at step {step:g}") for step, value in one]
+        path = "M" + " L".join(f"{px} {py}" for px, py, _ in dots)
+        lines.append(Line(label, path, dots))
+        told.append(f"{label} from {one[0][1]:.3g} at step {one[0][0]:g} to {one[-1][1]:.3g} at step {one[-1][0]:g}")
+    return LineChart(title, f"{title} over the steps: {'; '.join(told)}.", x, y, lines)
+
+
+def _axis(values: Sequence[float], start: float, end: float) -> Axis:
+    """A scale that holds all values, from tick to tick."""
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = float(min(values)), float(max(values))
+    if low == high:
+        low, high = low - (abs(low) or 1) / 10, high + (abs(high) or 1) / 10
+    found = MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    axis = Axis(min(low, float(found[0])), max(high, float(found[-1])), start, end, [])
+    ticks = [(axis(float(value)), f"{0.0 if abs(value) < 1e-12 else value:.6g}") for value in found]
+    return Axis(axis.low, axis.high, start, end, ticks)

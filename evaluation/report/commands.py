@@ -1,0 +1,70 @@
+"""The command that makes a number again, from what its card or result says."""
+
+from collections.abc import Container, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from evaluation.ranking import Ranking
+from evaluation.report.cells import dig
+from evaluation.result import Result
+from sslkit.errors import UserError
+from sslkit.training.config import Config
+
+PLACES = ("method", "out", "name", "resume")  # said first, or of the place and not of the run
+
+
+def training(card: Mapping[str, Any]) -> str:
+    """`python recipes/train.py ...` with what differs from the defaults; "" for a card that does not say."""
+    config, method = dig(card, "config"), dig(card, "method")
+    if not isinstance(config, Mapping) or not method:
+        return ""
+    words = {"method": method, "data": dig(config, "data", "source")}
+    usual = {path: value for path, value in _leaves(Config().to_dict()) if path != "data.source"}
+    rest = {name: value for name, value in config.items() if name not in PLACES}
+    words |= {path: value for path, value in _leaves(rest) if path in usual and value != usual[path]}
+    known = _options(str(method))
+    chosen = {name: value for name, value in (dig(card, "options") or {}).items() if name != "name"}
+    words |= {
+        f"method.{path}": value for path, value in _leaves(chosen) if path in known and value not in (None, known[path])
+    }
+    return " ".join(["python recipes/train.py", *(f"{key}={_word(value)}" for key, value in words.items())])
+
+
+def judging(result: Result, folder: Any) -> str:
+    """`python recipes/evaluate.py ...` of a result; folder: the zoo entry's, None for a model outside the zoo."""
+    words = [f"checkpoint={result.model if folder is None else folder}", f"data={result.data}"]
+    words += [f"protocols=[{result.protocol}]"]
+    seeds = [f"seed={result.seeds[0]}"] if result.seeds and result.seeds[0] else []
+    return " ".join(["python recipes/evaluate.py", *words, *seeds])
+
+
+def ranking(found: Ranking, zoo: Any, entries: Container[str]) -> str:
+    """`python recipes/rank.py ...` of a ranking. zoo: the folder. entries: the names of its entries."""
+    others = [name for name in found.models if name not in entries]
+    models = f"[{','.join(map(str, (zoo, *others)))}]" if others else zoo
+    return f"python recipes/rank.py zoo={models} data={found.data} metrics=[{','.join(found.metrics)}]"
+
+
+@cache
+def _options(method: str) -> dict[str, Any]:
+    """Defaults of a method's options by their path; empty for a method that this version does not know."""
+    from sslkit.method import signature
+
+    try:
+        return dict(_leaves(signature(method)))
+    except UserError:
+        return {}
+
+
+def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(node, Mapping):
+        yield path, node
+        return
+    for name, value in node.items():
+        yield from _leaves(value, f"{path}.{name}".lstrip("."))
+
+
+def _word(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "[" + ",".join(map(_word, value)) + "]" if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,72 @@
+"""What each model cost: seconds of training, of the protocols, of the metrics."""
+
+import numpy as np
+
+from evaluation.report import commands
+from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, made, of_number, of_seconds
+from evaluation.report.reading import Material, Member
+
+COLUMNS = [
+    Column("model"),
+    Column("training", "seconds of the epochs, without data preparation and the judging at the end", number=True),
+    Column("per epoch", "", number=True),
+    Column("images a second", "mean over the epochs", number=True),
+    Column("waiting for data", "share of the training time, mean over the epochs", number=True),
+    Column("evaluation", "seconds of all protocols, without the extraction", number=True),
+    Column("metrics", "seconds of all transferability metrics on all tasks, without the extraction", number=True),
+    Column("dropped images", "unreadable ones that training left out", number=True),
+]
+
+
+def costs_table(material: Material) -> Table:
+    names = [member.name for member in (*material.members, *material.outside)]
+    others = dict.fromkeys(model for one in material.rankings for model in one.ranking.models if model not in names)
+    rows = [_row(member, material) for member in (*material.members, *material.outside)]
+    rows += [[Cell(name), *[MISSING] * 5, _metrics(name, material), MISSING] for name in others]
+    return Table("Seconds of wall time on the machine of each run", COLUMNS, rows)
+
+
+def _row(member: Member, material: Material) -> list[Cell]:
+    card = member.card
+    seconds, epochs = dig(card, "seconds"), dig(card, "epochs")
+    about = {"command": commands.training(card), "date": dig(card, "date")}
+    rate, waiting = (_mean(member, key) for key in ("images_per_second", "waiting"))
+    each = seconds / epochs if is_number(seconds) and is_number(epochs) and epochs else None
+    from_file = made(what="mean over the epochs", read_from=member.folder / "metrics.csv", **about)
+    dropped = dig(card, "unreadable")
+    return [
+        Cell(member.name),
+        of_seconds(seconds, made(what=f"wall time of {epochs} epochs", **about)),
+        of_seconds(each, made(what=f"{seconds} s over {epochs} epochs", **about)),
+        of_number(rate, "{:,.0f}", from_file),
+        of_number(None if waiting is None else 100 * waiting, "{:.1f} %", from_file),
+        _evaluation(member),
+        _metrics(member.name, material),
+        of_number(len(dropped), "{:,}", made(what="listed with the entry", data=dig(card, "data", "source"), **about))
+        if isinstance(dropped, list)
+        else MISSING,
+    ]
+
+
+def _mean(member: Member, key: str) -> float | None:
+    values = [row[key] for row in member.curves if key in row]
+    return float(np.mean(values)) if values else None
+
+
+def _evaluation(member: Member) -> Cell:
+    if not member.results:
+        return MISSING
+    each = ", ".join(f"{one.protocol} on {one.data} {one.seconds:.2f}" for one in member.results)
+    return of_seconds(sum(one.seconds for one in member.results), made(seconds=each, date=member.results[-1].date))
+
+
+def _metrics(name: str, material: Material) -> Cell:
+    spent = {}
+    for one in material.rankings:
+        if name in one.ranking.models:
+            seconds = one.ranking.seconds[one.ranking.models.index(name)]
+            spent[one.ranking.data] = float(np.nansum(seconds))
+    if not spent:
+        return MISSING
+    each = ", ".join(f"{data} {seconds:.2f}" for data, seconds in spent.items())
+    return of_seconds(sum(spent.values()), made(seconds=each, what="what metrics share is counted with the first"))

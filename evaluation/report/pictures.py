@@ -1,0 +1,36 @@
+"""Pictures inside the page: data addresses, small enough for a page of many."""
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+WIDEST = 900  # pixels
+COLOURS = 128
+
+
+@dataclass(frozen=True)
+class Picture:
+    """source: a data address. alt: what it shows, in words. width, height: pixels."""
+
+    source: str
+    alt: str
+    width: int
+    height: int
+
+
+def picture(path: Path, alt: str) -> Picture | None:
+    """A PNG of at most 900 pixels width and 128 colours; None where there is no picture that can be read."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            image = image.convert("RGB")
+    except (OSError, UnidentifiedImageError):
+        return None
+    if image.width > WIDEST:
+        image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.quantize(COLOURS, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
+    source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return Picture(source, alt, image.width, image.height)

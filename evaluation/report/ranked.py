@@ -1,0 +1,205 @@
+"""Rankings: who comes first for each task, how sure that is, how it agrees with the truth, and what it cost."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation import transferability
+from evaluation.agreement import Agreement
+from evaluation.ranking import Ranking
+from evaluation.report import commands
+from evaluation.report.cells import (
+    MISSING,
+    NOTHING,
+    Cell,
+    Column,
+    Table,
+    made,
+    of_bytes,
+    of_number,
+    of_seconds,
+)
+from evaluation.report.charts import BarChart, ScatterChart, bars, scatter, truth_places
+from evaluation.report.reading import Material, Ranked
+from evaluation.scoring import parse
+from sslkit import members
+from sslkit.errors import UserError
+
+OF_AGREEMENT = {
+    "weighted tau (Vigna)": "scipy.stats.weightedtau: 1 the same order, -1 the opposite; top models count more",
+    "weighted tau (ITM)": "tau with weights 1 / (sum of the ranks by truth)",
+    "Kendall tau-a": "tau in which all pairs count the same",
+    "Spearman": "correlation of the ranks",
+    "Pearson": "linear correlation of score and accuracy",
+    "regret@1": "best accuracy less the accuracy of the first by score: 0 is best",
+    "regret@3": "best accuracy less the best of the first three by score: 0 is best",
+    "recall@1": "whether the best model is the first by score",
+    "recall@3": "whether the best model is among the first three by score",
+    "rel@1": "accuracy of the first by score over the best accuracy: 1 is best",
+    "rel@3": "best accuracy among the first three by score over the best accuracy: 1 is best",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task on the page. first: who leads, in a sentence. agreement, scatters: empty without truth."""
+
+    name: str
+    first: str
+    table: Table
+    bars: list[BarChart]
+    scatters: list[ScatterChart]
+    agreement: Table | None
+    cost: Table
+    notes: tuple[str, ...]
+    command: str
+    path: str
+
+
+def rankings(material: Material) -> list[Task]:
+    return [_ranking(ranked, material) for ranked in material.rankings]
+
+
+def _ranking(ranked: Ranked, material: Material) -> Task:
+    ranking, entries = ranked.ranking, {member.name for member in material.members}
+    command = commands.ranking(ranking, material.zoo, entries)
+    metrics = range(len(ranking.metrics))
+    scatters = [chart for k in metrics if (chart := scatter(ranking, k)) is not None]
+    return Task(
+        name=_name(ranked),
+        first=_first(ranking),
+        table=_table(ranked, command),
+        bars=[bars(ranking, k) for k in metrics],
+        scatters=scatters,
+        agreement=_agreement(ranked, command),
+        cost=_cost(ranked, command),
+        notes=ranking.notes,
+        command=command,
+        path=str(ranked.path),
+    )
+
+
+def _name(ranked: Ranked) -> str:
+    """The task, with the file where that says more."""
+    stem = re.sub(r"\.(npz|csv)$", "", ranked.ranking.data.rstrip("/").rpartition("/")[2])
+    return stem or ranked.path.stem
+
+
+def _first(ranking: Ranking) -> str:
+    if np.isnan(ranking.mean_rank).all():
+        return "no metric scores every model, so there is no mean rank"
+    best = np.nanmin(ranking.mean_rank)
+    names = [name for name, mean in zip(ranking.models, ranking.mean_rank, strict=True) if mean == best]
+    return f"first by mean rank: {' and '.join(names)} ({best:.1f} of {len(ranking.models)})"
+
+
+def _table(ranked: Ranked, command: str) -> Table:
+    ranking = ranked.ranking
+    columns = [Column("model")]
+    columns += (
+        [Column("truth", "accuracy after fine-tuning, with the place", True)] if ranking.truth is not None else []
+    )
+    columns += [Column("mean rank", "over the metrics that score every model (Borda): 1 is best", True)]
+    columns += [Column(metric, _summary(metric), True) for metric in ranking.metrics]
+    order = np.argsort(ranking.mean_rank, kind="stable")
+    rows = [_row(ranked, int(m), command) for m in order]
+    return Table(f"{_name(ranked)}: models by mean rank; a cell is rank, score ± half its interval", columns, rows)
+
+
+def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
+    ranking = ranked.ranking
+    row = [Cell(ranking.models[m])]
+    if ranking.truth is not None:
+        truth = float(ranking.truth[m])
+        how = made(what="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
+        row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
+    scored = [name for k, name in enumerate(ranking.metrics) if not np.isnan(ranking.scores[:, k]).any()]
+    how = made(what=f"mean rank over {', '.join(scored)}", data=ranking.data, command=command, date=ranked.date)
+    row.append(of_number(float(ranking.mean_rank[m]), "{:.1f}", how))
+    return row + [_score(ranked, m, k, command) for k in range(len(ranking.metrics))]
+
+
+def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
+    ranking = ranked.ranking
+    score, (low, high), rank = float(ranking.scores[m, k]), ranking.intervals[m, k], float(ranking.ranks[m, k])
+    if np.isnan(score):
+        return Cell(NOTHING, key="", aside="no score: the model lacks what the metric needs, see the notes")
+    tied = bool(ranking.tied[m, k]) and rank > 1
+    known = not np.isnan([low, high]).any()
+    half = f" ± {(high - low) / 2:.2g}" if known and high > low else ""
+    span = ranking.rank_intervals[m, k]
+    how = made(
+        metric=f"{ranking.metrics[k]}: {_summary(ranking.metrics[k])}",
+        data=ranking.data,
+        n=f"{ranking.n:,} images",
+        interval=f"95 %, bootstrap over images: {low:.4g} to {high:.4g}" if known else "none was drawn",
+        rank="{:g}, 95 % {:g} to {:g}".format(rank, *span) if not np.isnan(span).any() else f"{rank:g}",
+        tied="these images do not tell it from the best" if tied else "",
+        seconds=f"{ranking.seconds[m, k]:.3f}, what metrics share is counted with the first",
+        command=command,
+        date=ranked.date,
+    )
+    return Cell(f"{rank:g}. {score:.4g}{half}{' =' if tied else ''}", how, rank, "tied with the best" if tied else "")
+
+
+def _agreement(ranked: Ranked, command: str) -> Table | None:
+    ranking = ranked.ranking
+    names = dict.fromkeys(one.name for found in ranking.agreement.values() for one in found)
+    if not names:
+        return None
+    columns = [Column("agreement with the truth")] + [
+        Column(metric, _summary(metric), True) for metric in ranking.metrics
+    ]
+    rows = []
+    for name in names:
+        of_metrics = [{one.name: one for one in ranking.agreement.get(metric, ())} for metric in ranking.metrics]
+        rows.append([Cell(name)] + [_agreed(found.get(name), ranked, command) for found in of_metrics])
+    return Table(f"{_name(ranked)}: how the scores agree with the accuracies after fine-tuning", columns, rows)
+
+
+def _agreed(one: Agreement | None, ranked: Ranked, command: str) -> Cell:
+    if one is None or np.isnan(one.value):
+        return MISSING
+    ends = "" if one.interval is None else " ({:.2f} to {:.2f})".format(*one.interval)
+    how = made(
+        measure=f"{one.name}: {OF_AGREEMENT.get(one.name, '')}".rstrip(": "),
+        data=ranked.ranking.data,
+        n=f"{one.n} models",
+        interval="95 %, bootstrap over models" if one.interval else "none: too few models, or draws without a value",
+        command=f"{command} truth=FILE.json",
+        date=ranked.date,
+    )
+    return Cell(f"{one.value:.2f}{ends}", how, one.value)
+
+
+def _cost(ranked: Ranked, command: str) -> Table:
+    ranking = ranked.ranking
+    columns = [Column("metric"), Column("models", "that it can score", True), Column("seconds, all models", "", True)]
+    columns += [Column("slowest model", "", True), Column("most memory", "of the process, above its start", True)]
+    rows = []
+    for k, metric in enumerate(ranking.metrics):
+        known = ~np.isnan(ranking.seconds[:, k])
+        seconds, memory = ranking.seconds[known, k], ranking.memory[:, k]
+        slowest = ranking.models[int(np.nanargmax(ranking.seconds[:, k]))] if known.any() else ""
+        about = {"metric": metric, "data": ranking.data, "n": f"{ranking.n:,} images", "command": command}
+        about |= {"date": ranked.date, "not_counted": "the extraction of the features"}
+        memory = float(np.nanmax(memory)) if not np.isnan(memory).all() else None
+        rows.append(
+            [
+                Cell(metric),
+                Cell(str(int(known.sum())), key=int(known.sum())),
+                of_seconds(float(seconds.sum()) if known.any() else None, made(**about)),
+                of_seconds(float(seconds.max()) if known.any() else None, made(model=slowest, **about)),
+                of_bytes(memory, made(what="largest over the models", **about)),
+            ]
+        )
+    return Table(f"{_name(ranked)}: what the scores cost, without the extraction", columns, rows)
+
+
+def _summary(metric: str) -> str:
+    """What a metric is, in the first line of its file; "" for one that this version does not know."""
+    try:
+        return members.summary(transferability.find(parse(metric).metric).score)
+    except UserError:
+        return ""

@@ -1,0 +1,164 @@
+"""What the page tells of, read from the disk: what is damaged is named, and the rest is still told."""
+
+import csv
+import datetime
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evaluation import store
+from evaluation.ranking import Ranking
+from evaluation.report.ranking_file import read_ranking
+from evaluation.result import Result
+from sslkit import zoo as zoos
+from sslkit.errors import UserError
+from sslkit.zoo import CARD, WEIGHTS, ZooEntry
+from sslkit.zoo_table import rows
+
+
+@dataclass(frozen=True)
+class Weights:
+    """parameters: trained numbers, without the statistics of batch normalisation. digest: sha256 of the file."""
+
+    parameters: int
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model as it lies on the disk. card: {} for one outside the zoo. curves: rows of metrics.csv."""
+
+    name: str
+    folder: Path
+    card: dict[str, Any] = field(default_factory=dict)
+    weights: Weights | None = None
+    curves: list[dict[str, float]] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A ranking and where it stands. date: of the ranking, of its file where the ranking has none."""
+
+    ranking: Ranking
+    path: Path
+    date: str
+
+
+@dataclass
+class Material:
+    """All that the page tells of. problems: a line for each thing that could not be read."""
+
+    zoo: Path
+    members: list[Member] = field(default_factory=list)
+    outside: list[Member] = field(default_factory=list)
+    rankings: list[Ranked] = field(default_factory=list)
+    study: Any = None
+    study_path: Path | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def judged(self) -> list[Member]:
+        """Those with results of evaluate.py."""
+        return [member for member in (*self.members, *self.outside) if member.results]
+
+
+def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | None) -> Material:
+    """Raises UserError for a zoo that is no folder of entries, and for a study that cannot be read."""
+    if (zoo / CARD).is_file():
+        raise UserError(f"{zoo} is one entry: give the folder that it lies in, zoo={zoo.parent}")
+    entries = zoos.open(zoo)
+    material = Material(zoo, study=None if study is None else read_json(study), study_path=study)
+    material.problems += [f"{folder}, left out: {reason}" for folder, reason in sorted(entries.damaged.items())]
+    material.problems += [
+        f"{folder} has no {CARD}: its run has not ended (the same command with resume=true goes on)"
+        for folder in _folders(zoo)
+        if not (folder / CARD).is_file()
+    ]
+    for entry, row in zip(sorted(entries, key=lambda entry: entry.folder.name), rows(entries), strict=True):
+        material.members.append(_member(entry, row["M params"], material.problems))
+    for folder in _folders(outside):
+        if (folder / store.RESULTS).is_file():
+            found = _results(folder, material.problems)
+            material.outside.append(Member(found[0].model if found else folder.name, folder, results=found))
+    for path in _files(rankings):
+        try:
+            ranking = read_ranking(path)
+            material.rankings.append(Ranked(ranking, path, _date(path)))
+        except UserError as error:
+            material.problems.append(str(error))
+    return material
+
+
+def read_json(path: Path) -> Any:
+    """Raises UserError that names the file and the reason."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path} cannot be read as JSON: {reason}") from error
+
+
+def _folders(parent: Path) -> list[Path]:
+    if not parent.is_dir():
+        return []
+    return sorted(path for path in parent.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _files(places: Iterable[Path]) -> list[Path]:
+    found: list[Path] = []
+    for place in places:
+        found += sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.exists() else []
+    return list(dict.fromkeys(found))
+
+
+def _member(entry: ZooEntry, millions: float | None, problems: list[str]) -> Member:
+    """millions: of parameters, None for weights that cannot be read."""
+    folder, path = entry.folder, entry.folder / WEIGHTS
+    weights = None
+    if millions is None:
+        problems.append(f"{path} cannot be read as safetensors: the entry cannot be loaded")
+    else:
+        weights = Weights(round(1e6 * millions), path.stat().st_size, _sha256(path))
+    curves = _curves(folder / "metrics.csv", problems)
+    return Member(folder.name, folder, entry.card, weights, curves, _results(folder, problems))
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _curves(path: Path, problems: list[str]) -> list[dict[str, float]]:
+    """Rows of a run's metrics, empty cells left out."""
+    try:
+        with path.open(newline="") as file:
+            return [{key: float(text) for key, text in row.items() if key and text} for row in csv.DictReader(file)]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        problems.append(f"{path} cannot be read as the metrics of a run: {error}")
+        return []
+
+
+def _results(folder: Path, problems: list[str]) -> list[Result]:
+    try:
+        return store.read(folder)
+    except (UserError, TypeError, KeyError, ValueError) as error:
+        problems.append(f"results of {folder.name}, which cannot be compared in pairs: {error}")
+    try:
+        return store.read(folder, outcomes=False)
+    except (UserError, TypeError, KeyError, ValueError):
+        return []
+
+
+def _date(path: Path) -> str:
+    stamp = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
+    return stamp.isoformat(timespec="seconds")

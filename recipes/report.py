@@ -1,0 +1,47 @@
+"""One offline page of a zoo: entries, curves, evaluation, rankings, costs; every number says how it was made.
+
+python recipes/report.py zoo=runs/zoo
+python recipes/report.py zoo=runs/zoo rankings=runs/ranking out=report.html
+python recipes/report.py zoo=runs/zoo study=recipes/benchmarks/results/ranking_study.json
+"""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from command import run_plain
+
+from sslkit.training.config import setting
+
+WORDS = sys.argv[1:]  # as typed, before Hydra reads them
+
+
+@dataclass
+class Settings:
+    zoo: str = setting("runs/zoo", "folder of zoo entries")
+    rankings: Any = setting("runs/ranking", "folder of recipes/rank.py's JSON files, or a file, or a list")
+    evaluation: str = setting("runs/evaluation", "folder of recipes/evaluate.py's results of models outside the zoo")
+    study: str | None = setting(None, "JSON file of a study, such as recipes/benchmarks/results/ranking_study.json")
+    out: str = setting("report.html", "the page")
+
+
+def main(config: dict[str, Any]) -> None:
+    from evaluation.report import write_report
+
+    command = shlex.join(["python", "recipes/report.py", *WORDS])
+    outside = config.pop("evaluation")
+    path, problems = write_report(**config, outside=outside, command=command)
+    for line in problems:
+        print(f"problem   {line}")
+    print(f"written   {path}, {path.stat().st_size / 1e6:.1f} MB; it loads nothing else, so it can be sent as it is")
+    print(f"next      open {Path(path).resolve().as_uri()} in a browser")
+
+
+if __name__ == "__main__":
+    run_plain(main, Settings(), __doc__, {})

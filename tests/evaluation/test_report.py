@@ -1,0 +1,253 @@
+"""The page as text: its structure, its numbers, what it says of missing and damaged parts, what it must not hold."""
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from report_zoo import ENTRIES, HOSTILE, LOST, make_entry, make_zoo, write_study
+
+from evaluation.report import write_report
+from evaluation.report.cells import of_bytes, of_share
+from evaluation.report.ranking_file import read_ranking
+from sslkit.errors import UserError
+from sslkit.zoo import WEIGHTS
+
+VOID = {"meta", "link", "img", "wbr"}
+LOADS = {"src", "href", "xlink:href", "srcset", "action", "poster", "data"}  # attributes that may load something
+
+
+class Page(HTMLParser):
+    """tags: (name, attributes). text: all of it. headings: their levels. nesting errors fail at once."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.open = "", []
+        self.feed(path.read_text())
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.text += data
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A zoo with results, rankings and a study, and its page."""
+    root = tmp_path_factory.mktemp("report")
+    make_zoo(root)
+    problems = report(root, study=write_study(root / "study.json"))
+    assert problems == []
+    return root
+
+
+def report(root: Path, **options) -> list[str]:
+    options = {"rankings": root / "ranking", "outside": root / "evaluation", **options}
+    path, problems = write_report(root / "zoo", root / "report.html", **options)
+    assert path == root / "report.html"
+    return problems
+
+
+@pytest.fixture(scope="module")
+def page(place: Path) -> Page:
+    return Page(place / "report.html")
+
+
+def test_nothing_is_loaded_from_anywhere(page: Page, place: Path) -> None:
+    for tag, attributes in page.tags:
+        for name in LOADS & set(attributes):
+            assert attributes[name].startswith(("data:", "#")), (tag, attributes[name])
+    source = (place / "report.html").read_text()
+    assert "@import" not in source and "url(" not in source and "fetch(" not in source
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; img-src data:;") and "unsafe" not in policy
+
+
+def test_the_structure_is_sound(page: Page) -> None:
+    assert page.all("html") == [{"lang": "en"}]
+    assert page.all("title") and [a for a in page.all("meta") if a.get("name") == "viewport"]
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids)) > 10
+    for attributes in page.all("a"):
+        assert attributes["href"].lstrip("#") in ids
+    for _, attributes in page.tags:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert name not in attributes or attributes[name] in ids
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
+
+
+def test_pictures_and_tables_can_be_read_aloud(page: Page) -> None:
+    assert len(page.all("img")) == len(ENTRIES) and all(len(one["alt"]) > 20 for one in page.all("img"))
+    assert len(page.all("svg")) > 10
+    assert all(one["role"] == "img" and len(one["aria-label"]) > 10 for one in page.all("svg"))
+    assert len(page.all("table")) > 8 and all(one["scope"] in ("row", "col") for one in page.all("th"))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "91.2 % (88.1 to 93.4)",  # kNN of a card, Wilson of 450 images
+        "31.2",  # RankMe
+        "42.5 s",
+        "d1" * 32,
+        "c0ffee",
+        "BSD-3-Clause",
+        "torch 2.15.0",
+        "wilson over images",
+        "cosine, k=20, T=0.07",
+        "is better",
+        "weighted tau (Vigna)",
+        "0.62 (0.25 to 0.90)",  # of the study
+        "not to be told apart",
+        "+0.38 (+0.25 to +0.90)",
+        "87.5 %",
+        "a processor",
+    ],
+)
+def test_what_was_measured_is_on_the_page(page: Page, shown: str) -> None:
+    assert shown in page.text
+
+
+def test_every_number_says_how_it_was_made(page: Page) -> None:
+    said = [attributes["title"] for attributes in page.all("button") if attributes.get("class") == "n"]
+    assert len(said) > 60 and all(": " in one for one in said)
+    training = [one for one in said if "nearest neighbours" in one and "after training" in one]
+    assert training
+    for line in ("data: held-out images of digits", "n: 450 images", "interval: 95 % Wilson", "seed: 7", "date: 2026"):
+        assert line in training[0]
+    assert "command: python recipes/train.py method=byol+dsa data=digits epochs=3 seed=7" in "\n".join(training)
+    judged = next(one for one in said if "metric: top1" in one)
+    for line in ("protocol: knn, cosine", "n: 359", "wilson over images", "recipes/evaluate.py", "versions: sslkit"):
+        assert line in judged
+    paired = next(one for one in said if "McNemar" in one)
+    for line in ("is better than", "Holm-adjusted", "smallest difference that would be seen", "n: 359 pairs"):
+        assert line in paired
+    ranked = next(one for one in said if one.startswith("metric: logme: LogME"))
+    assert "bootstrap over images" in ranked and "recipes/rank.py" in ranked and "n: 300 images" in ranked
+
+
+def test_a_hostile_name_is_only_text(page: Page, place: Path) -> None:
+    source = (place / "report.html").read_text()
+    assert HOSTILE not in source and "<b>broken" not in source and "<i>the ranking" not in source
+    assert html.escape(LOST[0]) in source and "3 unreadable images were dropped" in page.text
+    assert not [tag for tag, attributes in page.tags if any(name.startswith("on") for name in attributes)]
+    assert HOSTILE in page.text and len(page.all("script")) == 1
+
+
+def test_what_is_missing_is_said_with_its_command(tmp_path: Path) -> None:
+    make_entry(tmp_path / "zoo" / "alone-digits", 0.5)
+    (tmp_path / "zoo" / "alone-digits" / "embedding.png").unlink()
+    (tmp_path / "zoo" / "alone-digits" / "metrics.csv").unlink()
+    assert report(tmp_path) == []
+    text = Page(tmp_path / "report.html").text
+    for said in (
+        "Not evaluated yet: alone-digits",
+        f"recipes/evaluate.py checkpoint={tmp_path}/zoo/alone-digits",
+        f"There is no ranking in {tmp_path}/ranking",
+        f"python recipes/rank.py zoo={tmp_path}/zoo",
+        "No study was given",
+        "No picture of the embedding",
+        "has no metrics.csv",
+        "No image was dropped",
+    ):
+        assert said in text, said
+
+
+def test_an_empty_zoo_says_how_to_fill_it(tmp_path: Path) -> None:
+    (tmp_path / "zoo").mkdir()
+    assert report(tmp_path) == []
+    assert "There is no finished entry. Train one" in Page(tmp_path / "report.html").text
+
+
+def test_what_is_damaged_is_named_and_the_rest_is_told(tmp_path: Path) -> None:
+    for name in ("whole-digits", "torn-digits", "weights-digits", "curves-digits", "results-digits"):
+        make_entry(tmp_path / "zoo" / name, 0.5)
+    (tmp_path / "zoo" / "unfinished").mkdir()
+    (tmp_path / "zoo" / "torn-digits" / "card.json").write_text('{"method": ')
+    (tmp_path / "zoo" / "weights-digits" / WEIGHTS).write_bytes(b"torn")
+    (tmp_path / "zoo" / "curves-digits" / "metrics.csv").write_text("epoch,step,loss\n1,20,much\n")
+    (tmp_path / "zoo" / "results-digits" / "results.jsonl").write_text("{}\n")
+    (tmp_path / "ranking").mkdir()
+    for name, content in (("torn", "{"), ("list", "[]"), ("other", '{"models": ["a"], "metrics": ["logme"]}')):
+        (tmp_path / "ranking" / f"{name}.json").write_text(content)
+    problems = report(tmp_path)
+    page = Page(tmp_path / "report.html")
+    for part in ("torn-digits", "unfinished has no card.json", "weights-digits", "metrics.csv", "results-digits"):
+        assert [line for line in problems if part in line], part
+    for name in ("torn.json", "list.json", "other.json"):
+        assert [line for line in problems if name in line and "is no ranking of recipes/rank.py" in line], name
+    assert "What could not be read" in page.text and all(line in page.text for line in problems)
+    assert "whole-digits" in page.text and "weights-digits" in page.text
+
+
+def test_a_card_of_little_is_told(tmp_path: Path) -> None:
+    make_entry(tmp_path / "zoo" / "bare", 0.5)
+    card = json.loads((tmp_path / "zoo" / "bare" / "card.json").read_text())
+    bare = {name: card[name] for name in ("backbone", "normalize")} | {"a_future_field": {"deep": [1]}}
+    (tmp_path / "zoo" / "bare" / "card.json").write_text(json.dumps(bare))
+    assert report(tmp_path) == []
+    text = Page(tmp_path / "report.html").text
+    assert "bare" in text and "The card has no accuracies" in text and "does not say which images" in text
+
+
+@pytest.mark.parametrize(
+    ("zoo", "options", "said"),
+    [
+        ("nothere", {}, "there is no zoo folder"),
+        ("zoo/one-digits", {}, "is one entry: give the folder that it lies in"),
+        ("zoo", {"study": "nothere.json"}, "nothere.json cannot be read as JSON"),
+    ],
+)
+def test_a_mistake_leaves_the_old_page(zoo: str, options: dict, said: str, tmp_path: Path) -> None:
+    make_entry(tmp_path / "zoo" / "one-digits", 0.5)
+    (tmp_path / "report.html").write_text("the old page")
+    with pytest.raises(UserError, match=said):
+        write_report(tmp_path / zoo, tmp_path / "report.html", rankings=tmp_path / "ranking", **options)
+    assert (tmp_path / "report.html").read_text() == "the old page"
+    assert not list(tmp_path.glob(".report*"))
+
+
+def test_a_ranking_is_read_as_it_was_written(place: Path, tmp_path: Path) -> None:
+    path = place / "ranking" / "digits.json"
+    again = read_ranking(path).to_json(tmp_path / "again.json")
+    assert again.read_text() == path.read_text()
+    future = json.loads(path.read_text()) | {"a_future_field": 1}
+    (tmp_path / "future.json").write_text(json.dumps(future))
+    assert read_ranking(tmp_path / "future.json").models == tuple(future["models"])
+
+
+def test_any_study_becomes_tables(place: Path, tmp_path: Path) -> None:
+    study = {"note": "of <b>mine</b>", "runs": {"a": {"score": 0.5}, "b": {"score": {"value": 2, "interval": [1, 3]}}}}
+    study |= {"deep": {"er": {"x": {"y": {"z": 12345}}}}, "list": [{"name": "first", "n": 1}, {"name": "second"}]}
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    write_report(place / "zoo", tmp_path / "page.html", rankings=[], study=tmp_path / "study.json")
+    text = Page(tmp_path / "page.html").text
+    for said in ("of <b>mine</b>", "2 (1 to 3)", "12,345", "deep / er", "second"):
+        assert said in text, said
+
+
+def test_numbers_are_written_as_a_reader_expects() -> None:
+    assert of_share(0.5, 100).interval == pytest.approx((0.404, 0.596), abs=1e-3)
+    assert of_share(None, 100) is None and of_share(0.5, None).interval is None
+    assert [of_bytes(size, "").text for size in (4096, 2.5e6, 3e9)] == ["4 kB", "2.5 MB", "3.0 GB"]

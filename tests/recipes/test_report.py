@@ -1,0 +1,59 @@
+"""report.py as a person types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from report_zoo import make_entry
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:
+    call = [sys.executable, str(ROOT / "recipes" / "report.py"), *words]
+    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+def test_a_page_is_written_and_the_next_step_said(tmp_path: Path) -> None:
+    make_entry(tmp_path / "a zoo" / "one-digits", 0.5)
+    (tmp_path / "a zoo" / "torn").mkdir()
+    (tmp_path / "a zoo" / "torn" / "card.json").write_text("{")
+    (tmp_path / "study.json").write_text(json.dumps({"score": 0.1234}))
+    done = command("zoo=a zoo", "study=study.json", "out=pages/zoo.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "pages" / "zoo.html").read_text()
+    assert "one-digits" in page and "0.1234" in page
+    assert "recipes/report.py &#39;zoo=a zoo&#39; study=study.json out=pages/zoo.html" in page
+    problem, written, following = done.stdout.splitlines()
+    assert problem.startswith("problem   ") and "torn" in problem
+    assert written.startswith("written   pages/zoo.html, 0.") and " MB" in written
+    assert following == f"next      open {(tmp_path / 'pages' / 'zoo.html').as_uri()} in a browser"
+
+
+def test_help_names_every_setting(tmp_path: Path) -> None:
+    said = command("--help", cwd=tmp_path).stdout
+    for setting in (
+        "zoo=runs/zoo",
+        "rankings=runs/ranking",
+        "evaluation=runs/evaluation",
+        "study=null",
+        "out=report.html",
+    ):
+        assert setting in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "there is no zoo folder runs/zoo"),
+        (["zoos=runs/zoo"], "did you mean 'zoo'"),
+        (["zoo=.", "study=no.json"], "no.json cannot be read as JSON"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, tmp_path: Path) -> None:
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1, done.stderr
+    assert not list(tmp_path.rglob("*.html"))
