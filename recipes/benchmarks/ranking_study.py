@@ -1,0 +1,202 @@
+"""How well transferability metrics order a zoo: against measured fine-tuning, with baselines and the papers' claims.
+
+    python recipes/ground_truth.py zoo=[runs/zoo,efficientnet_lite0] data=[clipart,digits] image_size=64
+    python recipes/benchmarks/ranking_study.py --zoo runs/zoo efficientnet_lite0 --truth runs/truth
+    python recipes/benchmarks/ranking_study.py --table --markdown      (print the committed results)
+
+Every metric scores the same images of a task, the same number of each class, drawn from those that fine-tuning learnt
+from; each starts from features at hand and shares nothing with another, so that seconds are its own. What is finished
+(a metric on a task) is kept in --work and not computed again. Fewer models or tasks give a result that says so.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+from machine import machine
+from ranking_study_summary import summarised
+from ranking_study_table import table
+
+import evaluation
+from evaluation.candidates import sampled
+from evaluation.datasets import Split, open_split
+from evaluation.ground_truth import DETAILS, TRUTH, load_zoo
+from evaluation.models import LoadedModel
+from evaluation.ranking_summary import read_truth
+from evaluation.records import Records, each_once
+from evaluation.scoring import parse
+from sslkit.allocator import keep_freed_memory
+from sslkit.errors import UserError
+from sslkit.zoo import write_whole
+
+OUT = Path(__file__).parent / "results" / "ranking_study.json"
+PED = ("ped+logme", "ped+sfda", "ped+gbc")
+METRICS = (*(name for name in evaluation.metrics() if name != "ped"), *PED)  # ped alone is ped+sfda
+FEWEST = 3  # models with a truth, below which a task orders nothing
+
+
+def main() -> None:
+    args = arguments()
+    if args.table:
+        print(table(json.loads(args.out.read_text()), args.markdown))
+        return
+    keep_freed_memory()
+    try:
+        found = study(args)
+        with write_whole(args.out) as partial:
+            partial.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(table(found, args.markdown))
+    print(f"\nwritten   {args.out}")
+    sys.exit(1 if found["failed"] else 0)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--zoo", nargs="+", help="as of recipes/rank.py")
+    parser.add_argument("--truth", type=Path, default=Path("runs/truth"), help="of recipes/ground_truth.py: its folder")
+    parser.add_argument("--data", nargs="+", help="tasks; default all of the truth")
+    parser.add_argument("--metrics", nargs="+", default=list(METRICS))
+    parser.add_argument("--images", type=int, default=500, help="of each task that metrics see")
+    parser.add_argument("--draws", type=int, default=1000, help="of models, behind the intervals")
+    parser.add_argument("--seed", type=int, default=0, help="of metrics and draws")
+    parser.add_argument("--root", default="data", help="folder of the published data sets")
+    parser.add_argument("--cache", default="runs/cache", help="folder of the features")
+    parser.add_argument("--work", type=Path, default=Path("runs/ranking_study"), help="folder of the finished cells")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--table", action="store_true", help="print the results in --out and leave")
+    parser.add_argument("--markdown", action="store_true", help="the table as the README has it")
+    return parser.parse_args()
+
+
+def study(args: argparse.Namespace) -> dict[str, Any]:
+    """All of the results file. Raises UserError before anything is computed where it can be known."""
+    if not args.zoo:
+        raise UserError("name the models: --zoo runs/zoo efficientnet_lite0")
+    for metric in args.metrics:
+        parse(metric)
+    truth, details = measured(args.truth)
+    models, failures = load_zoo(args.zoo, details.get("settings", {}).get("image_size"))
+    if failures:
+        raise UserError(f"cannot be loaded: {'; '.join(map(str, failures))}")
+    tasks = args.data or list(truth)
+    missing = [task for task in tasks if task not in truth]
+    if missing:
+        raise UserError(f"the truth has nothing of {', '.join(missing)}; it has: {', '.join(truth)}")
+    kept = {task: usable(task, truth[task], details, models) for task in tasks}
+    opened = {task: sampled(open_split(task, "train", root=args.root), args.images, 0) for task in tasks}
+    cells, failed = scored(opened, kept, models, args)
+    accuracies = {task: {name: truth[task][name] for name in kept[task]} for task in tasks}
+    return {
+        **about(args, details),
+        "models": {name: {"weights": one.digest[:12], "image_size": one.image_size} for name, one in models.items()},
+        "images": {task: len(split) for task, split in opened.items()},
+        "truth": accuracies,
+        "without_truth": {task: [name for name in models if name not in kept[task]] for task in tasks},
+        **summarised(cells, accuracies, _seeds(details, kept), draws=args.draws, seed=args.seed),
+        "failed": failed,
+    }
+
+
+def measured(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """truth.json, and truth_details.json where it is there. Raises UserError."""
+    file = folder / TRUTH if folder.is_dir() else folder
+    truth = read_truth(file)
+    if not all(isinstance(column, dict) for column in truth.values()):
+        raise UserError(f"{file} must be {{data: {{model: accuracy}}}}")
+    beside = file.with_name(DETAILS)
+    return truth, json.loads(beside.read_text()) if beside.is_file() else {}
+
+
+def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
+    """The models of a task whose truth is that of the weights at hand. Raises UserError for fewer than three."""
+    records = details.get("results", {}).get(task, {})
+    known = [name for name in models if name in truth]
+    stale = [name for name in known if name in records and records[name]["weights"] != models[name].digest]
+    if stale:
+        raise UserError(f"{task}: the truth of {', '.join(stale)} is that of other weights; measure it again")
+    if len(known) < FEWEST:
+        raise UserError(
+            f"{task}: the truth knows {len(known)} of the {len(models)} models, at least {FEWEST} are needed"
+        )
+    return known
+
+
+def scored(
+    opened: Mapping[str, Split], kept: Mapping[str, Sequence[str]], models: Mapping[str, LoadedModel], args: Any
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """{task: {metric: {scores, seconds, notes}}}, and in a line each what could not be computed."""
+    records = Records(args.work / "cells.jsonl")
+    cells: dict[str, dict[str, Any]] = {task: {} for task in opened}
+    failed = []
+    for task, split in opened.items():
+        for metric in args.metrics:
+            zoo = {name: models[name] for name in kept[task]}
+            who = [[name, one.digest, one.image_size] for name, one in zoo.items()]
+            key = {"task": task, "images": split.digest, "metric": metric, "models": who, "seed": args.seed}
+            try:
+                (cell,) = each_once([key], records, lambda _, z=zoo, s=split, m=metric: cell_of(z, s, m, args))
+            except UserError as error:
+                failed.append(f"{metric} on {task}: {error}")
+                continue
+            cells[task][metric] = {name: cell[name] for name in ("scores", "seconds", "notes")}
+            print(f"{task}: {metric}, {sum(cell['seconds'].values()):.2f} s", flush=True)
+    return cells, failed
+
+
+def cell_of(zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any) -> dict[str, Any]:
+    """Scores and seconds by model; a model that the metric cannot score is left out."""
+    how = {"split": split.split, "cache": args.cache, "seed": args.seed, "progress": False}
+    ranking = evaluation.rank(zoo, split, [metric], bootstrap=0, **how)
+    columns = {"scores": ranking.scores[:, 0], "seconds": ranking.seconds[:, 0]}
+    known = ranking.scores[:, 0] == ranking.scores[:, 0]
+    return {
+        name: {
+            model: float(value)
+            for model, value, is_known in zip(ranking.models, column, known, strict=True)
+            if is_known
+        }
+        for name, column in columns.items()
+    } | {"notes": list(ranking.notes)}
+
+
+def about(args: argparse.Namespace, details: Mapping[str, Any]) -> dict[str, Any]:
+    """When, where, from which source, and how the truth was measured."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "machine": machine(),
+        "seed": args.seed,
+        "draws": args.draws,
+        "ground_truth": details.get("settings", "as given, without its settings"),
+    }
+
+
+def commit() -> str | None:
+    """Of this checkout, "+" after it where files were changed since; None outside of git."""
+    here = ["git", "-C", str(Path(__file__).parent)]
+    asked = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run([*here, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
+    return (asked.stdout.strip() + ("+" if changed.stdout.strip() else "")) or None
+
+
+def _seeds(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[float]]]:
+    """{task: {model: accuracy with each seed}}, empty where the truth does not tell."""
+    results = details.get("results", {})
+    return {
+        task: {name: results[task][name]["values"] for name in names} for task, names in kept.items() if task in results
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The ranking study in numbers: how metrics agree with the truth, by task and over tasks, and the papers' claims."""
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.agreement import Agreement, agreement
+from evaluation.paired_agreement import TAU, difference, over_tasks
+
+MEASURES = (TAU, "weighted tau (ITM)", "regret@1")
+BASELINES = ("param_count", "feature_dim", "knn", "linear_probe", "random")
+CLAIMS = (  # a metric, what it should beat, and who says so
+    ("ped+logme", "logme", "PED, Li et al. 2023"),
+    ("ped+sfda", "sfda", "PED, Li et al. 2023"),
+    ("ped+gbc", "gbc", "PED, Li et al. 2023"),
+    ("itm", "logme", "ITM, Zheng et al. 2025"),
+)
+
+Scores = Mapping[str, Mapping[str, Any]]
+Truth = Mapping[str, Mapping[str, float]]
+
+
+def summarised(
+    cells: Mapping[str, Scores], truth: Truth, seeds: Mapping[str, Mapping[str, list[float]]], **how: int
+) -> dict[str, Any]:
+    """metrics, claims, ceiling and chance.
+
+    cells: {task: {metric: {scores, seconds, notes}}}. seeds: {task: {model: accuracies}}. how: draws and seed.
+    """
+    metrics = list(dict.fromkeys(metric for column in cells.values() for metric in column))
+    rows = {metric: _row(metric, cells, truth, how) for metric in metrics}
+    models = {name for column in truth.values() for name in column}
+    return {
+        "n_models": len(models),
+        "n_tasks": len(truth),
+        "metrics": rows,
+        "claims": [_claim(*claim, cells, truth, how) for claim in CLAIMS if {*claim[:2]} <= _everywhere(cells)],
+        "ceiling": _ceiling(seeds, how),
+        "chance": {TAU: 0.0, "regret@1": statistics.mean(_chance_regret(column) for column in truth.values())},
+        "notes": sorted({note for column in cells.values() for cell in column.values() for note in cell["notes"]}),
+    }
+
+
+def _everywhere(cells: Mapping[str, Scores]) -> set[str]:
+    """Metrics that every task has."""
+    return set.intersection(*(set(column) for column in cells.values()))
+
+
+def _row(metric: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping[str, int]) -> dict[str, Any]:
+    """One metric. models: how many it scores in every task; mean: None where it has not three of them in each."""
+    found = {task: column[metric] for task, column in cells.items() if metric in column}
+    seconds = [value for cell in found.values() for value in cell["seconds"].values()]
+    return {
+        "baseline": metric in BASELINES,
+        "models": min(len(cell["scores"]) for cell in found.values()),
+        "tasks": {task: _on_task(truth[task], cell["scores"], how) for task, cell in found.items()},
+        "mean": {
+            measure: _numbers(
+                over_tasks([(truth[task], cell["scores"]) for task, cell in found.items()], measure, **_n(how))
+            )
+            for measure in MEASURES
+        },
+        "seconds_per_model": statistics.mean(seconds) if seconds else None,
+        "scores": {task: cell["scores"] for task, cell in found.items()},
+    }
+
+
+def _on_task(truth: Mapping[str, float], scores: Mapping[str, float], how: Mapping[str, int]) -> dict[str, Any]:
+    """{measure: {value, interval, models}}; None for fewer than two models."""
+    if len(scores) < 2:
+        return dict.fromkeys(MEASURES)
+    known = {name: truth[name] for name in scores}
+    return {one.name: _numbers(one) for one in agreement(known, scores, measures=MEASURES, **_n(how))}
+
+
+def _claim(better: str, than: str, who: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping) -> dict[str, Any]:
+    """The paired difference in weighted tau and in regret@1, over tasks and in each."""
+    tasks = {task: (truth[task], column[better]["scores"], column[than]["scores"]) for task, column in cells.items()}
+    found = {measure: difference(list(tasks.values()), measure, **_n(how)) for measure in MEASURES}
+    by_task = {task: _numbers(difference([one], **_n(how))) for task, one in tasks.items()}
+    return {
+        "metric": better,
+        "against": than,
+        "claimed_by": who,
+        "difference": {measure: _numbers(one) for measure, one in found.items()},
+        "by_task": by_task,
+        "verdict": verdict(found[TAU]),
+    }
+
+
+def verdict(found: Agreement) -> str:
+    """What the interval of a paired difference says."""
+    if found.interval is None:
+        return "no interval"
+    low, high = found.interval
+    return "higher" if low > 0 else "lower" if high < 0 else "not to be told apart"
+
+
+def _ceiling(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[str, int]) -> dict[str, Any] | None:
+    """How well fine-tuning with one seed orders the models by their mean with the others: no metric need do better."""
+    columns = [column for column in seeds.values() if column]
+    if not columns or any(len(values) < 2 for column in columns for values in column.values()):
+        return None
+    tasks = [
+        ({name: statistics.mean(v[1:]) for name, v in column.items()}, {name: v[0] for name, v in column.items()})
+        for column in columns
+    ]
+    return {measure: _numbers(over_tasks(tasks, measure, **_n(how))) for measure in MEASURES}
+
+
+def _chance_regret(truth: Mapping[str, float]) -> float:
+    """The expectation for a model drawn at random."""
+    return max(truth.values()) - statistics.mean(truth.values())
+
+
+def _numbers(found: Agreement) -> dict[str, Any] | None:
+    """None where there is no value."""
+    if found.value != found.value:
+        return None
+    interval = None if found.interval is None else [round(bound, 4) for bound in found.interval]
+    return {"value": round(found.value, 4), "interval": interval, "models": found.n}
+
+
+def _n(how: Mapping[str, int]) -> dict[str, int]:
+    return {"n": how["draws"], "seed": how["seed"]}

@@ -1,0 +1,94 @@
+"""The ranking study as two tables: every metric, and the papers' claims."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TAU, REGRET = "weighted tau (Vigna)", "regret@1"
+
+
+def table(found: Mapping[str, Any], markdown: bool = False) -> str:
+    """found: the results file. Metrics by their mean tau; those that score only some models or tasks come last."""
+    show = _markdown if markdown else _text
+    tasks = list(found["truth"])
+    counts = f"{found['n_models']} models, {found['n_tasks']} task{'s' if found['n_tasks'] > 1 else ''}"
+    said = [
+        f"{counts}; weighted tau (Vigna) and regret@1 in points of accuracy: means over the tasks, 95 % over models",
+        show([_header(tasks), *_rows(found, tasks)]),
+        f"A metric against another, paired: difference in mean weighted tau (Vigna), {counts}",
+        show([["metric", "against", "claimed by", "difference", *tasks, "higher in", "says"], *_claims(found, tasks)]),
+    ]
+    left_out = [f"{task}: no truth of {', '.join(names)}" for task, names in found["without_truth"].items() if names]
+    if missing := [*left_out, *found["failed"]]:
+        said.append("\n".join(["not in the numbers:", *(f"  {line}" for line in missing)]))
+    return "\n\n".join(said)
+
+
+def _header(tasks: Sequence[str]) -> list[str]:
+    return ["metric", "models", "weighted tau", "regret@1", *tasks, "ms a model"]
+
+
+def _rows(found: Mapping[str, Any], tasks: Sequence[str]) -> list[list[str]]:
+    def order(item: tuple[str, Mapping]) -> tuple:
+        mean = item[1]["mean"][TAU]
+        whole = item[1]["models"] == most and len(item[1]["tasks"]) == len(tasks)
+        return not whole, -(mean["value"] if mean else -2)
+
+    most = max(row["models"] for row in found["metrics"].values())
+
+    rows = [_row(name, row, tasks) for name, row in sorted(found["metrics"].items(), key=order)]
+    blank = [""] * (len(tasks) + 1)
+    if found["ceiling"]:
+        ceiling = found["ceiling"]
+        means = [_cell(ceiling[TAU]), _cell(ceiling[REGRET], 100)]
+        rows.append(["fine-tuning itself, one seed by the others", str(found["n_models"]), *means, *blank])
+    chance = found["chance"]
+    rows.append(["a model at random (expected)", "", f"{chance[TAU]:.2f}", f"{100 * chance[REGRET]:.1f}", *blank])
+    return rows
+
+
+def _row(name: str, row: Mapping[str, Any], tasks: Sequence[str]) -> list[str]:
+    shown = f"{name} (baseline)" if row["baseline"] else name
+    if len(row["tasks"]) < len(tasks):
+        shown += f", {len(row['tasks'])} of {len(tasks)} tasks"
+    values = [_value(row["tasks"].get(task, {}).get(TAU)) for task in tasks]
+    seconds = row["seconds_per_model"]
+    cost = "" if seconds is None else f"{1000 * seconds:.1f}"
+    return [shown, str(row["models"]), _cell(row["mean"][TAU]), _cell(row["mean"][REGRET], 100), *values, cost]
+
+
+def _claims(found: Mapping[str, Any], tasks: Sequence[str]) -> list[list[str]]:
+    rows = []
+    for claim in found["claims"]:
+        by_task = claim["by_task"]
+        higher = sum(1 for one in by_task.values() if one and one["value"] > 0)
+        values = [_value(by_task.get(task), sign="+") for task in tasks]
+        row = [claim["metric"], claim["against"], claim["claimed_by"], _cell(claim["difference"][TAU], sign="+")]
+        rows.append([*row, *values, f"{higher} of {len(by_task)}", claim["verdict"]])
+    return rows
+
+
+def _value(one: Mapping[str, Any] | None, sign: str = "") -> str:
+    return "-" if one is None else f"{one['value']:{sign}.2f}"
+
+
+def _cell(one: Mapping[str, Any] | None, scale: float = 1, sign: str = "") -> str:
+    """Value and interval."""
+    if one is None:
+        return "-"
+    digits = 1 if scale == 100 else 2
+    value = f"{scale * one['value']:{sign}.{digits}f}"
+    if one["interval"] is None:
+        return value
+    low, high = (f"{scale * bound:.{digits}f}" for bound in one["interval"])
+    return f"{value} ({low} to {high})"
+
+
+def _text(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    shown = [lines[0], ["-" * width for width in widths], *lines[1:]]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in shown)
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *["---:"] * (len(lines[0]) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))

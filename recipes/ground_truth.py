@@ -1,0 +1,67 @@
+"""Measure what every model of a zoo reaches on every task after fine-tuning: the truth that rankings are judged by.
+
+python recipes/ground_truth.py zoo=runs/zoo data=[clipart,digits]
+python recipes/ground_truth.py zoo=[runs/zoo,efficientnet_lite0,random:narrow_resnet] data=clipart image_size=64
+python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0] data=[clipart,digits] truth=runs/truth/truth.json
+
+The same command goes on where it was stopped. A member that fails does not stop the others; the exit code is then 1.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+
+from dataclasses import dataclass
+from typing import Any
+
+from command import run_plain
+
+from sslkit.training.config import setting
+
+
+@dataclass
+class Settings:
+    zoo: Any = setting(None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0")
+    data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
+    out: str = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
+    max_images: int | None = setting(2000, "training images of each task, the same number of each class; null: all")
+    max_test_images: int | None = setting(1000, "test images likewise; null: all")
+    image_size: int | None = setting(None, "pixels, for models that are no zoo entries; null: their own")
+    lr: Any = setting((3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "the grid: chosen on a fifth of the training images, held out")
+    weight_decay: Any = setting((0.01,), "likewise")
+    optimizer: str = setting("adamw", "adamw or sgd")
+    steps: int = setting(200, "of each run")
+    batch_size: int = setting(32, "images of a step")
+    seeds: Any = setting((0, 1, 2), "runs with the chosen setting, on all training images")
+    crop: Any = setting((0.5, 1.0), "least and most share of the image's area in a random crop")
+    flip: bool = setting(False, "mirror half of the images; not for digits and letters")
+    precision: str = setting("float32", "of the networks: float32 or bfloat16")
+    root: str = setting("data", "folder of the published data sets")
+    device: str = setting("auto", "auto, cpu, cuda")
+    workers: int = setting(1, "processes that share the runs of a model and the threads")
+    progress: bool = setting(True, "bars on a terminal")
+
+
+def main(config: dict[str, Any]) -> None:
+    from evaluation.ground_truth import TRUTH, ground_truth
+    from sslkit.errors import UserError
+
+    if not config["zoo"]:
+        raise UserError("name the models to fine-tune: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
+    found = ground_truth(**config, say=lambda line: print(line, flush=True))
+    for task, accuracies in found.truth.items():
+        best = max(accuracies, key=accuracies.get)
+        print(f"best      {task}: {best} ({100 * accuracies[best]:.1f} %), of {len(accuracies)} models")
+    print(f"written   {config['out']}/{TRUTH}")
+    if found.failures:
+        print(
+            f"{len(found.failures)} failed, all else is measured; the same command tries them again:", file=sys.stderr
+        )
+        for failure in found.failures:
+            print(f"  {failure}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run_plain(main, Settings(), __doc__, {})

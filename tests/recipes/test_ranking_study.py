@@ -1,0 +1,207 @@
+"""recipes/benchmarks/ranking_study.py: on made-up truths for which it is known how a metric ranks."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+import evaluation
+from evaluation.datasets import Split
+from evaluation.ground_truth import DETAILS, TRUTH
+from evaluation.models import LoadedModel, load_model
+from sslkit.errors import UserError
+
+BENCHMARKS = Path(__file__).parents[2] / "recipes" / "benchmarks"
+WIDTHS = {"a": 3, "b": 9, "c": 27, "d": 81, "e": 100}
+TASKS = ("digits", "fashion_mnist_few")
+TAU = "weighted tau (Vigna)"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import ranking_study
+
+    return ranking_study
+
+
+def network(width: int) -> LoadedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(width)
+        return load_model(nn.Sequential(nn.Flatten(), nn.Linear(64, width)), image_size=8, in_chans=1)
+
+
+ZOO = {name: network(width) for name, width in WIDTHS.items()}  # the wider the more parameters
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A truth that grows with the size of the networks."""
+    write_truth(tmp_path, {task: {name: 0.5 + width / 300 for name, width in WIDTHS.items()} for task in TASKS})
+    return tmp_path
+
+
+def write_truth(place: Path, truth: dict) -> None:
+    (place / "truth").mkdir(exist_ok=True)
+    (place / "truth" / TRUTH).write_text(json.dumps(truth))
+
+
+def arguments(place: Path, **changes: object) -> argparse.Namespace:
+    given = {
+        "zoo": ZOO,
+        "truth": place / "truth",
+        "data": None,
+        "metrics": ["param_count", "logme", "ped+logme", "leep"],
+        "images": 60,
+        "draws": 20,
+        "seed": 0,
+        "root": "data",
+        "cache": str(place / "cache"),
+        "work": place / "work",
+    }
+    return argparse.Namespace(**given | changes)
+
+
+def test_a_metric_that_orders_as_the_truth_has_tau_1_and_no_regret(script: ModuleType, place: Path) -> None:
+    found = script.study(arguments(place))
+    row = found["metrics"]["param_count"]
+    assert row["baseline"] and row["models"] == 5 and set(row["tasks"]) == set(TASKS)
+    for numbers in (row["mean"], *row["tasks"].values()):
+        assert numbers[TAU]["value"] == 1 and numbers[TAU]["interval"] == [1, 1]
+        assert numbers["regret@1"]["value"] == 0
+    assert (found["n_models"], found["n_tasks"], found["failed"]) == (5, 2, [])
+    assert found["chance"]["regret@1"] == pytest.approx((100 - sum(WIDTHS.values()) / 5) / 300)
+    assert 0 < found["metrics"]["logme"]["seconds_per_model"] < 10
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_reverse_has_minus_1_and_all_the_regret(script: ModuleType, place: Path) -> None:
+    write_truth(place, {task: {name: 0.9 - width / 300 for name, width in WIDTHS.items()} for task in TASKS})
+    row = script.study(arguments(place, metrics=["param_count"]))["metrics"]["param_count"]
+    assert row["mean"][TAU]["value"] == -1
+    assert row["mean"]["regret@1"]["value"] == pytest.approx((100 - 3) / 300, abs=1e-4)
+
+
+def test_a_metric_without_its_inputs_says_for_how_many_it_is(script: ModuleType, place: Path) -> None:
+    row = script.study(arguments(place, metrics=["leep"]))["metrics"]["leep"]
+    assert row["models"] == 0 and row["mean"][TAU] is None and row["tasks"]["digits"][TAU] is None
+
+
+def test_claims_are_paired(script: ModuleType, place: Path) -> None:
+    (claim,) = script.study(arguments(place))["claims"]
+    assert (claim["metric"], claim["against"]) == ("ped+logme", "logme")
+    found = script.study(arguments(place))["metrics"]
+    expected = found["ped+logme"]["mean"][TAU]["value"] - found["logme"]["mean"][TAU]["value"]
+    assert claim["difference"][TAU]["value"] == pytest.approx(expected, abs=2e-4)
+    assert set(claim["by_task"]) == set(TASKS)
+
+
+def test_finished_cells_are_not_computed_again(
+    script: ModuleType, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = script.study(arguments(place))
+    plain, asked = evaluation.rank, []
+
+    def counted(zoo: dict, task: object, metrics: list[str], **how: object) -> evaluation.Ranking:
+        asked.append(metrics[0])
+        return plain(zoo, task, metrics, **how)
+
+    monkeypatch.setattr(evaluation, "rank", counted, raising=False)
+    again = script.study(arguments(place))
+    assert asked == [] and again["metrics"] == first["metrics"]
+    script.study(arguments(place, metrics=["logme", "knn"]))
+    assert asked == ["knn", "knn"]
+    script.study(arguments(place, metrics=["logme"], data=["digits"], images=80))
+    assert asked[2:] == ["logme"]
+
+
+def test_one_cell_that_fails_does_not_stop_the_others(
+    script: ModuleType, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = evaluation.rank
+
+    def failing(zoo: dict, task: Split, metrics: list[str], **how: object) -> evaluation.Ranking:
+        if metrics == ["logme"] and task.name == "digits":
+            raise UserError("too few images")
+        return plain(zoo, task, metrics, **how)
+
+    monkeypatch.setattr(evaluation, "rank", failing, raising=False)
+    found = script.study(arguments(place))
+    assert found["failed"] == ["logme on digits: too few images"] and found["claims"] == []
+    assert set(found["metrics"]["logme"]["tasks"]) == {"fashion_mnist_few"}
+    assert set(found["metrics"]["ped+logme"]["tasks"]) == set(TASKS)
+    shown = script.table(found)
+    assert "logme on digits: too few images" in shown and "logme, 1 of 2 tasks" in shown
+
+
+def test_a_part_of_models_and_tasks_says_so(script: ModuleType, place: Path) -> None:
+    few = {name: ZOO[name] for name in "abc"}
+    found = script.study(arguments(place, zoo=few, data=["digits"], metrics=["param_count"]))
+    assert (found["n_models"], found["n_tasks"]) == (3, 1) and set(found["truth"]["digits"]) == set("abc")
+    assert "3 models, 1 task;" in script.table(found)
+    truth = json.loads((place / "truth" / TRUTH).read_text())
+    del truth["digits"]["e"]
+    write_truth(place, truth)
+    found = script.study(arguments(place, metrics=["param_count"]))
+    assert [len(found["truth"][task]) for task in TASKS] == [4, 5] and found["without_truth"]["digits"] == ["e"]
+    assert "digits: no truth of e" in script.table(found) and found["metrics"]["param_count"]["mean"][TAU]["value"] == 1
+
+
+def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path) -> None:
+    truth = json.loads((place / "truth" / TRUTH).read_text())
+    results: dict = {}
+    for task, column in truth.items():
+        results[task] = {name: {"values": [v, v + 0.01], "weights": ZOO[name].digest} for name, v in column.items()}
+    details = {"settings": {"image_size": None, "seeds": [0, 1]}, "results": results}
+    (place / "truth" / DETAILS).write_text(json.dumps(details))
+    found = script.study(arguments(place, metrics=["param_count"]))
+    assert found["ceiling"][TAU]["value"] == 1 and found["ground_truth"]["seeds"] == [0, 1]
+    results["digits"]["b"]["weights"] = "others"
+    (place / "truth" / DETAILS).write_text(json.dumps(details))
+    with pytest.raises(UserError, match="digits: the truth of b is that of other weights"):
+        script.study(arguments(place))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"zoo": None}, "name the models"),
+        ({"metrics": ["logmee"]}, "did you mean 'logme'"),
+        ({"data": ["clipart"]}, "the truth has nothing of clipart"),
+        ({"truth": Path("nowhere.json")}, "cannot be read"),
+    ],
+)
+def test_mistakes_are_named(change: dict, said: str, script: ModuleType, place: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        script.study(arguments(place, **change))
+
+
+def test_too_few_models_order_nothing(script: ModuleType, place: Path) -> None:
+    few = {name: ZOO[name] for name in "ab"}
+    with pytest.raises(UserError, match="knows 2 of the 2 models, at least 3"):
+        script.study(arguments(place, zoo=few))
+
+
+def test_the_command_writes_and_prints_tables(tmp_path: Path) -> None:
+    names = [f"random:narrow_resnet:{seed}" for seed in range(3)]
+    truth = {"digits": {name: 0.5 + k / 10 for k, name in enumerate(names)}}
+    write_truth(tmp_path, truth)
+    (tmp_path / "truth" / DETAILS).write_text(json.dumps({"settings": {"image_size": 16}, "results": {}}))
+    call = [sys.executable, str(BENCHMARKS / "ranking_study.py"), "--out", "study.json"]
+    words = ["--zoo", *names, "--truth", "truth", "--metrics", "logme", "ped+logme", "random", "--images", "60"]
+    done = subprocess.run([*call, *words, "--draws", "20"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "3 models, 1 task;" in done.stdout and "random (baseline)" in done.stdout
+    found = json.loads((tmp_path / "study.json").read_text())
+    assert (
+        found["machine"]["cores"] and found["date"] and set(found["metrics"]["logme"]["scores"]["digits"]) == set(names)
+    )
+    assert {one["image_size"] for one in found["models"].values()} == {16}
+    shown = subprocess.run([*call, "--table", "--markdown"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert shown.returncode == 0 and "| random (baseline) | 3 | " in shown.stdout, shown.stderr
