@@ -2,13 +2,14 @@
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from sslkit import members, objectives, regularizers
@@ -18,6 +19,7 @@ from sslkit.method import signature
 
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
+SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's own, of which a word may follow
 QUIET = {  # Hydra leaves no folder and no log of its own
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
     "hydra": {"output_subdir": None, "run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}},
@@ -31,7 +33,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
     """
     keep_freed_memory()
     try:
-        words = [_lengthen(word) for word in sys.argv[1:]]
+        words = [_lengthen(word) for word in _joined(sys.argv[1:])]
         methods = _methods(words, settings.method)
         if {"--help", "-h"} & set(words):
             print(help_text(settings, methods[0], usage))
@@ -45,6 +47,19 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
+    """What `run` would give its task for these words, with one method. Raises UserError for words that are wrong."""
+    words = [_lengthen(word) for word in words]
+    methods = _methods(words, settings.method)
+    _check(words, dataclasses.asdict(settings), methods)
+    _register(settings, methods)
+    try:
+        with hydra.initialize_config_dir(str(EXPERIMENTS.parent.resolve()), version_base="1.3"):
+            return OmegaConf.to_container(hydra.compose("config", overrides=words), resolve=True)
+    except HydraException as error:
+        raise UserError(f"cannot read {' '.join(words)}: {str(error).splitlines()[0]}") from error
 
 
 def run_plain(
@@ -103,6 +118,17 @@ def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
     return job
 
 
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--cfg hydra` as `--cfg=hydra`: what has no = would be taken for a setting."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in SHOWING and "=" not in word and not word.startswith("-"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
 def _lengthen(word: str) -> str:
     key, equals, value = word.partition("=")
     if not equals or key not in WORDS:
@@ -149,13 +175,14 @@ def check(words: list[str], tree: Mapping[str, Any]) -> None:
             if not word.startswith("-"):
                 raise UserError(f"cannot read {word!r}: write key=value")
             continue
+        parts = key.replace("/", ".").split(".")  # hydra/launcher=... chooses from a group
         node: Any = tree
-        for depth, part in enumerate(key.split(".")):
+        for depth, part in enumerate(parts):
             if node is None:
                 break
             if not isinstance(node, Mapping) or part not in node:
                 known = node if isinstance(node, Mapping) else ()
-                path = ".".join(key.split(".")[:depth])
+                path = ".".join(parts[:depth])
                 raise UserError(f"there is no setting {key!r}: {path or 'at the top'} {members.nearest(part, known)}")
             node = node[part]
 

@@ -33,11 +33,16 @@ def base_name(config: Config, backbone: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
 
 
-def newest(out: Path, name: str) -> Path | None:
-    """The run of this name with the highest number: NAME, NAME-2, NAME-3, ..."""
+def numbered(out: Path, name: str) -> list[Path]:
+    """The runs of this name, oldest first: NAME, NAME-2, NAME-3, ..."""
     pattern = re.compile(re.escape(name) + r"(?:-(\d+))?")
     found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
-    return max(found)[1] if found else None
+    return [path for _, path in sorted(found)]
+
+
+def newest(out: Path, name: str) -> Path | None:
+    """The run of this name with the highest number."""
+    return (numbered(out, name) or [None])[-1]
 
 
 def fresh(out: Path, name: str) -> Path:
@@ -67,16 +72,21 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
     folder = newest(out, name)
     if folder is None:
         raise UserError(f"resume=true, but there is no run {out / name}; start it without resume=true")
-    written = folder / "config.yaml"
-    if written.is_file():
-        before = Config.from_mapping(yaml.safe_load(written.read_text())).to_dict()
-        now = config.to_dict()
-        other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
-        if other:
-            told = "; ".join(f"{k} was {a!r}, is {b!r}" for k, (a, b) in other.items())
-            raise UserError(f"{folder} was started with other settings ({told}); give the same, or drop resume=true")
+    if other := changed(folder, config):
+        told = "; ".join(f"{k} was {a!r}, is {b!r}" for k, (a, b) in other.items())
+        raise UserError(f"{folder} was started with other settings ({told}); give the same, or drop resume=true")
     checkpoint = folder / "checkpoints" / "last.ckpt"
     return folder, checkpoint if checkpoint.is_file() else None
+
+
+def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
+    """The settings, of those that the weights depend on, in which a run differs: {name: (its, now)}."""
+    written = folder / "config.yaml"
+    if not written.is_file():
+        return {}
+    before = Config.from_mapping(yaml.safe_load(written.read_text())).to_dict()
+    now = config.to_dict()
+    return {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
 
 
 def _plain(value: object) -> object:

@@ -1,0 +1,154 @@
+"""Methods x plug-ins x seeds, written out as command lines of recipes/train.py."""
+
+import dataclasses
+import importlib.util
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from command import check
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from sslkit import members, regularizers
+from sslkit.errors import UserError
+from sslkit.method import parse, signature
+
+LAUNCHERS = {  # Hydra's name and the package that has it
+    "slurm": ("submitit_slurm", "hydra-submitit-launcher"),
+    "local": ("submitit_local", "hydra-submitit-launcher"),
+    "ray": ("ray", "hydra-ray-launcher"),
+}
+ELSEWHERE = {
+    "method": "write methods=[...] and plugins=[...]",
+    "seed": "write seeds=[...]",
+    "name": "every member has its own",
+    "resume": "what was stopped goes on by itself",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A member before anything is known of it. words: those of recipes/train.py that apply to it, without resume."""
+
+    method: str
+    seed: int
+    words: tuple[str, ...]
+
+
+def read(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[str]]:
+    """`settings` (a dataclass) with what the words say of it, and the words that are for recipes/train.py.
+
+    config: the settings of recipes/train.py. Raises UserError for an unknown setting or a value that is none.
+    """
+    own = {f.name for f in dataclasses.fields(settings)}
+    for word in words:
+        if word.startswith("-"):
+            raise UserError(f"{word} is for recipes/train.py: recipes/zoo.py is a sweep already")
+        if _key(word) in ELSEWHERE:
+            raise UserError(f"{word}: {ELSEWHERE[_key(word)]}")
+    settings = dataclasses.replace(settings, **{_key(word): _value(word) for word in words if _key(word) in own})
+    settings = dataclasses.replace(
+        settings, **{name: _listed(getattr(settings, name)) for name in ("methods", "plugins", "seeds")}
+    )
+    _check(settings)
+    known = {**dataclasses.asdict(config), **dataclasses.asdict(settings), "experiment": None, "hydra": None}
+    known["method"] = {}
+    for name in _names(settings):
+        for part, options in signature(name).items():
+            known["method"].setdefault(part, {}).update(options)
+    check(list(words), known)
+    shared = [word for word in words if _key(word) not in own]
+    if settings.cluster is None and any(word.startswith("hydra") for word in shared):
+        raise UserError("hydra... is for a launcher: say which with cluster=slurm, local or ray")
+    return settings, shared
+
+
+def wanted(settings: Any, shared: Sequence[str]) -> list[Wanted]:
+    """Every member: the seeds in the outer loop, so that a set cut short has every method."""
+    more = [f"hydra/launcher={LAUNCHERS[settings.cluster][0]}"] if settings.cluster else []
+    return [
+        Wanted(name, seed, (f"method={name}", f"seed={seed}", *_applicable(name, shared), *more))
+        for seed, name in itertools.product(settings.seeds, _names(settings))
+    ]
+
+
+def multiruns(ones: Iterable[tuple[Wanted, bool]]) -> list[list[str]]:
+    """The words of as few `recipes/train.py -m` as make these members and no others.
+
+    ones: each member and whether it is to go on from a checkpoint. Members whose other words are the same share a
+    command line, if their methods and seeds form a full grid.
+    """
+    seeds: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
+    for one, resume in ones:
+        rest = one.words[2:] + (("resume=true",) if resume else ())
+        seeds[rest, one.method].append(one.seed)
+    methods: dict[tuple[tuple[str, ...], tuple[int, ...]], list[str]] = defaultdict(list)
+    for (rest, method), own in seeds.items():
+        methods[rest, tuple(own)].append(method)
+    return [
+        ["-m", f"method={','.join(names)}", f"seed={','.join(map(str, own))}", *rest]
+        for (rest, own), names in methods.items()
+    ]
+
+
+def _names(settings: Any) -> list[str]:
+    pairs = itertools.product(settings.methods, settings.plugins)
+    return [method if plugin in ("none", None) else f"{method}+{plugin}" for method, plugin in pairs]
+
+
+def _applicable(name: str, shared: Sequence[str]) -> list[str]:
+    """The words that mean something to a method: all but the options that it does not have."""
+    known = signature(name)
+    words = [word for word in shared if _applies(_key(word).split("."), known)]
+    return [f"experiment={parse(name)[0]}" if word == "experiment=each" else word for word in words]
+
+
+def _applies(path: list[str], known: dict[str, dict[str, Any]]) -> bool:
+    return path[0] != "method" or (path[1] in known and (len(path) == 2 or path[2] in known[path[1]]))
+
+
+def _check(settings: Any) -> None:
+    known = ["none", *regularizers.names()]
+    for part in itertools.chain(*(str(plugin).split("+") for plugin in settings.plugins if plugin is not None)):
+        if part not in known and ":" not in part:
+            raise UserError(f"there is no plug-in {part!r}: {members.nearest(part, known)}")
+    for name in ("methods", "plugins", "seeds"):
+        if not getattr(settings, name):
+            raise UserError(f"{name}=[] is empty: there is nothing to train")
+    if not all(type(seed) is int for seed in settings.seeds):
+        raise UserError(f"seeds={settings.seeds} must be whole numbers")
+    if settings.jobs != "auto" and (type(settings.jobs) is not int or settings.jobs < 1):
+        raise UserError(f"jobs={settings.jobs} must be auto or a number from 1")
+    _check_launcher(settings.cluster)
+    if type(settings.dry_run) is not bool:
+        raise UserError(f"dry_run={settings.dry_run} must be true or false")
+
+
+def _check_launcher(cluster: str | None) -> None:
+    if cluster is None:
+        return
+    if cluster not in LAUNCHERS:
+        raise UserError(f"cluster={cluster} is not known: {members.nearest(str(cluster), LAUNCHERS)}")
+    package = LAUNCHERS[cluster][1]
+    if importlib.util.find_spec(f"hydra_plugins.{package.replace('-', '_')}") is None:
+        raise UserError(f"cluster={cluster} needs {package}: pip install {package}")
+
+
+def _key(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0]
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _value(word: str) -> Any:
+    """In Hydra's grammar: [a,b], a,b, range(0,5), true, null, ..."""
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException as error:
+        raise UserError(f"cannot read {word!r}: {str(error).splitlines()[0]}") from error
+    return list(override.sweep_iterator()) if override.is_sweep_override() else override.value()

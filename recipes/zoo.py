@@ -1,0 +1,144 @@
+"""Train the members of a zoo: every method with every plug-in and seed.
+
+python recipes/zoo.py methods=[simclr,byol,barlow_twins,swav,mae] plugins=[none,dsa] seeds=[0,1]
+python recipes/zoo.py methods=[simclr,byol] plugins=[none,dsa,dsa+koleo] data=path/to/images epochs=100 out=runs/mine
+python recipes/zoo.py methods=[byol,swav] plugins=[none,dsa] method.dsa.nu=0.2 experiment=each jobs=2
+python recipes/zoo.py methods=[byol,swav] cluster=slurm hydra.launcher.timeout_min=600 dry_run=true
+
+Every setting of recipes/train.py may be given and goes to each member; an option of one method or plug-in only to the
+members that have it. Each member is a process of its own, `python recipes/train.py ...`, with its log in
+OUT/logs/NAME.log. The same command again trains what is missing: what is done is left alone, what was stopped goes on
+from its last checkpoint. If a member fails, the others are trained all the same, and the exit code is 1.
+
+jobs=auto trains one member until its first epoch is over; the peak of its memory (resident, with its loader
+processes), with a quarter more for safety, and the cores then say how many run side by side. On GPUs it is one process
+for each. The cores are shared out evenly. jobs=N is taken at its word.
+
+On a cluster, cluster=slurm (or local, ray) hands the members to Hydra's launcher instead: pip install
+hydra-submitit-launcher (or hydra-ray-launcher). dry_run=true prints the commands, which can also be typed:
+
+python recipes/train.py -m method=byol,swav seed=0,1 hydra/launcher=submitit_slurm hydra.launcher.timeout_min=600
+python recipes/train.py method=byol hydra/launcher=submitit_slurm --cfg hydra      (shows the launcher's settings)
+"""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from command import composed, plain_help
+from grid import LAUNCHERS, Wanted, multiruns, read, wanted
+
+import sslkit
+from sslkit.errors import UserError
+from sslkit.training.config import Config, setting
+
+if TYPE_CHECKING:
+    from sslkit.training.processes import Job, Machine, Outcome
+    from sslkit.training.sweep import Member
+
+TRAIN = os.path.relpath(Path(__file__).with_name("train.py"))
+
+
+@dataclass
+class Settings:
+    methods: Any = setting(("simclr", "byol", "barlow_twins", "swav", "mae"), "objectives")
+    plugins: Any = setting(("none", "dsa"), "what each is trained with: none, dsa, koleo, dsa+koleo, ...")
+    seeds: Any = setting((0,), "each makes members of its own")
+    jobs: Any = setting("auto", "members at once; auto: by memory and cores, or one for each GPU")
+    cluster: str | None = setting(None, f"{', '.join(LAUNCHERS)}: Hydra's launcher trains them; null: this machine")
+    dry_run: bool = setting(False, "print the commands and train nothing")
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit code: 0, or 1 if a member failed. Raises UserError before anything is trained."""
+    from sslkit.training import processes, sweep
+
+    settings, shared = read(words, Settings(), Config())
+    ones = wanted(settings, shared)
+    configs = [Config.from_mapping(composed(one.words, Config())) for one in ones]
+    members = sweep.examine(configs)
+    print(sweep.overview(members), flush=True)
+    missing = [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]
+    if settings.cluster:
+        jobs = _on_the_cluster(missing)
+        machine = processes.Machine(0, asked=max(1, len(jobs)))
+    else:
+        machine = sweep.machine_for(configs, None if settings.jobs == "auto" else settings.jobs)
+        jobs = _here(missing, machine)
+    if settings.dry_run:
+        print("\n".join(shlex.join(["python", *job.command[1:]]) for job in jobs))
+        return 0
+    with sweep.alone(Path(members[0].config.out)):
+        processes.check_logs(jobs)
+        with closing(processes.run_all(jobs, machine)) as outcomes:
+            ended = sweep.report(outcomes, members)
+    return _end(members, ended)
+
+
+def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> list["Job"]:
+    """A job for each member."""
+    from sslkit.training import processes, sweep
+
+    workers = max(1, min(8, machine.threads(machine.most(len(missing))) - 1))
+    jobs = []
+    for one, member in missing:
+        command = [sys.executable, TRAIN, *one.words]
+        if member.state == "resume":
+            command.append("resume=true")
+        if member.decodes and member.config.data.workers == "auto":
+            command.append(f"data.workers={workers}")
+        settled = partial(sweep.settled, member)
+        jobs.append(processes.Job(member.folder.name, command, sweep.log_of(member), settled))
+    return jobs
+
+
+def _on_the_cluster(missing: Sequence[tuple[Wanted, "Member"]]) -> list["Job"]:
+    """A job for each multirun; Hydra's launcher trains the members and leaves its own logs in OUT/logs."""
+    from sslkit.training import processes
+
+    if not missing:
+        return []
+    logs = Path(missing[0][1].config.out) / "logs"
+    runs = multiruns([(one, member.state == "resume") for one, member in missing])
+    commands = [[sys.executable, TRAIN, *words, f"hydra.sweep.dir={logs}"] for words in runs]
+    names = [f"multirun-{number}" for number in range(1, len(commands) + 1)]
+    return [processes.Job(name, command, logs / f"{name}.log") for name, command in zip(names, commands, strict=True)]
+
+
+def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
+    """The zoo and what to do next; the exit code."""
+    from sslkit.training import sweep
+
+    out = members[0].config.out
+    print(f"\n{sslkit.zoo.open(out)}")
+    failed = sweep.failures(members, ended)
+    again = ["again     the same command trains what is missing"] if failed else []
+    print("\n".join(["", *failed, *again, f"next      python recipes/rank.py zoo={out} data=clipart"]))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    for stop in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(stop) is not signal.SIG_IGN:  # as nohup does
+            signal.signal(stop, signal.default_int_handler)  # as Ctrl-C: no member is left running
+    try:
+        if {"--help", "-h"} & set(sys.argv):
+            print(plain_help(Settings(), __doc__, {}))
+        else:
+            sys.exit(main(sys.argv[1:]))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on from the last checkpoints", file=sys.stderr)
+        sys.exit(130)

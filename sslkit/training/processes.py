@@ -1,0 +1,232 @@
+"""Commands run side by side on one machine, as many as cores, GPUs and memory allow, each with a log of its own."""
+
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from sslkit.errors import UserError
+
+LOOK = 0.2  # seconds between two looks at the processes
+GRACE = 15.0  # seconds that a stopped process has to end by itself
+MARGIN = 1.25  # on the largest peak of memory seen so far
+
+
+def free_memory() -> int:
+    """Bytes that are free for new processes: of the machine, or of the container if that has less."""
+    free = psutil.virtual_memory().available
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        told = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such file, or "max": no limit
+        return free
+    return max(0, min(free, limit - used + int(told.get("inactive_file", 0))))
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command. settled: told when the process began (seconds since 1970), whether it has reached its usual memory."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    settled: Callable[[float], bool] = lambda began: True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    code: its exit code, negative for a signal. peak: bytes, with its children. beside: jobs that ran on when it ended.
+    """
+
+    job: Job
+    code: int
+    seconds: float
+    peak: int
+    beside: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the jobs share.
+
+    cores: CPU cores to share out; 0: none, for jobs that wait for other machines. gpus: identifiers for
+    CUDA_VISIBLE_DEVICES, none for the CPU. each: GPUs of a job, or processes that it starts on the CPU. asked: jobs at
+    once; None: as many as fit. free: bytes of memory that nobody uses.
+    """
+
+    cores: int
+    gpus: Sequence[str] = ()
+    each: int = 1
+    asked: int | None = None
+    free: Callable[[], int] = free_memory
+
+    def most(self, jobs: int) -> int:
+        """Jobs at once if memory sets no limit."""
+        return max(1, min(jobs, self.asked or (len(self.gpus) or self.cores) // self.each))
+
+    def threads(self, at_once: int) -> int:
+        """Of each process."""
+        return max(1, self.cores // (at_once * self.each))
+
+    def environment(self, slot: int, at_once: int) -> dict[str, str]:
+        """Of the job in a slot: its share of the cores, unless OMP_NUM_THREADS is set already, and its GPUs."""
+        given = {}
+        if self.cores and "OMP_NUM_THREADS" not in os.environ:
+            given["OMP_NUM_THREADS"] = str(self.threads(at_once))
+        if self.gpus:
+            first = slot % max(1, len(self.gpus) // self.each) * self.each
+            given["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[first : first + self.each])
+        return given
+
+
+def fitting(free: int, peak: int, most: int) -> int:
+    """How many processes of that peak fit: the one that was measured, and others in the bytes that are free."""
+    return max(1, min(most, 1 + int(free // max(1, MARGIN * peak))))
+
+
+def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = print) -> Iterator[Outcome]:
+    """Run the jobs and yield each outcome as it comes. Closed early, by Ctrl-C say, it stops those that run.
+
+    With `machine.asked` None one runs alone until it has settled; the peak of its memory then says how many run at
+    once, and later ones wait while the memory left is less than the largest peak seen.
+    """
+    waiting, running, largest = list(jobs), [], 0
+    at_once = machine.most(len(jobs))
+    decided = machine.asked is not None or at_once == 1
+    try:
+        while waiting or running:
+            largest = max([largest, *(one.look() for one in running)])
+            settled = any(one.settled() for one in running)
+            for done in [one for one in running if one.process.poll() is not None]:
+                running.remove(done)
+                settled |= done.process.returncode == 0
+                yield done.outcome(len(running))
+            if settled and not decided:
+                at_once, decided = fitting(machine.free(), largest, at_once), True
+                say(_chosen(machine, at_once, largest))
+            limit = at_once if decided else 1
+            while waiting and len(running) < limit and _fits(machine, running, largest):
+                slot = min(set(range(limit)) - {one.slot for one in running})
+                running.append(_start(waiting.pop(0), slot, machine.environment(slot, at_once)))
+            time.sleep(LOOK)
+    finally:
+        _stop(running)
+
+
+def _chosen(machine: Machine, at_once: int, largest: int) -> str:
+    what = f"{len(machine.gpus)} GPU" if machine.gpus else f"{machine.cores} core"
+    plural = "" if what.startswith("1 ") else "s"
+    return (
+        f"jobs=auto: {at_once} at once, {machine.threads(at_once)} thread(s) each, on {what}{plural}; the first took "
+        f"{largest / 2**30:.1f} GiB of memory, {machine.free() / 2**30:.1f} GiB are free"
+    )
+
+
+def _fits(machine: Machine, running: Sequence["_Running"], largest: int) -> bool:
+    """Whether one more has room beside what the running ones may still grow to."""
+    if not running or machine.asked is not None:
+        return True
+    growth = sum(max(0, MARGIN * largest - one.now) for one in running)
+    return machine.free() - growth >= MARGIN * largest
+
+
+@dataclass
+class _Running:
+    job: Job
+    process: subprocess.Popen
+    slot: int
+    began: float
+    now: int = 0
+    peak: int = 0
+
+    def settled(self) -> bool:
+        return self.job.settled(self.began)
+
+    def look(self) -> int:
+        """The peak of the resident memory, of the process and its children; shared pages count for each of them."""
+        self.now = 0
+        try:
+            parent = psutil.Process(self.process.pid)
+            for process in (parent, *parent.children(recursive=True)):
+                self.now += process.memory_info().rss
+        except psutil.Error:  # one of them has just ended
+            pass
+        self.peak = max(self.peak, self.now)
+        return self.peak
+
+    def outcome(self, beside: int) -> Outcome:
+        return Outcome(self.job, self.process.returncode, time.time() - self.began, self.peak, beside)
+
+
+def _start(job: Job, slot: int, environment: dict[str, str]) -> _Running:
+    with _locked(job) as log:
+        log.write(f"\n$ {shlex.join(job.command)}\n".encode())
+        log.flush()
+        began = time.time()
+        process = subprocess.Popen(
+            job.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,  # so that Ctrl-C reaches it once, through `_stop`
+        )
+    return _Running(job, process, slot, began)
+
+
+def _locked(job: Job) -> IO[bytes]:
+    """The log, open for the job to write to. The lock on it lasts as long as the job has it open, even without us."""
+    try:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        log = job.log.open("ab")
+    except OSError as error:
+        raise UserError(f"cannot write the log {job.log}: {error.strerror}; choose another folder with out=") from error
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        log.close()
+        raise UserError(f"another process still trains {job.name} (and writes {job.log}): wait, or end it") from None
+    return log
+
+
+def check_logs(jobs: Sequence[Job]) -> None:
+    """Raises UserError if a log cannot be written, or if another process is at work on one of the jobs."""
+    for job in jobs:
+        _locked(job).close()
+
+
+def last_lines(log: Path, count: int = 8) -> list[str]:
+    """What the last command in a log said at its end."""
+    lines = log.read_text(errors="replace").rpartition("\n$ ")[2].splitlines()
+    return [line for line in lines[1:] if line.strip()][-count:]
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    """Ask the processes to end, and after a while, or on a second Ctrl-C, make them."""
+    for one in running:
+        if one.process.poll() is None:
+            one.process.send_signal(signal.SIGINT)
+    end = time.monotonic() + GRACE
+    for one in running:
+        try:
+            one.process.wait(max(0.0, end - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            end = 0.0
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()

@@ -1,0 +1,262 @@
+"""A set of runs: what is done of it, and the faults that can be known before the first one is trained."""
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from sslkit import objectives
+from sslkit.errors import UserError
+from sslkit.method import parse
+from sslkit.training import run
+from sslkit.training.config import Config
+from sslkit.training.processes import Machine, Outcome, cores, last_lines
+from sslkit.zoo import ZooEntry
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a set.
+
+    folder: where it lies or will lie. state: "done" (an entry with the same settings and images), "resume" (stopped on
+    the way) or "new". decodes: whether its images are files to be decoded.
+    """
+
+    config: Config
+    folder: Path
+    state: str
+    decodes: bool
+
+
+def examine(configs: Sequence[Config]) -> list[Member]:
+    """Open the data and build the network of every run once, and look what stands of it in its folder `out`.
+
+    Raises UserError for what `sslkit.pretrain` would refuse, and when two runs would have the same name.
+    """
+    remembered: dict[str, Any] = {}
+    facts = [_facts(config, remembered) for config in configs]
+    names = [run.base_name(config, fact.backbone) for config, fact in zip(configs, facts, strict=True)]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise UserError(f"{count} members would have the same name, {name}: each method and seed may stand once")
+    return [_member(*one) for one in zip(configs, names, facts, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a run's name and state depend on beside its settings."""
+
+    backbone: str
+    digest: str
+    decodes: bool
+
+
+def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
+    """remembered: what earlier calls found; runs that differ by the seed alone share all of it."""
+    from sslkit.training.fit import build_method, open_data
+
+    learns = objectives.find(parse(config.method_name)[0]).needs_labels  # such a run changes the labels it is given
+
+    def facts() -> _Facts:
+        data = _once(remembered, [config.data, config.eval, learns], lambda: open_data(config))
+        backbone = build_method(config, data).backbone.recipe.name
+        return _Facts(backbone, data.train.digest, data.train.decodes)
+
+    return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
+
+
+def _once(remembered: dict[str, Any], settings: list[Any], make: Callable[[], Any]) -> Any:
+    key = json.dumps([_shown(part) for part in settings], sort_keys=True, default=str)
+    if key not in remembered:
+        remembered[key] = make()
+    return remembered[key]
+
+
+def _shown(part: Any) -> Any:
+    return [type(part).__name__, dataclasses.asdict(part)] if dataclasses.is_dataclass(part) else part
+
+
+def _member(config: Config, name: str, facts: _Facts) -> Member:
+    out = Path(config.out)
+    before = run.numbered(out, name)
+    for folder in before:
+        if _is_done(folder, config, facts.digest):
+            return Member(config, folder, "done", facts.decodes)
+    if before and _can_go_on(before[-1], config, facts.digest):
+        return Member(config, before[-1], "resume", facts.decodes)
+    return Member(config, run.fresh(out, name), "new", facts.decodes)
+
+
+def _is_done(folder: Path, config: Config, digest: str) -> bool:
+    if not run.finished(folder) or _differs(folder, config):
+        return False
+    try:
+        return ZooEntry.load(folder).card.get("data", {}).get("digest") == digest
+    except UserError:  # damaged: `sslkit.zoo.open` tells it
+        return False
+
+
+def _can_go_on(folder: Path, config: Config, digest: str) -> bool:
+    """Whether training would resume here: it refuses other settings and other images."""
+    if run.finished(folder) or _differs(folder, config):
+        return False
+    checkpoint = checkpoint_of(folder)
+    if not checkpoint.is_file():
+        return True
+    import torch
+
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    return state["callbacks"]["Start"]["digest"] == digest
+
+
+def _differs(folder: Path, config: Config) -> bool:
+    """Whether a run was started with other settings; one whose settings cannot be read counts as such."""
+    try:
+        return not (folder / "config.yaml").is_file() or bool(run.changed(folder, config))
+    except UserError:
+        return True
+
+
+def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
+    """This machine as runs with the same `trainer` see it. asked: at once; None: as many as fit.
+
+    Raises UserError for a trainer that is not possible here.
+    """
+    from sslkit.training.train import check_trainer
+
+    trainer = configs[0].trainer
+    if trainer.num_nodes > 1:
+        raise UserError(f"trainer.num_nodes={trainer.num_nodes}, but members are trained here: see cluster=slurm")
+    gpus = visible_gpus() if trainer.accelerator in ("auto", "gpu", "cuda") else []
+    each = trainer.devices
+    if each in ("auto", -1, "-1"):
+        each = 1 if each == "auto" or not gpus else len(gpus)
+    if not str(each).isdecimal():
+        raise UserError(f"trainer.devices={each}: give a number, which GPUs a member gets is chosen for it")
+    for config in {config.data.batch_size: config for config in configs}.values():
+        check_trainer(dataclasses.replace(config, trainer=dataclasses.replace(trainer, devices=int(each))))
+    return Machine(cores(), tuple(gpus), int(each), asked)
+
+
+def visible_gpus() -> list[str]:
+    """Identifiers of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES takes them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    return (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")[:count]
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """For one set at a time in a folder: two would start the same members. Raises UserError."""
+    lock = FileLock(out / "logs" / ".lock", timeout=0)
+    try:
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"another recipes/zoo.py trains members in {out}: wait for it, or give another out=") from None
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; choose another folder with out=") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def settled(member: Member, began: float) -> bool:
+    """Whether a run that began then has trained an epoch: it holds what memory training takes."""
+    try:
+        return checkpoint_of(member.folder).stat().st_mtime > began
+    except OSError:
+        return False
+
+
+def overview(members: Sequence[Member]) -> str:
+    """What there is to do, and what is done."""
+    count = Counter(member.state for member in members)
+    lines = [
+        f"zoo       {members[0].config.out}: {len(members)} members, {count['done']} done, "
+        f"{count['resume']} to go on with, {count['new']} to start"
+    ]
+    lines += [f"  {member.state:<7} {member.folder.name}" for member in members]
+    return "\n".join([*lines, f"logs      {log_of(members[0]).parent}"])
+
+
+def checkpoint_of(folder: Path) -> Path:
+    return folder / "checkpoints" / "last.ckpt"
+
+
+def log_of(member: Member) -> Path:
+    return member.folder.parent / "logs" / f"{member.folder.name}.log"
+
+
+def report(outcomes: Iterable[Outcome], members: Sequence[Member]) -> list[Outcome]:
+    """Print a line for each job as it ends, and return them all."""
+    by_name = {member.folder.name: member for member in members}
+    total = sum(member.state != "done" for member in members)
+    ended: list[Outcome] = []
+    for outcome in outcomes:
+        ended.append(outcome)
+        member = by_name.get(outcome.job.name)
+        print(progress(ended, total, member) if member else f"{outcome.job.log}: ended with {outcome.code}", flush=True)
+    return ended
+
+
+def failures(members: Sequence[Member], ended: Sequence[Outcome]) -> list[str]:
+    """Lines on the members that have no entry, or whose process did not end well: the end of each one's log."""
+    by_name = {outcome.job.name: outcome for outcome in ended}
+    lines = []
+    for member in members:
+        outcome = by_name.get(member.folder.name)
+        if not _failed(member, outcome):
+            continue
+        if outcome is None:
+            lines.append(f"failed    {member.folder.name}: no entry yet; the launcher's logs: {log_of(member).parent}")
+        else:
+            lines.append(f"failed    {member.folder.name}: {_how(outcome)}; the end of {outcome.job.log}:")
+            lines += [f"    {line}" for line in last_lines(outcome.job.log)]
+    return lines
+
+
+def progress(ended: Sequence[Outcome], total: int, member: Member) -> str:
+    """The line for the member whose process ended last, with its numbers and the time left for all `total`."""
+    last, number = ended[-1], len(ended)
+    if _failed(member, last):
+        said = f"failed ({_how(last)}): {' '.join(last_lines(last.job.log, 1))}"
+    else:
+        said = _numbers(member)
+    left = sum(one.seconds for one in ended) / number * (total - number) / (last.beside + 1)
+    rest = f", about {duration(left)} left" if number < total else ""
+    return f"[{number:>{len(str(total))}}/{total}] {member.folder.name}  {said}  {duration(last.seconds)}{rest}"
+
+
+def _numbers(member: Member) -> str:
+    try:
+        after = ZooEntry.load(member.folder).card.get("after")
+    except UserError as error:
+        return str(error)
+    return f"kNN {100 * after['knn']:.1f} %  linear {100 * after['probe']:.1f} %" if after else "not judged: no labels"
+
+
+def _failed(member: Member, outcome: Outcome | None) -> bool:
+    """outcome: of the member's own process, if it had one."""
+    return not run.finished(member.folder) or (outcome is not None and outcome.code != 0)
+
+
+def _how(outcome: Outcome) -> str:
+    return f"signal {-outcome.code}" if outcome.code < 0 else f"exit code {outcome.code}"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 10 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
