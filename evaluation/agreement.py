@@ -75,6 +75,14 @@ def recall_at(truth: Values, scores: Values, k: int = 1) -> float:
     return _of(partial(_recall, k=_checked_k(k, len(scores))), truth, scores)
 
 
+def relative_at(truth: Values, scores: Values, k: int = 1) -> float:
+    """rel@k: the best truth among the k models of the highest scores, over the best of all; 1 is best.
+
+    Where scores tie the k-th is drawn: this is the expectation. nan where the best truth is not above 0.
+    """
+    return _of(partial(_relative, k=_checked_k(k, len(scores))), truth, scores)
+
+
 def agreement(
     truth: Values,
     scores: Values,
@@ -154,6 +162,12 @@ def _recall(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -
     return float(chances[values == truth.max()].sum())
 
 
+def _relative(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> float:
+    values, chances = _best_of_top(truth, scores, models, k)
+    best = truth.max()
+    return float(values @ chances / best) if best > 0 else float("nan")
+
+
 def _best_of_top(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """What the best truth among the k highest scores may be, and how likely: scores that tie are drawn from."""
     first = np.unique(models, return_index=True)[1]
@@ -179,6 +193,8 @@ MEASURES: dict[str, Callable[..., float]] = {
     "regret@3": partial(_regret, k=3),
     "recall@1": partial(_recall, k=1),
     "recall@3": partial(_recall, k=3),
+    "rel@1": partial(_relative, k=1),
+    "rel@3": partial(_relative, k=3),
 }
 
 

@@ -1,7 +1,10 @@
 """The members of a zoo as a ranking sees them: each one's features of the same images, ready to be scored."""
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +21,38 @@ from evaluation.subsets import label_subset
 from evaluation.transferability.base import Sample
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
-
-SEVERAL = "several labels an image: only logme and parc are defined"
+from sslkit.members import nearest
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One model on the task. name: for tables. sample: what metrics see. notes: what to know of it."""
+    """One model on the task. name: for tables. sample: what metrics see. notes: what to know of its images."""
 
     name: str
     sample: Sample = field(repr=False)
     notes: tuple[str, ...] = ()
 
 
+def are_arrays(zoo: Any) -> bool:
+    """Whether a zoo is a mapping of names to features at hand: Features, or tuples or lists (x, y)."""
+    return isinstance(zoo, Mapping) and any(isinstance(one, (Features, tuple, list)) for one in zoo.values())
+
+
 def of_arrays(zoo: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> list[Candidate]:
-    """Candidates from features at hand. zoo: name -> Features, or a pair (x, y), all of the same images."""
+    """Candidates from features at hand. zoo: name -> Features, or a pair (x, y), all of the same images.
+
+    Raises UserError.
+    """
     found = []
     for name, given in zoo.items():
+        if not isinstance(given, Features) and not (isinstance(given, (tuple, list)) and len(given) == 2):
+            raise UserError(f"{name} must be Features or a pair (x, y), as the others are; not {type(given).__name__}")
         x, y = (given, None) if isinstance(given, Features) else given
-        found.append(Candidate(name, as_sample(x, y, seed=seed, device=device)))
-    return _same_images(found)
+        try:
+            found.append(Candidate(name, as_sample(x, y, seed=seed, device=device), _notes_of(given)))
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
+    return same_images(found)
 
 
 def of_models(
@@ -48,6 +63,7 @@ def of_models(
     max_images: int | None = None,
     root: str | Path = "data",
     image_size: int | None = None,
+    in_chans: int | None = None,
     seed: int = 0,
     device: str = "cpu",
     say: Callable[[str], None] = lambda line: None,
@@ -58,20 +74,38 @@ def of_models(
     zoo: a folder of zoo entries, or a list of what `evaluation.load_model` takes, folders of entries among them; or a
         mapping of names to such models.
     max_images: at most so many, the same number of each class, drawn by (seed, names); None: all.
+    image_size, in_chans: see `evaluation.load_model`.
     how: see `evaluation.extract` (cache, precision, batch_size, workers, ...). Raises UserError.
     """
-    models = {name: load_model(one, image_size=image_size) for name, one in members(zoo).items()}
+    size = {"image_size": image_size, "in_chans": in_chans}
+    models = {name: load_model(one, **size) for name, one in members(zoo).items()}
     task = sampled(open_split(dataset, split, root=root), max_images, seed)
     found = []
     for name, model in models.items():
         say(f"features of {len(task):,} images of {task.name}: {name}")
         features = extract(model, task, task.split, **how)
         found.append(_candidate(name, model, features, seed, device))
-    return _same_images(found)
+    return same_images(found)
+
+
+def checked_keywords(given: Iterable[str], at_hand: bool) -> None:
+    """What `evaluation.rank` passes on is known to who takes it. Raises UserError with the nearest.
+
+    at_hand: for features at hand, which take none of them.
+    """
+    takers = (inspect.signature(taker).parameters.values() for taker in (of_models, extract))
+    known = {p.name for parameters in takers for p in parameters if p.kind is p.KEYWORD_ONLY} | {"split"}
+    for name in given:
+        if name not in known:
+            raise UserError(f"rank has no option {name!r}: {nearest(name, known)}")
+        if at_hand:
+            raise UserError(f"{name} is for models and a data set; the features at hand are ranked as they are")
 
 
 def members(zoo: Any) -> dict[str, Any]:
     """Names and models of a zoo. Raises UserError for an empty one and for two members of one name."""
+    if isinstance(zoo, Mapping) and not zoo:
+        raise UserError("there is no model to rank")
     if isinstance(zoo, Mapping):
         return dict(zoo)
     given = zoo if isinstance(zoo, Sequence) and not isinstance(zoo, str) else [zoo]
@@ -102,6 +136,8 @@ def sampled(task: Split, max_images: int | None, seed: int) -> Split:
 
     Of images with several labels each, `max_images` are drawn from all. Raises UserError for too few.
     """
+    if max_images is not None and (not isinstance(max_images, Integral) or max_images < 2):
+        raise UserError(f"max_images={max_images!r} must be a whole number of images, at least 2, or null for all")
     if task.y.ndim != 1:
         keys = draw_keys(task.ids, seed, "images of a ranking")
         return task if max_images is None else task.take(np.sort(np.argsort(keys, kind="stable")[:max_images]))
@@ -115,20 +151,16 @@ def sampled(task: Split, max_images: int | None, seed: int) -> Split:
 
 
 def _candidate(name: str, model: LoadedModel, features: Features, seed: int, device: str) -> Candidate:
-    notes = []
     probs = None if model.classifier is None else source_probs(model, features)
-    if probs is None:
-        notes.append("no source classifier: no LEEP, no NCE")
-    reference = _reference(model)
-    if reference is None:
-        notes.append("no reference statistics: PED takes those of the task's own images")
-    labels = None
-    if features.y.ndim == 2:
-        labels = (features.y == 1).astype(np.float64)
-        notes.append(SEVERAL)
-    given = {"source_probs": probs, "reference": reference, "model": model.net}
+    labels = (features.y == 1).astype(np.float64) if features.y.ndim == 2 else None
+    given = {"source_probs": probs, "reference": _reference(model), "model": model.net}
     sample = as_sample(features, labels, **given, seed=seed, device=device)
-    return Candidate(name, sample, tuple(notes))
+    return Candidate(name, sample, _notes_of(features))
+
+
+def _notes_of(given: Any) -> tuple[str, ...]:
+    """What the data set wants to be said beside its numbers."""
+    return (given.note,) if getattr(given, "note", "") else ()
 
 
 def _reference(model: LoadedModel) -> tuple[list[float], list[float]] | None:
@@ -137,17 +169,32 @@ def _reference(model: LoadedModel) -> tuple[list[float], list[float]] | None:
     return (known["mean"], known["std"]) if known and "mean" in known else None
 
 
-def _same_images(candidates: list[Candidate]) -> list[Candidate]:
+def same_images(candidates: list[Candidate]) -> list[Candidate]:
+    """The candidates, once all have the same labels in the same order. Raises UserError that says what differs."""
     if not candidates:
         raise UserError("there is no model to rank")
     first = candidates[0]
     for other in candidates[1:]:
-        same = first.sample.y is None or (
-            len(first.sample) == len(other.sample) and bool((first.sample.y == other.sample.y).all())
-        )
-        if not same:
+        differs = _difference(first.sample, other.sample)
+        if differs:
             raise UserError(
-                f"{first.name} and {other.name} were not given the same labels in the same order: a ranking compares "
-                "models on the same images"
+                f"{first.name} and {other.name} were not given the same labels in the same order: {differs}; a ranking "
+                "compares models on the same images"
             )
     return candidates
+
+
+def _difference(one: Sample, other: Sample) -> str:
+    """How the labels of two samples differ, "" if they do not."""
+    if len(one) != len(other):
+        return f"{len(one)} images and {len(other)}"
+    if (one.y is None) != (other.y is None):
+        return "classes and numbers"
+    if one.classes != other.classes:
+        name, instead = next(pair for pair in zip_longest(one.classes, other.classes) if pair[0] != pair[1])
+        return f"a class {name!r} and {instead!r} in its place"
+    mine, others = (sample.targets if sample.y is None else sample.y for sample in (one, other))
+    if mine.shape != others.shape:
+        return f"numbers of shape {tuple(mine.shape)} and {tuple(others.shape)}"
+    unequal = (mine != others).reshape(len(mine), -1).any(1)
+    return f"other labels from row {int(unequal.nonzero()[0])} on" if unequal.any() else ""

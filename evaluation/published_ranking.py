@@ -1,5 +1,6 @@
 """The published ranking benchmarks as a whole: their models, their data sets, their fine-tuning accuracies."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import numpy as np
 from evaluation import published
 from evaluation.benchmark import open_benchmark
 from evaluation.ranking import Ranking, rank
-from evaluation.ranking_summary import write_ranking
+from evaluation.ranking_checks import checked_metrics
+from evaluation.ranking_summary import finish, line, open_tasks
+from sslkit.errors import UserError
 
 
 def rank_published(
@@ -19,28 +22,37 @@ def rank_published(
     root: str | Path = "data",
     out: str | Path = "runs/ranking",
     pictures: bool = True,
-    zoo: Any = None,
-    data: Any = None,
-    truth: Any = None,
+    download: bool = False,
+    bootstrap: int = 200,
+    seed: int = 0,
+    device: str = "cpu",
+    split: str = "train",
     max_images: int | None = None,
     **how: Any,
 ) -> list[Ranking]:
     """Score a published benchmark's models on its data sets and compare with its published accuracies.
 
     name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
-    checkpoints: folder of the model files. root: folder of the data sets. metrics, how: see `evaluation.rank`.
-    Raises UserError that lists every missing file before anything is computed.
+    checkpoints: folder of the model files. root: folder of the data sets. download: see `open_benchmark`.
+    max_images: None for all, as published; see `evaluation.rank`, also for metrics and how.
+    Raises UserError that lists every missing file before anything is computed, and where max_images is too few for
+    one of the sets.
     """
-    benchmark = open_benchmark(name, checkpoints=checkpoints, root=root)
+    for given in ("zoo", "data", "truth"):
+        if how.pop(given, None) is not None:
+            raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given}=")
+    drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
+    checked_metrics(metrics, **drawn)
+    benchmark = open_benchmark(name, checkpoints=checkpoints, root=root, download=download)
     accuracies = published.truth(name)
+    tasks = {task: task for task in benchmark.datasets}
+    opened = open_tasks(tasks, split=split, root=root, max_images=max_images, seed=seed)
     rankings = []
-    for task in benchmark.datasets:
+    for task, images in opened.items():
         known = accuracies[task]
         models = {model: benchmark.zoo[model] for model in known}
-        ranking = rank(models, task, metrics, truth=known, root=root, max_images=max_images, say=_line, **how)
-        print(f"\n{task}: {ranking.n:,} images\n{ranking.table()}")
-        write_ranking(ranking, Path(out) / name, pictures)
-        rankings.append(ranking)
+        ranking = rank(models, images, metrics, truth=known, split=split, say=line, **drawn, **how)
+        rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
     print(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")
     return rankings
 
@@ -57,7 +69,3 @@ def means(rankings: list[Ranking]) -> str:
         shown = ", ".join(f"{name} {np.nanmean(values):.2f}" for name, values in named.items())
         lines.append(f"{metric:<24} {shown or 'no agreement'}")
     return "\n".join(lines)
-
-
-def _line(text: str) -> None:
-    print(f"          {text}", flush=True)

@@ -10,10 +10,11 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.agreement import Agreement, agreement
-from evaluation.candidates import SEVERAL, Candidate, of_arrays, of_models
-from evaluation.features import Features
+from evaluation.candidates import Candidate, are_arrays, checked_keywords, members, of_arrays, of_models
+from evaluation.ranking_checks import checked_metrics, truth_values
+from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
-from evaluation.scoring import MetricResult, Spec, needs, of_sample, parse, takes_numbers
+from evaluation.scoring import MetricResult, Spec, of_sample
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
@@ -25,10 +26,11 @@ class Ranking:
     """M models by K metrics on one task.
 
     data: the task; n: its images. models: M names. metrics: K names.
-    scores: (M, K), nan where a model has not what the metric needs. intervals: (M, K, 2) 95 % over images, nan without.
+    scores: (M, K), nan where a model has not what the metric needs, or the metric refuses its features (see notes).
+    intervals: (M, K, 2) 95 % over images, nan without.
     ranks: (M, K) 1 is best, equal scores share the mean. rank_intervals: (M, K, 2) 95 % over images.
     tied: (M, K) bool: not to be told from the metric's best model by these images.
-    mean_rank: (M,) over the metrics that score every model (Borda), nan if none does.
+    mean_rank: (M,) over the metrics that score every model that any does (see `borda`), nan if none does.
     seconds, memory: (M, K) cost of each score; what metrics share is counted with the first. bytes, nan if unknown.
     notes: what to know of models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
     """
@@ -87,45 +89,60 @@ def rank(
     """Score every model of a zoo by every metric.
 
     zoo: a folder of zoo entries, a list of models (`evaluation.load_model`), a mapping of names to models; or a mapping
-        of names to Features or pairs (x, y) of the same images, and no dataset.
+        of names to Features or pairs (x, y) of the same images, and neither dataset nor `how`.
     dataset: see `evaluation.open_split`; its split `split="train"` is used.
     metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. A metric that a model has not
-        the inputs for (LEEP without a source classifier) gives nan for it, and a note.
+        the inputs for (LEEP without a source classifier), or whose features it refuses, gives nan for it, and a note.
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
-    bootstrap: redrawn sets of images behind intervals and ties, 0 for none; see `evaluation.resampling.replicates`.
+    bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
+        `evaluation.resampling.replicates`.
     seed, device: of the metrics. how: split, max_images, root, image_size and the options of `evaluation.extract`.
-    Raises UserError before anything is extracted for unknown metrics, models and data.
+    Raises UserError before anything is extracted for unknown metrics, options, models and data, and for a truth without
+    one of the models.
     """
-    specs = [parse(metric) for metric in _listed(metrics)]
+    specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
+    zoo = _checked_zoo(zoo, dataset, how)
+    names = tuple(zoo)
+    accuracies = truth_values(truth, names)
     candidates = _candidates(zoo, dataset, seed=seed, device=device, say=say, **how)
-    names = tuple(candidate.name for candidate in candidates)
-    accuracies = _truth(truth, names)
-    scored = []
+    scored, failures = [], []
     for spec in specs:
         say(f"{spec.name} on {len(candidates)} models")
-        scored.append(_scored(spec, candidates))
+        results, failed = _scored(spec, candidates)
+        scored.append((spec, results))
+        failures.append(failed)
     say(f"intervals: {bootstrap} redrawn sets of images")
     redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
     columns = [_in_numbers(one, again, len(candidates)) for one, again in zip(scored, redrawn, strict=True)]
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
+    said = notes(specs, candidates, [results for _, results in scored], failures)
+    unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"])
     return Ranking(
         data=_data_name(dataset),
         n=len(candidates[0].sample),
         models=names,
         metrics=tuple(spec.name for spec in specs),
         mean_rank=borda(stacked["ranks"]),
-        notes=_notes(specs, candidates, [results for _, results in scored]),
+        notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
         truth=accuracies,
-        agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, seed),
+        agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
         details={spec.name: _details(results, names) for spec, results in scored},
         **stacked,
     )
 
 
 def borda(ranks: np.ndarray) -> np.ndarray:
-    """(M,) mean rank over the metrics that rank every model. ranks: (M, K), nan where a metric has no score."""
-    whole = ranks[:, ~np.isnan(ranks).any(0)]
-    return whole.mean(1) if whole.shape[1] else np.full(len(ranks), np.nan)
+    """(M,) mean rank. ranks: (M, K), nan where a metric has no score.
+
+    Models that no metric ranks are left out, with nan; of the others the mean is over the metrics that rank each of
+    them, so that all means are of the same metrics. nan for all if there is no such metric.
+    """
+    found = np.full(len(ranks), np.nan)
+    ranked = ~np.isnan(ranks).all(1)
+    whole = ranks[ranked][:, ~np.isnan(ranks[ranked]).any(0)]
+    if whole.size:
+        found[ranked] = whole.mean(1)
+    return found
 
 
 def ranks_of(scores: np.ndarray) -> np.ndarray:
@@ -137,29 +154,34 @@ def ranks_of(scores: np.ndarray) -> np.ndarray:
     return found
 
 
-def _listed(metrics: Any) -> list[str]:
-    listed = [metrics] if isinstance(metrics, str) else list(metrics)
-    if not listed:
-        raise UserError("there is no metric to rank by: metrics=[ped+logme,itm,logme,leep]")
-    repeated = {metric for metric in listed if listed.count(metric) > 1}
-    if repeated:
-        raise UserError(f"metrics names {sorted(repeated)[0]} twice")
-    return listed
+def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> dict[str, Any]:
+    """Names and models, or names and features at hand. Raises UserError."""
+    at_hand = are_arrays(zoo)
+    checked_keywords(how, at_hand)
+    if at_hand and dataset is not None:
+        raise UserError("give features at hand without a data set, or models with one")
+    if not at_hand and dataset is None:
+        raise UserError("name the task to rank for: dataset=, a data set or a folder of images with labels")
+    return members(zoo)
 
 
 def _candidates(zoo: Any, dataset: Any, *, seed: int, device: str, say: Callable, **how: Any) -> list[Candidate]:
-    at_hand = isinstance(zoo, Mapping) and zoo and all(isinstance(one, (Features, tuple)) for one in zoo.values())
-    if at_hand and dataset is None:
-        return of_arrays(zoo, seed, device)
     if dataset is None:
-        raise UserError("name the task to rank for: dataset=, a data set or a folder of images with labels")
+        return of_arrays(zoo, seed, device)
     return of_models(zoo, dataset, how.pop("split", "train"), seed=seed, device=device, say=say, **how)
 
 
-def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[Spec, dict[int, MetricResult]]:
-    """A metric with its results, by the number of the model; models that it cannot score have none."""
-    able = [m for m, candidate in enumerate(candidates) if _has_inputs(spec, candidate)]
-    return spec, {m: of_sample(spec, candidates[m].sample) for m in able}
+def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[dict[int, MetricResult], dict[int, UserError]]:
+    """A metric's results, and why there is none where it refused the features, by the number of the model."""
+    results, failed = {}, {}
+    for m, candidate in enumerate(candidates):
+        if lacking(spec, candidate):
+            continue
+        try:
+            results[m] = of_sample(spec, candidate.sample)
+        except UserError as error:  # of these features: the options have been tried before
+            failed[m] = error
+    return results, failed
 
 
 def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:
@@ -194,66 +216,27 @@ def intervals(scores: np.ndarray, redrawn: np.ndarray) -> tuple[np.ndarray, np.n
 def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
     """(M,) bool: the difference to the best model is within 1.96 standard deviations of its redrawn values.
 
-    Without redrawn scores only equal ones are tied.
+    Without redrawn scores (at least 2) only equal ones are tied. A model without a score (nan) is tied with none.
     """
-    best = int(np.argmax(scores))
+    if np.isnan(scores).all():
+        return np.zeros(len(scores), dtype=bool)
+    best = int(np.nanargmax(scores))
     behind = scores[best] - scores
-    if not len(redrawn):
+    if len(redrawn) < 2:
         return behind == 0
     spread = (redrawn[:, [best]] - redrawn).std(0, ddof=1)
-    return behind <= 1.96 * spread
+    return (behind == 0) | (behind <= 1.96 * spread)
 
 
-def _has_inputs(spec: Spec, candidate: Candidate) -> bool:
-    sample = candidate.sample
-    have = {"features": sample.x, "source_probs": sample.source_probs, "model": sample.model}
-    classes = sample.y is not None or (len(spec.chain) == 1 and takes_numbers(spec.metric))
-    return classes and all(have[need] is not None for need in spec.needs)
-
-
-def _truth(truth: Any, names: tuple[str, ...]) -> np.ndarray | None:
-    if truth is None:
-        return None
-    if isinstance(truth, Mapping):
-        missing = [name for name in names if name not in truth]
-        if missing:
-            raise UserError(f"truth has no accuracy of {', '.join(missing)}; it has: {', '.join(map(str, truth))}")
-        truth = [truth[name] for name in names]
-    values = np.asarray(truth, dtype=float)
-    if values.shape != (len(names),) or not np.isfinite(values).all():
-        raise UserError(f"truth must be one finite accuracy for each of the {len(names)} models: {', '.join(names)}")
-    return values
-
-
-def _agreements(specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray, seed: int) -> dict[str, list[Agreement]]:
-    """Of the metrics that score at least three models, and not all alike."""
+def _agreements(
+    specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray, without: Mapping[str, str], seed: int
+) -> dict[str, list[Agreement]]:
     found = {}
     for k, spec in enumerate(specs):
         known = ~np.isnan(scores[:, k])
-        if known.sum() > 2 and np.ptp(scores[known, k]) > 0:
+        if spec.name not in without:
             found[spec.name] = agreement(truth[known], scores[known, k], seed=seed)
     return found
-
-
-def _notes(
-    specs: Sequence[Spec], candidates: Sequence[Candidate], results: Sequence[Mapping[int, MetricResult]]
-) -> tuple[str, ...]:
-    """What each model lacks, where a metric asked for it, and the metrics' own warnings; each once."""
-    said: dict[str, list[str]] = {}
-    metrics = [spec.metric for spec in specs]
-    asked = {need for spec in specs for need in needs(spec.metric)}
-    wraps = any("ped" in dict(spec.chain) for spec in specs)
-    for candidate in candidates:
-        for note in candidate.notes:
-            several = note == SEVERAL and not all(map(takes_numbers, metrics))
-            if several or ("source classifier" in note and "source_probs" in asked) or ("reference" in note and wraps):
-                said.setdefault(note, []).append(candidate.name)
-    for spec, column in zip(specs, results, strict=True):
-        for m, result in column.items():
-            for warning in result.warnings:
-                if "reference" not in warning:  # said above, of the model
-                    said.setdefault(f"{spec.name}: {warning}", []).append(candidates[m].name)
-    return tuple(f"{note} ({', '.join(names)})" for note, names in said.items())
 
 
 def _details(results: Mapping[int, MetricResult], names: Sequence[str]) -> dict[str, Any]:
@@ -261,7 +244,9 @@ def _details(results: Mapping[int, MetricResult], names: Sequence[str]) -> dict[
 
 
 def _data_name(dataset: Any) -> str:
-    return "" if dataset is None else str(getattr(dataset, "name", dataset))
+    if dataset is None or isinstance(dataset, (str, Path)):
+        return str(dataset or "")
+    return str(getattr(dataset, "name", dataset))
 
 
 def _plain(value: Any) -> Any:

@@ -1,17 +1,25 @@
 """What a person sees of a ranking: progress, a table for each task, pictures, a file, and the next command."""
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evaluation.candidates import members
+from evaluation.candidates import members, sampled
+from evaluation.datasets import Split, open_split
 from evaluation.models import load_model
 from evaluation.ranking import Ranking, rank
+from evaluation.ranking_checks import checked_metrics, truth_values
 from evaluation.ranking_plots import plot_agreement, plot_ranking
 from sslkit.errors import UserError
+from sslkit.members import nearest
+
+AGREEMENT = "-agreement"  # after a task's name, of the picture that holds scores against the truth
 
 
 def rank_tasks(
@@ -22,32 +30,111 @@ def rank_tasks(
     truth: str | Path | None = None,
     out: str | Path = "runs/ranking",
     pictures: bool = True,
+    image_size: int | None = None,
+    bootstrap: int = 200,
+    seed: int = 0,
+    device: str = "cpu",
     **how: Any,
 ) -> list[Ranking]:
     """Rank a zoo for one task or several and print what came of it; `recipes/rank.py` calls it.
 
     data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
-    out: folder of NAME.json and NAME.png for each task. how: see `evaluation.rank`.
-    Raises UserError before anything is computed where it can be known.
+    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: see `evaluation.load_model`.
+    bootstrap, seed, device, how: see `evaluation.rank`.
+    Raises UserError before anything is extracted where it can be known: every task is opened first.
     """
-    tasks = list(data) if isinstance(data, (list, tuple)) else [data]
-    if tasks == [None]:
-        raise UserError("name the task to rank for: data=clipart, or data=PATH/TO/IMAGES, or a list of them")
+    tasks = _listed(data)
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
-    accuracies = {} if truth is None else read_truth(truth)
-    models = {name: load_model(one) for name, one in members(zoo).items()}  # once for all tasks
+    drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
+    checked_metrics(metrics, **drawn)
+    named = members(zoo)
+    known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
+    for accuracies in known.values():
+        truth_values(accuracies, list(named))
+    models = {name: load_model(one, image_size=image_size) for name, one in named.items()}  # once for all tasks
+    which = {name: how[name] for name in ("split", "root", "max_images") if name in how}
+    opened = open_tasks(tasks, seed=seed, **which)
     rankings = []
-    for task in tasks:
-        known = accuracies.get(str(task), accuracies if _of_models(accuracies) else None)
-        ranking = rank(models, task, metrics, truth=known or None, say=_line, **how)
-        print(f"\n{task}: {ranking.n:,} images\n{ranking.table()}")
-        for note in ranking.notes:
-            print(f"note      {note}")
-        write_ranking(ranking, Path(out), pictures)
-        rankings.append(ranking)
+    for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
+        accuracies = known.get(task)
+        ranking = rank(models, split, metrics, truth=accuracies, image_size=image_size, say=line, **drawn, **how)
+        if truth is not None and accuracies is None:
+            ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
+        rankings.append(finish(replace(ranking, data=task), Path(out), file, pictures))
     _print_end(rankings)
     return rankings
+
+
+def open_tasks(
+    tasks: Mapping[str, Any],
+    *,
+    split: str = "train",
+    root: str | Path = "data",
+    max_images: int | None = None,
+    seed: int = 0,
+) -> dict[str, Split]:
+    """Every task opened, with the images that are ranked by, before one is computed on. Raises UserError."""
+    return {name: sampled(open_split(task, split, root=root), max_images, seed) for name, task in tasks.items()}
+
+
+def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
+    """Print a ranking and write it to out/FILE.json."""
+    print(f"\n{ranking.data}: {ranking.n:,} images\n{ranking.table()}")
+    for note in ranking.notes:
+        print(f"note      {note}")
+    write_ranking(ranking, out, file, pictures)
+    return ranking
+
+
+def file_names(tasks: Sequence[str]) -> dict[str, str]:
+    """Task -> the name of its files, without suffix: plain for plain names, and of each task its own.
+
+    The last part of the path: "digits" for digits, digits.npz and path/to/digits, "CIFAR10" for
+    torchvision:CIFAR10:DIR.
+    Tasks that would share it have their whole path, with - for / and such, and if need be a hash.
+    """
+    short = {task: _short(task) for task in tasks}
+    shared = _shared(short)
+    long = {task: _plain(task) if task in shared else name for task, name in short.items()}
+    shared = _shared(long)
+    return {task: f"{name}-{_digest(task)}" if task in shared else name for task, name in long.items()}
+
+
+def _short(task: str) -> str:
+    parts = task.split(":")
+    kind = parts[1] if parts[0] == "torchvision" and len(parts) > 1 else parts[0]
+    return _plain(Path(kind.rstrip("/")).name.removesuffix(".npz"))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w.+]+", "-", text).strip("-.") or "task"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _shared(names: Mapping[str, str]) -> set[str]:
+    """The tasks whose files would overwrite another's, also on disks that do not tell A from a."""
+    owners: dict[str, list[str]] = {}
+    for task, name in names.items():
+        owners.setdefault(name.casefold().removesuffix(AGREEMENT), []).append(task)
+    return {task for tasks in owners.values() if len(tasks) > 1 for task in tasks}
+
+
+def _listed(data: Any) -> dict[str, Any]:
+    """Names and tasks. Raises UserError."""
+    tasks = list(data) if isinstance(data, (list, tuple)) else [data]
+    if not tasks or None in tasks:
+        raise UserError("name the task to rank for: data=clipart, or data=PATH/TO/IMAGES, or a list of them")
+    named: dict[str, Any] = {}
+    for task in tasks:
+        name = str(task if isinstance(task, (str, Path)) else getattr(task, "name", task))
+        if name in named:
+            raise UserError(f"data names {name} twice")
+        named[name] = task
+    return named
 
 
 def read_truth(path: str | Path) -> Mapping[str, Any]:
@@ -61,18 +148,25 @@ def read_truth(path: str | Path) -> Mapping[str, Any]:
     return found
 
 
-def _of_models(accuracies: Mapping[str, Any]) -> bool:
-    return bool(accuracies) and all(isinstance(value, (int, float)) for value in accuracies.values())
+def of_tasks(found: Mapping[str, Any], tasks: Sequence[str], path: str | Path) -> dict[str, Mapping[str, float]]:
+    """Task -> {model: accuracy}, of the tasks that the file has. Raises UserError if it has none of them."""
+    if all(isinstance(value, (int, float)) for value in found.values()):
+        return dict.fromkeys(tasks, found)
+    if not all(isinstance(value, dict) for value in found.values()):
+        raise UserError(f"truth={path} must be {{model: accuracy}} or {{data: {{model: accuracy}}}}, not of both kinds")
+    known = {task: found[task] for task in tasks if task in found}
+    if not known:
+        raise UserError(f"truth={path} has no accuracies of {' and '.join(tasks)}: {nearest(tasks[0], found)}")
+    return known
 
 
-def write_ranking(ranking: Ranking, out: Path, pictures: bool) -> None:
-    """NAME.json and, with pictures, NAME.png and NAME-agreement.png; says where."""
-    name = Path(ranking.data.rstrip("/")).stem or "task"
-    written = [ranking.to_json(out / f"{name}.json")]
+def write_ranking(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
+    """FILE.json and, with pictures, FILE.png and FILE-agreement.png; says where."""
+    written = [ranking.to_json(out / f"{file}.json")]
     if pictures:
-        written.append(plot_ranking(ranking, out / f"{name}.png"))
+        written.append(plot_ranking(ranking, out / f"{file}.png"))
         if ranking.truth is not None:
-            written.append(plot_agreement(ranking, out / f"{name}-agreement.png"))
+            written.append(plot_agreement(ranking, out / f"{file}{AGREEMENT}.png"))
     print(f"written   {', '.join(map(str, written))}\n", flush=True)
 
 
@@ -87,5 +181,6 @@ def _print_end(rankings: Sequence[Ranking]) -> None:
     print(f"next      python recipes/evaluate.py checkpoint=NAME_OR_FOLDER data={last.data} protocols=[fine_tune]")
 
 
-def _line(text: str) -> None:
+def line(text: str) -> None:
+    """A line of progress."""
     print(f"          {text}", flush=True)

@@ -1,5 +1,6 @@
 """How far scores would move with other images: what tells a better model from a luckier draw."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from evaluation.scatter import labels_or_one
 from evaluation.scoring import Spec, scored
 from evaluation.threads import threads
 from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
 
 ROUNDING = 1e-9  # of a score
 LARGEST = 400  # images of a half-sample; beyond, the spread is scaled to the full number
@@ -104,8 +106,18 @@ def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor)
         asked = [k for k, column in enumerate(columns) if m in column.models]
         if asked:
             part = sample.take(rows)
-            parts |= {(k, m): scored(columns[k].spec, part) for k in asked}
+            parts |= {(k, m): _of_part(columns[k].spec, part) for k in asked}
     return parts
+
+
+def _of_part(spec: Spec, part: Sample) -> Score:
+    """nan where half of the images are too few for a metric that all of them were enough for."""
+    try:
+        return scored(spec, part)
+    except UserError:
+        if spec.over_zoo is not None:
+            raise
+        return Score(math.nan)
 
 
 def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """as_sample: arrays, tensors or `Features` -> the `Sample` that the transferability metrics take, checked."""
 
 from collections.abc import Hashable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sslkit.errors import UserError
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 CHECKED = 65536  # rows whose values are looked at together
+SEEDS = 2**32  # what every generator behind a metric takes
 
 
 def as_sample(
@@ -30,10 +32,13 @@ def as_sample(
     features: (N, D) numpy, torch, or nested lists, any float type; or `Features`, whose labels are taken if `labels`
         is None; or None, for metrics that need none.
     labels: (N,) any hashable values, each value a class; or numbers (N,), (N, K) for regression and multi-label tasks.
-    source_probs: (N, S) probabilities of the source classifier, rows that sum to 1.
+    source_probs: (N, S) probabilities of the source classifier, rows that sum to 1 within 0.001; they are divided by
+        their sum.
     reference: mean (D,) and std (D,) of the same model's features on what it was trained on.
-    Raises UserError for NaN, shapes that do not match, fewer than two images or classes.
+    seed: from 0 to 2**32 - 1.
+    Raises UserError for NaN, shapes that do not match, fewer than two images or classes, a device that is not there.
     """
+    device, seed = checked_device(device), checked_seed(seed)
     if isinstance(features, Features) and labels is None:
         features = features.labelled()
         labels = features.y
@@ -60,19 +65,53 @@ def as_sample(
     )
 
 
+def checked_device(device: str | torch.device) -> torch.device:
+    """Where to compute. Raises UserError for a name that torch does not know, and for a GPU that it does not see."""
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise UserError(f"device={device!r} is not known to torch: cpu or cuda") from error
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device={device}, but torch sees {torch.cuda.device_count()} GPUs here")
+    return found
+
+
+def checked_seed(seed: int) -> int:
+    """Raises UserError for what is no whole number from 0 to 2**32 - 1."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed < SEEDS:
+        raise UserError(f"seed={seed!r} must be a whole number from 0 to {SEEDS - 1}")
+    return int(seed)
+
+
 def _tensor(values: Any, what: str) -> Tensor:
     if isinstance(values, Tensor):
+        if values.is_complex():
+            raise UserError(f"{what} must be real numbers, not {values.dtype}")
         return values.detach()
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UserError(f"{what} must be an array of numbers, its rows of one length: {error}") from error
     if array.dtype.kind not in "fiub":
         raise UserError(f"{what} must be numbers, not {array.dtype}")
+    array = _for_torch(array)
     if not array.flags.writeable:  # a memory map: torch cannot mark a tensor as read-only, and nothing here writes
         import warnings
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             return torch.from_numpy(array)
-    return torch.from_numpy(array if array.dtype.isnative and min(array.strides or (0,)) >= 0 else array.copy())
+    return torch.from_numpy(array)
+
+
+def _for_torch(array: np.ndarray) -> np.ndarray:
+    """The array itself where torch can read it, and else a copy: of another byte order, wider floats, odd strides."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return array.astype(np.float64)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    odd = any(stride < 0 or stride % array.itemsize for stride in array.strides)
+    return array.copy() if odd else array
 
 
 def _features(values: Any) -> Tensor:
@@ -95,7 +134,7 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
     """
     if labels is None:
         raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
-    array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else _as_array(labels)
+    array = _of_tensor(labels) if isinstance(labels, Tensor) else _as_array(labels)
     numbers = None
     if array.dtype.kind in "fiub":
         if not np.isfinite(array).all():
@@ -111,6 +150,11 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
     return torch.from_numpy(y), names, numbers
 
 
+def _of_tensor(labels: Tensor) -> np.ndarray:
+    labels = labels.detach().cpu()
+    return (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()  # numpy has no bfloat16
+
+
 def _as_array(labels: Any) -> np.ndarray:
     """Numbers as numbers; anything else as objects, a tuple being one label."""
     if isinstance(labels, np.ndarray):
@@ -119,7 +163,10 @@ def _as_array(labels: Any) -> np.ndarray:
     if all(isinstance(label, (bool, int, float, np.number)) for label in given):
         return np.asarray(given)
     if given and all(isinstance(label, (list, np.ndarray, Tensor)) for label in given):
-        return np.asarray(given)
+        try:
+            return np.asarray(given)
+        except ValueError as error:
+            raise UserError(f"labels of several columns must all have as many: {error}") from error
     array = np.empty(len(given), dtype=object)
     array[:] = given
     return array
@@ -147,13 +194,14 @@ def _probabilities(values: Any) -> Tensor:
         raise UserError(f"source_probs must be (N, S), not {tuple(p.shape)}")
     if not torch.isfinite(p).all() or (p < 0).any():
         raise UserError("source_probs must be finite and not below 0: give probabilities (softmax), not logits")
-    off = (p.sum(1) - 1).abs()
+    sums = p.sum(1, keepdim=True)
+    off = (sums - 1).abs()
     if off.max() > 1e-3:
         row = int(off.argmax())
         raise UserError(
-            f"row {row} of source_probs sums to {float(p[row].sum()):.4g}, not 1: give probabilities, not logits"
+            f"row {row} of source_probs sums to {float(sums[row]):.4g}, not 1: give probabilities, not logits"
         )
-    return p
+    return p / sums
 
 
 def _reference(given: Any, x: Tensor | None, device: Any) -> tuple[Tensor, Tensor]:

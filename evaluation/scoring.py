@@ -144,7 +144,11 @@ def of_sample(spec: Spec, sample: Sample) -> MetricResult:
 
 
 def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
-    """`ped+logme` and its options, each given to the first of the chain that has it. Raises UserError."""
+    """`ped+logme` and its options, each given to the one of the chain that has it.
+
+    Raises UserError for unknown names and options, for an option given twice, and for one that several of the chain
+    have and that is not in brackets.
+    """
     parts = _split(name)
     chain = [(part, {}) for part, _ in parts]
     for part, _ in parts:
@@ -153,16 +157,30 @@ def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
         if part not in transferability.wrappers():
             raise UserError(f"{name!r}: {part} wraps no other metric, only {', '.join(transferability.wrappers())} do")
     for key, value in (options or {}).items():
-        owner = next((k for k in range(len(parts)) if key in _options(parts, k)), None)
-        if owner is None:
-            known = [option for k in range(len(parts)) for option in _options(parts, k)]
-            raise UserError(f"{name} has no option {key!r}: {members.nearest(key, known)}")
-        chain[owner][1][key] = value
+        chain[_owner(parts, key, name)][1][key] = value
     for k, (_, inner) in enumerate(parts):
+        twice = sorted(set(inner) & set(chain[k][1]))
+        if twice:
+            raise UserError(f"{name}: {twice[0]} is given twice, in brackets and as an option")
         chain[k][1].update(inner)
     for k, (part, given) in enumerate(chain):
         members.check_options(_function(parts, k), given, part)
     return Spec(name, tuple(chain))
+
+
+def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
+    """The place in the chain of the one that has this option."""
+    owners = [k for k in range(len(parts)) if key in _options(parts, k)]
+    if not owners:
+        known = [option for k in range(len(parts)) for option in _options(parts, k)]
+        raise UserError(f"{name} has no option {key!r}: {members.nearest(key, known)}")
+    if len(owners) > 1:
+        written = ("+".join(part + f"({key}=...)" * (k == own) for k, (part, _) in enumerate(parts)) for own in owners)
+        raise UserError(
+            f"{name}: {key} is an option of {' and of '.join(parts[k][0] for k in owners)}; say in brackets whose: "
+            f"{' or '.join(written)}"
+        )
+    return owners[0]
 
 
 def _function(parts: Sequence[tuple[str, dict]], k: int) -> Any:
@@ -189,6 +207,8 @@ def _values(text: str, name: str) -> dict[str, Any]:
         key, equals, value = (piece.strip() for piece in item.partition("="))
         if not equals:
             raise UserError(f"{name!r}: {item!r} is no option; write option=value")
+        if key in options:
+            raise UserError(f"{name!r}: {key} is given twice")
         options[key] = _value(value)
     return options
 

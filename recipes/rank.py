@@ -16,9 +16,11 @@ from typing import Any
 from command import run_plain
 
 from evaluation.scoring import metrics
+from sslkit.errors import UserError
 from sslkit.training.config import setting
 
 METRICS = ("ped+logme", "itm", "logme", "leep")
+MAX_IMAGES = 500  # of a data set of one's own: enough to order models in seconds; a benchmark is computed as published
 
 
 @dataclass
@@ -27,8 +29,10 @@ class Settings:
     data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
     metrics: Any = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
-    bootstrap: int = setting(100, "redrawn sets of images behind intervals and ties; 0: none")
-    max_images: int | None = setting(500, "images of each data set, the same number of each class; null: all")
+    bootstrap: int = setting(100, "redrawn sets of images behind intervals and ties, at least 2; 0: none")
+    max_images: Any = setting(
+        "auto", "images of each data set, the same number of each class; null: all; auto: 500, of a benchmark all"
+    )
     split: str = setting("train", "whose images are scored")
     seed: int = setting(0, "of every draw")
     root: str = setting("data", "folder of the published data sets")
@@ -41,17 +45,22 @@ class Settings:
     pictures: bool = setting(True, "bars with intervals, and with truth a scatter of each metric")
     benchmark: str | None = setting(None, "a published one, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")
+    download: bool = setting(False, "let timm get those of the benchmark's weights that it knows of")
 
 
 def main(config: dict[str, Any]) -> None:
     from evaluation.published_ranking import rank_published
     from evaluation.ranking_summary import rank_tasks
 
-    benchmark, checkpoints = config.pop("benchmark"), config.pop("checkpoints")
+    benchmark, checkpoints, download = (config.pop(name) for name in ("benchmark", "checkpoints", "download"))
+    if config["max_images"] == "auto":
+        config["max_images"] = MAX_IMAGES if benchmark is None else None
+    if benchmark is None and download:
+        raise UserError("download=true is for the weights of a benchmark=: other models are found by their names")
     if benchmark is None:
         rank_tasks(**config)
     else:
-        rank_published(benchmark, checkpoints, **config)
+        rank_published(benchmark, checkpoints, download=download, **config)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from torch import Tensor
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
+TAKES_NUMBERS = True
 TAILS = ("bot", "top")
 
 
@@ -25,7 +26,8 @@ def score(sample: Sample, *, percent: float = 0.5, tail: str = "bot") -> Score:
     percent: of the images, above 0 to 100. tail: "bot", the lowest, or "top", the highest.
     Range: any number. Higher is better. Cost: O(N D).
     Source: Gholami et al., ETran, ICCV 2023, section 3.1, and its code.
-    Not for: models whose features differ in scale or width (it grows with both); alone: it reads no label.
+    Not for: models whose features differ in scale or width (it grows with both); alone: labels must be
+    given, as to every metric, but of any kind, and it does not look at them.
     """
     if tail not in TAILS:
         raise UserError(f"etran_energy has no tail {tail!r}: bot or top")

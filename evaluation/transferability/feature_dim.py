@@ -2,11 +2,14 @@
 
 from evaluation.transferability.base import Sample, Score
 
+TAKES_NUMBERS = True
+
 
 def score(sample: Sample) -> Score:
     """D, the number of features: a metric that mostly follows it says little of the features themselves.
 
-    Range: at least 1. Higher is better. Cost: none; neither values nor labels are read.
+    Range: at least 1. Higher is better. Cost: none. Labels must be given, as to every metric, and
+    may be of any kind: neither they nor the values say anything here.
     Source: none; a baseline.
     Not for: models of one architecture, which all get the same number.
     """

@@ -1,5 +1,7 @@
 """GBC: how much the classes overlap, each taken for a Gaussian."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -108,5 +110,5 @@ def _check(covariance: str, logdet: str, pca: int | None, floor: float, floor_un
             raise UserError(f"gbc has no {name}={value!r}: {' or '.join(OPTIONS[name])}")
     if pca is not None and pca < 1:
         raise UserError(f"pca={pca}: the dimensions to keep, at least 1, or None for all")
-    if floor < 0:
-        raise UserError(f"floor={floor}: the least variance, not below 0")
+    if not 0 <= floor < math.inf:
+        raise UserError(f"floor={floor}: the least variance, a number not below 0")

@@ -25,7 +25,7 @@ WAYS = ("train_kernel", "transductive", "none")
 class Update:
     """The implicit update of embeddings: R <- (I - eta / B E E') R, `times` times; R what they lack of the prototypes.
 
-    centre_weight: of the pull towards the prototypes in the loss (lambda of eq. 4).
+    centre_weight: of the pull towards the prototypes in the loss (lambda of eq. 8).
     """
 
     eta: float = 0.5
@@ -165,6 +165,8 @@ def score(
     Not for: fewer held-out images than classes, where it is coarse; "transductive" is no accuracy on unseen images.
     """
     _check(eta, evaluate, {"iterations": iterations, "repeats": repeats, "times": times})
+    if not (0 <= centre_weight < torch.inf and 0 < base_spread < torch.inf):
+        raise UserError(f"itm centre_weight={centre_weight} must be at least 0 and base_spread={base_spread} above 0")
     runs = []
     for repeat in range(repeats):
         rng = sample.generator(f"itm {repeat}")

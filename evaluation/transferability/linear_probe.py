@@ -4,30 +4,23 @@ The classifier is ridge regression on one-hot labels, not logistic regression: i
 all metrics share, without a tolerance or a number of steps that could differ from model to model.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 from evaluation.scatter import Scatter
+from evaluation.splits import stratified_folds
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of the total scatter
 
 
-def stratified_folds(y: Tensor, folds: int, generator: torch.Generator) -> Tensor:
-    """(N,) the number of each row's fold: the rows of a class are dealt out in turn, in a drawn order."""
-    labels = y.cpu()
-    drawn = torch.randperm(len(labels), generator=generator)
-    dealt = drawn[labels[drawn].argsort(stable=True)]
-    fold = torch.empty_like(labels)
-    fold[dealt] = torch.arange(len(labels)) % folds
-    return fold.to(y.device)
-
-
 def chosen_penalty(scatter: Scatter) -> float:
     """Of `PENALTIES` the one with the least generalized cross-validation error."""
     values = scatter.values
-    moments = scatter.eigenbasis.coordinates(_products(scatter)).square().sum(1)
+    moments = scatter.eigenbasis.coordinates(scatter.moments.products).square().sum(1).masked_fill(values == 0, 0)
     counts = scatter.moments.counts
     spread = (counts * (1 - counts / scatter.n)).sum()
 
@@ -50,8 +43,11 @@ def held_out_scores(x: Tensor, hot: Tensor, scatter: Scatter, penalty: float) ->
     counts = scatter.moments.counts - hot.sum(0)
     gram = scatter.total - x.T @ x - others * torch.outer(mean, mean)
     gram.diagonal().add_(penalty * _unit(scatter))
-    products = _products(scatter) - x.T @ hot - torch.outer(mean, counts)
-    weights = torch.cholesky_solve(products, torch.linalg.cholesky(gram))
+    products = scatter.moments.products - x.T @ hot - torch.outer(mean, counts)
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    if failed:
+        raise UserError(f"linear_probe: penalty={penalty:g} is too small for these features: raise it, or leave it out")
+    weights = torch.cholesky_solve(products, factor)
     return (x - mean) @ weights + counts / others
 
 
@@ -66,8 +62,8 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
     Not for: classes of fewer images than folds, which are hardly learnt, and judging metrics by: fine-tuning moves
     features that a linear classifier takes as they are.
     """
-    if folds < 2 or not (penalty is None or penalty > 0):
-        raise UserError(f"folds={folds} must be at least 2 and penalty={penalty} above 0")
+    if folds < 2 or not (penalty is None or 0 < penalty < math.inf):
+        raise UserError(f"folds={folds} must be at least 2 and penalty={penalty} a number above 0")
     rows, y = sample.compact, sample.labels
     penalty = chosen_penalty(rows.scatter) if penalty is None else penalty
     fold = stratified_folds(y, min(folds, len(y)), sample.generator("linear_probe"))
@@ -78,12 +74,6 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
         found = held_out_scores(_rows(rows, held), hot, rows.scatter, penalty)
         right[held] = (found.argmax(1) == y[held]).double()
     return Score(float(right.mean()), {"penalty": penalty}, terms=right)
-
-
-def _products(scatter: Scatter) -> Tensor:
-    """(D, C) sum_i (x_i - m) y_i' over all rows, y_i one-hot."""
-    moments = scatter.moments
-    return (moments.counts[:, None] * (moments.means - moments.mean)).T
 
 
 def _unit(scatter: Scatter) -> float:

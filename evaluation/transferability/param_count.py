@@ -9,6 +9,7 @@ from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 NEEDS = ("model",)
+TAKES_NUMBERS = True
 
 
 def param_count(model: Any) -> int:
@@ -27,7 +28,8 @@ def param_count(model: Any) -> int:
 def score(sample: Sample) -> Score:
     """The number of parameters of the model: larger models mostly transfer better.
 
-    Range: above 0. Higher is better. Cost: none; neither images nor labels are read.
+    Range: above 0. Higher is better. Cost: none. Labels must be given, as to every metric, and
+    may be of any kind: neither they nor images say anything here.
     Source: none; a baseline, used as one by Bolya et al., Scalable Diverse Model Selection, NeurIPS 2021.
     Not for: models of one architecture, which all get the same number.
     """

@@ -6,6 +6,8 @@ from torch import Tensor
 
 from evaluation.transferability.base import Sample, Score
 
+TAKES_NUMBERS = True
+
 
 def drawn(sample: Sample) -> float:
     """Uniform in [0, 1), from the seed, the features and the labels: models differ, and a call always says the same."""
@@ -18,6 +20,8 @@ def drawn(sample: Sample) -> float:
 
 def score(sample: Sample) -> Score:
     """A uniform number that depends on the seed, the features and the labels only: chance, for comparison.
+
+    Labels may be of any kind.
 
     Range: 0 to 1. Higher means nothing, but is taken as better. Cost: O(N D).
     Source: none; a baseline.

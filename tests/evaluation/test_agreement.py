@@ -12,6 +12,7 @@ from evaluation.agreement import (
     pearson,
     recall_at,
     regret_at,
+    relative_at,
     spearman,
     weighted_tau,
 )
@@ -97,6 +98,9 @@ def test_regret_and_recall():
     assert [regret_at(truth, scores, k) for k in (1, 2, 3, 4)] == [20, 10, 10, 0]
     assert [recall_at(truth, scores, k) for k in (1, 2, 3, 4)] == [0, 0, 0, 1]
     assert recall_at([90, 90, 80], [1, 3, 2]) == 1  # either of two best ones
+    assert [relative_at(truth, scores, k) for k in (1, 2, 3, 4)] == pytest.approx([70 / 90, 80 / 90, 80 / 90, 1])
+    assert relative_at([80.0, 90], [1, 1]) == pytest.approx(85 / 90)
+    assert np.isnan(relative_at([0.0, -1], [2, 1]))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -122,6 +126,7 @@ def test_agreement_names_every_measure():
     values = {one.name: one.value for one in found}
     assert values["weighted tau (ITM)"] == pytest.approx(weighted_tau(truth, scores, "itm"))
     assert values["regret@3"] == pytest.approx(regret_at(truth, scores, 3))
+    assert values["rel@3"] == pytest.approx(relative_at(truth, scores, 3))
 
 
 def test_a_model_drawn_twice_is_no_pair_with_itself():
@@ -151,12 +156,12 @@ def test_the_interval_holds_the_truth_of_other_zoos():
 def test_two_models_have_no_interval():
     found = agreement([1, 2], [3, 4])
     assert all(one.interval is None and one.n == 2 for one in found)
-    assert [one.name for one in found if "@" in one.name] == ["regret@1", "recall@1"]
+    assert [one.name for one in found if "@" in one.name] == ["regret@1", "recall@1", "rel@1"]
     assert str(Agreement("Spearman", 1.0, None, 2)) == "Spearman 1.000, 2 models"
 
 
 def test_three_models_may_have_one():
-    assert len(agreement([1, 2, 3], [1, 3, 2], n=100)) == 7
+    assert len(agreement([1, 2, 3], [1, 3, 2], n=100)) == 8
 
 
 def test_constant_scores_have_no_interval_where_there_is_no_value():

@@ -92,9 +92,13 @@ def test_a_zoo_of_models_on_a_data_set(tmp_path: Path) -> None:
 def test_several_labels_an_image_are_ranked_by_what_is_defined_for_them(zoo: dict, tmp_path: Path) -> None:
     y = np.stack([zoo["noise 0.5"][1] > 4, zoo["noise 0.5"][1] % 2 == 0], 1).astype(float)
     several = {name: (x, y) for name, (x, _) in zoo.items()}
-    ranking = evaluation.rank(several, metrics=["logme", "parc", "h_score", "ped+logme"], bootstrap=10)
-    assert np.isfinite(ranking.scores[:, :2]).all() and np.isnan(ranking.scores[:, 2:]).all()
-    assert ranking.best == "noise 0.5" and ranking.agreement == {}
+    numbers = ["logme", "parc", "feature_dim", "random", "etran_energy"]
+    ranking = evaluation.rank(several, metrics=[*numbers, "h_score", "ped+logme"], bootstrap=4)
+    assert np.isfinite(ranking.scores[:, :5]).all() and np.isnan(ranking.scores[:, 5:]).all()
+    assert ranking.agreement == {}
+    for metric in ("h_score", "ped+logme"):
+        assert any(f"not defined for {metric} (noise 0.5, noise 1.5" in note for note in ranking.notes)
+    assert not any(f"not defined for {metric}" in note for metric in numbers for note in ranking.notes)
 
 
 def test_it_is_written_as_json_and_drawn(ranking: evaluation.Ranking, tmp_path: Path) -> None:
@@ -110,7 +114,8 @@ def test_the_table_shows_ranks_ties_cost_and_agreement(ranking: evaluation.Ranki
     lines = ranking.table().splitlines()
     assert lines[2].startswith("noise 0.5") and "1. " in lines[2] and "±" in lines[2]
     assert any(line.startswith("seconds, all models") for line in lines)
-    assert any("tau" in line for line in lines)
+    for measure in ("weighted tau (Vigna)", "regret@1", "recall@1", "rel@1", "rel@3"):
+        assert any(line.startswith(measure) for line in lines)
     with pytest.raises(UserError, match="text, markdown"):
         ranking.table("html")
 
@@ -123,6 +128,10 @@ def test_the_table_shows_ranks_ties_cost_and_agreement(ranking: evaluation.Ranki
         ({"metrics": ["logme", "logme"]}, "twice"),
         ({"truth": {"noise 0.5": 1.0}}, "truth has no accuracy of noise 1.5"),
         ({"truth": [1.0, 2.0]}, "one finite accuracy for each of the 4 models"),
+        ({"truth": ["high", "low", "low", "low"]}, "one accuracy a model"),
+        ({"nonsense": 3}, "rank has no option 'nonsense'"),
+        ({"max_images": 10}, "max_images is for models and a data set"),
+        ({"dataset": "digits"}, "features at hand without a data set"),
     ],
 )
 def test_one_clear_error(zoo: dict, change: dict, said: str) -> None:
@@ -142,7 +151,8 @@ def test_ranks_borda_and_ties_by_hand() -> None:
     assert ranks_of(np.array([3.0, 5.0, 3.0, np.nan])).tolist()[:3] == [2.5, 1, 2.5]
     ranks = np.array([[1, 2, np.nan], [2, 1, 1], [3, 3, 2]])
     assert borda(ranks).tolist() == [1.5, 1.5, 3]
-    assert np.isnan(borda(ranks[:, 2:])).all()
+    assert borda(ranks[:, 2:]).tolist()[1:] == [1, 2] and np.isnan(borda(ranks[:, 2:])[0])  # ranked by none
+    assert np.isnan(borda(np.array([[1, np.nan], [np.nan, 1]]))).all()  # no metric ranks both
     rng = np.random.default_rng(0)
     common = rng.normal(size=(500, 1))  # all models move together: the differences are sure
     redrawn = np.array([1.0, 0.9, 0.5]) + common + 0.01 * rng.normal(size=(500, 3))
@@ -152,3 +162,85 @@ def test_ranks_borda_and_ties_by_hand() -> None:
     ends, places = intervals(np.array([1.0, 0.9, 0.5]), alone)
     assert ends[0] == pytest.approx([0.8, 1.2], abs=0.03) and places[2].tolist() == [3, 3]
     assert tied_with_best(np.array([1.0, 1.0, 0.5]), alone[:0]).tolist() == [True, True, False]
+
+
+def test_a_pair_may_be_a_list(zoo: dict) -> None:
+    listed = {name: list(pair) for name, pair in zoo.items()}
+    found, expected = (evaluation.rank(one, metrics=["logme"], bootstrap=0) for one in (listed, zoo))
+    assert (found.scores == expected.scores).all()
+    with pytest.raises(UserError, match=r"b must be Features or a pair \(x, y\)"):
+        evaluation.rank({"a": zoo["noise 0.5"], "b": (1, 2, 3)}, metrics=["logme"])
+
+
+def test_what_arrays_lack_is_said(zoo: dict) -> None:
+    ranking = evaluation.rank(zoo, metrics=["ped+logme", "leep", "param_count"], bootstrap=0)
+    for said in ("no reference statistics", "no source classifier", "no network"):
+        assert any(note.startswith(said) and "noise 20.0" in note for note in ranking.notes), said
+    assert not evaluation.rank(zoo, metrics=["logme"], bootstrap=0).notes
+
+
+def test_features_that_a_metric_refuses_cost_this_model_its_score_and_no_other(zoo: dict) -> None:
+    (x, y), other = zoo["noise 0.5"], zoo["noise 1.5"]
+    broken = x.copy()
+    broken[3] = 0
+    ranking = evaluation.rank({"broken": (broken, y), "other": other}, metrics=["knn", "logme"], bootstrap=4)
+    assert np.isnan(ranking.scores[0, 0]) and np.isfinite(ranking.scores[[1, 0, 1], [0, 1, 1]]).all()
+    assert any(note.startswith("knn has no score: ") and note.endswith("(broken)") for note in ranking.notes)
+    assert not ranking.tied[0, 0] and np.isfinite(ranking.mean_rank).all()
+    alone = {"a": (x[:12], np.arange(12)), "b": (other[0][:12], np.arange(12))}
+    ranking = evaluation.rank(alone, metrics=["itm", "feature_dim"], bootstrap=0)
+    assert np.isnan(ranking.scores[:, 0]).all() and any("itm has no score" in note for note in ranking.notes)
+
+
+def test_why_there_is_no_agreement_is_said(zoo: dict) -> None:
+    two = dict(list(zoo.items())[:2])
+    ranking = evaluation.rank(two, metrics=["logme"], truth=[2, 1], bootstrap=0)
+    assert ranking.agreement == {} and any("logme: no agreement" in note and "not 2" in note for note in ranking.notes)
+    ranking = evaluation.rank(zoo, metrics=["feature_dim"], truth=[4, 3, 2, 1], bootstrap=0)
+    assert any("all models have the same score" in note for note in ranking.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"truth": {"wide": 1.0}}, "truth has no accuracy of narrow"),
+        ({"metrics": ["nleep(covariance=diagonal)"]}, "covariance='diagonal' must be one of full, diag"),
+        ({"metrics": ["ped(rule=other)+logme"]}, "ped has no rule 'other'"),
+        ({"metrics": ["logme", "gbc(floor=nan)"]}, "floor=nan"),
+        ({"bootstrap": -1}, "bootstrap=-1"),
+        ({"bootstrap": 1}, "0 for never or at least 2"),
+        ({"bootstrap": 2.5}, "bootstrap=2.5"),
+        ({"device": "cuda:99"}, "torch sees"),
+        ({"device": "abacus"}, "not known to torch"),
+        ({"seed": 2**63}, "seed=9223372036854775808"),
+        ({"seed": -1}, "seed=-1"),
+        ({"nonsense": 3}, "rank has no option 'nonsense'"),
+        ({"max_image": 3}, "did you mean 'max_images'"),
+        ({"max_images": 0.5}, "max_images=0.5 must be a whole number"),
+    ],
+)
+def test_it_is_refused_before_anything_is_extracted(
+    change: dict, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("features were extracted")
+
+    monkeypatch.setattr("evaluation.candidates.source_probs", never)
+    monkeypatch.setattr("evaluation.extraction._extracted", never)
+    nets = {name: nn.Sequential(nn.Flatten(), nn.Linear(192, 4)) for name in ("narrow", "wide")}
+    with pytest.raises(UserError, match=said):
+        evaluation.rank(nets, "digits", **({"metrics": ["logme"], "image_size": 8, "cache": tmp_path} | change))
+
+
+def test_a_model_without_a_score_is_tied_with_none() -> None:
+    scores = np.array([np.nan, 1.0, 0.9, 0.5])
+    redrawn = scores + 0.1 * np.random.default_rng(0).normal(size=(500, 4))
+    assert tied_with_best(scores, redrawn).tolist() == [False, True, True, False]
+    assert tied_with_best(scores, redrawn[:0]).tolist() == [False, True, False, False]
+    assert tied_with_best(scores, redrawn[:1]).tolist() == [False, True, False, False]
+    assert not tied_with_best(scores[:1], redrawn[:, :1]).any()
+
+
+def test_a_model_that_no_metric_ranks_does_not_cost_the_others_their_mean() -> None:
+    ranks = np.array([[np.nan, np.nan], [1, np.nan], [2, 1]])
+    assert borda(ranks).tolist()[1:] == [1, 2] and np.isnan(borda(ranks)[0])

@@ -9,7 +9,8 @@ import torch
 from evaluation.resampling import Column, half, of_terms, replicates
 from evaluation.samples import as_sample
 from evaluation.scoring import Spec, parse, scored
-from evaluation.transferability.base import Sample
+from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
 
 
 def column(spec: Spec, sample: Sample, number: int = 0) -> Column:
@@ -108,3 +109,17 @@ def test_what_metrics_set_for_the_process_is_set_back() -> None:
         before = [library["num_threads"] for library in threadpool_info()], list(warnings.filters)
         replicates([column(parse("gbc"), sample), column(parse("ped(lam=both)+nleep"), sample)], [sample], 12, 0)
         assert ([library["num_threads"] for library in threadpool_info()], list(warnings.filters)) == before
+
+
+def test_halves_that_a_metric_refuses_give_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = as_sample(*drawn(40, 0))
+    columns = [column(parse("gbc"), sample), column(parse("logme"), sample)]
+
+    def refusing(spec: Spec, part: Sample) -> Score:
+        if spec.name == "gbc":
+            raise UserError("too few images")
+        return scored(spec, part)
+
+    monkeypatch.setattr("evaluation.resampling.scored", refusing)
+    refused, other = replicates(columns, [sample], 5, 0)
+    assert np.isnan(refused).all() and np.isfinite(other).all()

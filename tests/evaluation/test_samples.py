@@ -42,7 +42,7 @@ def test_fractions_and_columns_are_targets_and_no_classes() -> None:
     assert as_sample(X, Y).targets[:, 0].tolist() == Y  # whole numbers can be either
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32])
 def test_blocks_are_float64_copies_of_any_type(dtype: torch.dtype) -> None:
     x = (torch.arange(18).reshape(6, 3) + 0.5).to(dtype)
     before = x.clone()
@@ -59,6 +59,36 @@ def test_a_memory_map_is_read_in_place(tmp_path: Path) -> None:
     sample = as_sample(x, Y)
     assert sample.x.data_ptr() == x.ctypes.data
     assert np.allclose(sample.features, X, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f4", ">f8", ">f2", ">i4", "longdouble", "uint8", "bool"])
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_any_byte_order_width_and_direction_also_from_the_disk(
+    kind: str, backwards: bool, mapped: bool, tmp_path: Path
+) -> None:
+    given = np.arange(18).reshape(6, 3).astype(kind)
+    if mapped:
+        np.save(tmp_path / "x.npy", given)
+        given = np.load(tmp_path / "x.npy", mmap_mode="r")
+    given = given[::-1] if backwards else given
+    assert np.array_equal(as_sample(given, Y).features, given.astype(np.float64))
+
+
+def test_columns_of_a_record_and_labels_of_any_float_type() -> None:
+    record = np.zeros(6, dtype=[("name", "S3"), ("x", "f4", (3,))])
+    record["x"] = X
+    assert np.allclose(as_sample(record["x"], Y).features, X, atol=1e-6)
+    for labels in (torch.tensor(Y).bfloat16(), torch.tensor(Y).half(), np.array(Y, dtype=">i4"), np.array(Y, "g")):
+        assert as_sample(X, labels).y.tolist() == Y
+    assert torch.equal(as_sample(X, torch.eye(6)[:, :4].bfloat16()).targets, torch.eye(6)[:, :4].double())
+
+
+def test_probabilities_are_divided_by_their_sum_in_a_copy() -> None:
+    p = np.full((6, 4), 0.25) * 1.0009
+    before = p.copy()
+    assert torch.allclose(as_sample(X, Y, source_probs=p).source_probs.sum(1), torch.ones(6).double(), atol=1e-15)
+    assert (p == before).all()
 
 
 def test_features_bring_their_labels_and_lose_the_unlabelled_rows() -> None:
@@ -101,6 +131,14 @@ def test_shift_take_and_moved() -> None:
         (X, Y, {"reference": (np.zeros(2), np.ones(2))}, "features have 3 columns"),
         (X, Y, {"reference": (np.zeros(3), -np.ones(3))}, "std not negative"),
         (X, Y, {"reference": 3}, "a pair of arrays"),
+        ([[1, 2], [3]] * 3, Y, {}, "its rows of one length"),
+        (X.astype(complex), Y, {}, "must be numbers"),
+        (torch.from_numpy(X).to(torch.complex64), Y, {}, "must be real numbers"),
+        (X, [[0, 1], [1]] * 3, {}, "labels of several columns must all have as many"),
+        (X, Y, {"device": "cuda:99"}, "torch sees"),
+        (X, Y, {"device": "abacus"}, "not known to torch"),
+        (X, Y, {"seed": 2**32}, "seed=4294967296"),
+        (X, Y, {"seed": 1.5}, "seed=1.5"),
     ],
 )
 def test_one_clear_error(x: object, y: object, more: dict, said: str) -> None:

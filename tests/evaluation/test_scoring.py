@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 import evaluation
-from evaluation.scoring import parse
+from evaluation.scoring import parse, takes_numbers
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 
@@ -31,6 +31,28 @@ def test_options_reach_the_wrapper_and_the_metric(digits: tuple) -> None:
     assert near != far == evaluation.score("ped(lam=0.6)+logme", *digits, reference=_reference(digits))
 
 
+def test_an_option_that_both_have_is_taken_in_brackets() -> None:
+    assert parse("ped+knn(k=5)", {"lam": 0.3}).chain == (("ped", {"lam": 0.3}), ("knn", {"k": 5}))
+    assert parse("ped(k=2)+knn").chain == (("ped", {"k": 2}), ("knn", {}))
+    assert parse("knn", {"k": 5}).chain == (("knn", {"k": 5}),)
+
+
+@pytest.mark.parametrize("name", ["published", "ped_plots", "agreement", "features"])
+def test_a_module_is_there_after_import_evaluation(name: str) -> None:
+    code = f"import evaluation; print(evaluation.{name}.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == f"evaluation.{name}", done.stderr
+
+
+@pytest.mark.parametrize("name", ["param_count", "feature_dim", "random", "etran_energy"])
+def test_metrics_that_read_no_classes_take_numbers_and_several_labels(name: str, digits: tuple) -> None:
+    assert takes_numbers(name)
+    x, y = digits
+    for labels in (np.stack([y > 4, y % 2 == 0], 1).astype(float), y + 0.5):
+        found = evaluation.score(name, x, labels, model=7)
+        assert math.isfinite(found) and (name == "random" or found == evaluation.score(name, x, y, model=7))
+
+
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
@@ -41,6 +63,9 @@ def test_options_reach_the_wrapper_and_the_metric(digits: tuple) -> None:
         ("logme(targets)", {}, "write option=value"),
         ("logme(targets=classes", {}, "is no metric"),
         ("gbc", {"pca": "many"}, "must be"),
+        ("ped(lam=0.3)+logme", {"lam": 0.6}, "lam is given twice"),
+        ("ped(lam=0.3,lam=0.6)+logme", {}, "lam is given twice"),
+        ("ped+knn", {"k": 5}, r"option of ped and of knn; say in brackets whose: ped\(k=\.\.\.\)\+knn or ped\+knn\(k"),
         ("", {}, "is no metric"),
     ],
 )

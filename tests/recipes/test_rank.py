@@ -1,5 +1,6 @@
 """rank.py as a person types it."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -59,9 +60,30 @@ def test_a_zoo_is_ranked(place: Path) -> None:
         assert (place / "runs" / "ranking" / name).read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.parametrize(
+    ("config", "called", "expected"),
+    [
+        ({"max_images": "auto"}, "ranking_summary.rank_tasks", {"max_images": 500}),
+        ({"max_images": None}, "ranking_summary.rank_tasks", {"max_images": None}),
+        ({"max_images": "auto", "benchmark": "itm"}, "published_ranking.rank_published", {"max_images": None}),
+        ({"max_images": 90, "benchmark": "itm"}, "published_ranking.rank_published", {"max_images": 90}),
+        ({"download": True, "benchmark": "itm"}, "published_ranking.rank_published", {"download": True}),
+    ],
+)
+def test_a_benchmark_is_computed_on_all_images_and_may_download(
+    config: dict, called: str, expected: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "recipes"))
+    recipe = importlib.import_module("rank")
+    given = {}
+    monkeypatch.setattr(f"evaluation.{called}", lambda *_, **words: given.update(words))
+    recipe.main({"benchmark": None, "checkpoints": "checkpoints", "download": False, "max_images": "auto"} | config)
+    assert expected.items() <= given.items()
+
+
 def test_help_names_every_metric(tmp_path: Path) -> None:
     said = command("--help", cwd=tmp_path).stdout
-    for name in (*evaluation.metrics(), "bootstrap=100", "benchmark=null"):
+    for name in (*evaluation.metrics(), "bootstrap=100", "benchmark=null", "max_images=auto", "download=false"):
         assert name in said
 
 
@@ -80,6 +102,9 @@ def test_help_names_every_metric(tmp_path: Path) -> None:
         (["benchmark=pet"], "ped"),
         (["benchmark=ped"], "12 models are missing"),
         (["benchmark=itm"], "SUN397"),
+        (["benchmark=itm", "zoo=zoo"], "leave out zoo="),
+        (["zoo=zoo", "data=digits.npz", "download=true"], "download=true is for the weights of a benchmark"),
+        (["zoo=zoo", "data=digits.npz", 'metrics=["nleep(covariance=diagonal)"]'], "must be one of full, diag"),
     ],
 )
 def test_a_mistake_is_said_clearly_and_ends_with_2(words: list[str], said: str, place: Path) -> None:

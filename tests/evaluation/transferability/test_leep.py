@@ -95,6 +95,10 @@ def test_classes_of_one_image_and_more_classes_than_source_classes() -> None:
     assert evaluation.score("leep", None, y, source_probs=p) == pytest.approx(looped(p, y), abs=1e-13)
 
 
+def test_rows_that_sum_to_a_little_more_than_one_do_not_lift_it_above_its_range() -> None:
+    assert evaluation.score("leep", None, [0, 1, 1, 0], source_probs=np.eye(2)[[0, 1, 1, 0]] * 1.0009) == 0.0
+
+
 def test_probabilities_are_needed_and_checked() -> None:
     p, y = draw()
     with pytest.raises(UserError, match="leep needs source_probs"):

@@ -105,7 +105,7 @@ def test_ped_moves_what_the_probe_sees() -> None:
     assert score(away).value == 1 > score(sample).value
 
 
-@pytest.mark.parametrize("options", [{"folds": 1}, {"penalty": 0.0}, {"penalty": -1.0}])
+@pytest.mark.parametrize("options", [{"folds": 1}, {"penalty": 0.0}, {"penalty": -1.0}, {"penalty": np.inf}])
 def test_bad_options(options: dict) -> None:
     with pytest.raises(UserError, match="must be at least 2 and penalty"):
         evaluation.score("linear_probe", *draw(), **options)
@@ -119,3 +119,10 @@ def test_an_offset_in_few_columns_changes_no_penalty() -> None:
         far = np.concatenate([x, np.full((20, 3), 1e6)], 1)
         one, other = (evaluation.evaluate_metric("linear_probe", features, y) for features in (x, far))
         assert one.score == other.score and one.diagnostics == other.diagnostics
+
+
+def test_a_penalty_too_small_for_the_numbers_is_an_error() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 300)), np.arange(40) % 4
+    with pytest.raises(UserError, match="penalty=1e-19 is too small for these features: raise it"):
+        evaluate_metric("linear_probe", x, y, penalty=1e-19)
