@@ -104,11 +104,15 @@ def test_pairs_are_halved() -> None:
 def test_what_metrics_set_for_the_process_is_set_back() -> None:
     from threadpoolctl import threadpool_info, threadpool_limits
 
+    def state() -> tuple[dict[str, int], list]:
+        return {one["filepath"]: one["num_threads"] for one in threadpool_info()}, list(warnings.filters)
+
     sample = as_sample(*drawn(40, 0))
+    columns = [column(parse("gbc"), sample), column(parse("ped(lam=both)+nleep"), sample)]  # loads their libraries
     with threadpool_limits(2), warnings.catch_warnings():
-        before = [library["num_threads"] for library in threadpool_info()], list(warnings.filters)
-        replicates([column(parse("gbc"), sample), column(parse("ped(lam=both)+nleep"), sample)], [sample], 12, 0)
-        assert ([library["num_threads"] for library in threadpool_info()], list(warnings.filters)) == before
+        before = state()
+        replicates(columns, [sample], 12, 0)
+        assert state() == before
 
 
 def test_halves_that_a_metric_refuses_give_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
