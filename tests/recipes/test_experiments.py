@@ -30,4 +30,5 @@ def test_its_settings_are_those_of_the_objective(path: Path) -> None:
 
 def test_the_readme_names_what_exists() -> None:
     named = re.findall(r"experiment=(\w+)", (RECIPES.parent / "README.md").read_text())
-    assert named and set(named) <= {path.stem for path in FILES}
+    each = {"each"}  # of recipes/zoo.py: every objective's own file
+    assert each < set(named) <= {path.stem for path in FILES} | each
