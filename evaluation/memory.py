@@ -6,15 +6,14 @@ from typing import Any
 
 import torch
 
-from sslkit.allocator import return_freed_memory
-
 EVERY = 0.005  # seconds between looks at the process's size
 
 
 class PeakMemory:
     """`with PeakMemory(device) as memory: ...; memory.peak`, in bytes; None where the system does not tell.
 
-    On the CPU the process's resident size is looked at every 5 ms, on a GPU the allocator counts.
+    On the CPU the process's resident size is looked at every 5 ms, on a GPU the allocator counts. What fits into memory
+    that was freed before is not seen, unless it is given back first (`sslkit.allocator.return_freed_memory`).
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
@@ -26,7 +25,6 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(self.device)
             self._start = torch.cuda.memory_allocated(self.device)
             return self
-        return_freed_memory()  # else what fits into memory that was freed before would not be seen
         self._start = self._highest = resident()
         self._done = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)

@@ -15,6 +15,7 @@ from evaluation.ranking_checks import checked_metrics, truth_values
 from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
 from evaluation.scoring import MetricResult, Spec, of_sample
+from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
@@ -177,6 +178,7 @@ def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[dict[int, Metr
     for m, candidate in enumerate(candidates):
         if lacking(spec, candidate):
             continue
+        return_freed_memory()  # so that the memory of each score is seen
         try:
             results[m] = of_sample(spec, candidate.sample)
         except UserError as error:  # of these features: the options have been tried before

@@ -14,6 +14,7 @@ from evaluation.memory import PeakMemory
 from evaluation.samples import as_sample
 from evaluation.transferability.base import Sample, Score
 from sslkit import members
+from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 
 
@@ -128,6 +129,7 @@ def evaluate_metric(
     """The score with what it took and what to know about it. Arguments and errors as of `score`."""
     spec = parse(name, options)
     kept = {"source_probs": source_probs, "reference": reference, "model": model}
+    return_freed_memory()
     return of_sample(spec, as_sample(features, labels, **kept, seed=seed, device=device))
 
 
