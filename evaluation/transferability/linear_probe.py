@@ -20,7 +20,7 @@ PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of
 def chosen_penalty(scatter: Scatter) -> float:
     """Of `PENALTIES` the one with the least generalized cross-validation error."""
     values = scatter.values
-    moments = scatter.eigenbasis.coordinates(scatter.moments.products).square().sum(1).masked_fill(values == 0, 0)
+    moments = scatter.eigenbasis.coordinates(scatter.moments.products).square().sum(1)
     counts = scatter.moments.counts
     spread = (counts * (1 - counts / scatter.n)).sum()
 
