@@ -74,11 +74,10 @@ def of_models(
     zoo: a folder of zoo entries, or a list of what `evaluation.load_model` takes, folders of entries among them; or a
         mapping of names to such models.
     max_images: at most so many, the same number of each class, drawn by (seed, names); None: all.
-    image_size, in_chans: see `evaluation.load_model`.
+    image_size, in_chans: see `evaluation.load_model`; the size is that of models which are no zoo entries.
     how: see `evaluation.extract` (cache, precision, batch_size, workers, ...). Raises UserError.
     """
-    size = {"image_size": image_size, "in_chans": in_chans}
-    models = {name: load_model(one, **size) for name, one in members(zoo).items()}
+    models = {name: load_member(one, image_size, in_chans) for name, one in members(zoo).items()}
     task = sampled(open_split(dataset, split, root=root), max_images, seed)
     found = []
     for name, model in models.items():
@@ -120,6 +119,20 @@ def members(zoo: Any) -> dict[str, Any]:
     return found
 
 
+def load_member(one: Any, image_size: int | None = None, in_chans: int | None = None) -> LoadedModel:
+    """A member of a zoo, see `evaluation.load_model`; image_size is for what is no entry, as entries keep theirs."""
+    named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()
+    is_entry = isinstance(one, zoos.ZooEntry) or (named and named.is_dir())
+    return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans)
+
+
+def _folder_of(one: str | Path) -> Path:
+    """The folder that is named, if any is: ENTRY, random:ENTRY or random:ENTRY:SEED."""
+    text = str(one)
+    untrained = text.startswith("random:")
+    return Path(text.removeprefix("random:").partition(":")[0] if untrained else text)
+
+
 def _members_of(one: Any) -> list[tuple[str, Any]]:
     folder = Path(one) if isinstance(one, (str, Path)) else None
     if folder is not None and folder.is_dir() and not (folder / zoos.CARD).is_file():
@@ -127,7 +140,9 @@ def _members_of(one: Any) -> list[tuple[str, Any]]:
     if isinstance(one, (LoadedModel, zoos.ZooEntry)):
         return [(one.name if isinstance(one, LoadedModel) else one.folder.name, one)]
     if folder is not None:
-        return [(folder.name if folder.is_dir() else str(one), one)]
+        named = _folder_of(one)
+        is_folder = named.expanduser().is_dir()
+        return [(str(one).rstrip("/").replace(str(named), named.name) if is_folder else str(one), one)]
     return [(type(one).__name__, one)]
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.candidates import members, sampled
+from evaluation.candidates import load_member, members, sampled
 from evaluation.datasets import Split, open_split
-from evaluation.models import LoadedModel, load_model
+from evaluation.models import LoadedModel
 from evaluation.protocols.fine_tune import different_seeds, fine_tune, settings_of
 from evaluation.records import Records, each_once
 from sslkit.errors import UserError
-from sslkit.zoo import ZooEntry, write_whole
+from sslkit.zoo import write_whole
 
 RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
 
@@ -124,9 +124,8 @@ def load_zoo(zoo: Any, image_size: int | None = None) -> tuple[dict[str, LoadedM
     """
     models, failures = {}, []
     for name, one in members(zoo).items():
-        is_entry = isinstance(one, ZooEntry) or (isinstance(one, (str, Path)) and Path(one).is_dir())
         try:
-            models[name] = load_model(one, image_size=None if is_entry else image_size)
+            models[name] = load_member(one, image_size)
         except Exception as error:
             failures.append(Failure(name, "", _line(error)))
     return models, failures

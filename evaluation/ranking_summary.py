@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.candidates import members, sampled
+from evaluation.candidates import load_member, members, sampled
 from evaluation.datasets import Split, open_split
-from evaluation.models import load_model
 from evaluation.ranking import Ranking, rank
 from evaluation.ranking_checks import checked_metrics, truth_values
 from evaluation.ranking_plots import plot_agreement, plot_ranking
@@ -39,7 +38,7 @@ def rank_tasks(
     """Rank a zoo for one task or several and print what came of it; `recipes/rank.py` calls it.
 
     data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
-    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: see `evaluation.load_model`.
+    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models that are no entries.
     bootstrap, seed, device, how: see `evaluation.rank`.
     Raises UserError before anything is extracted where it can be known: every task is opened first.
     """
@@ -52,13 +51,13 @@ def rank_tasks(
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
     for accuracies in known.values():
         truth_values(accuracies, list(named))
-    models = {name: load_model(one, image_size=image_size) for name, one in named.items()}  # once for all tasks
+    models = {name: load_member(one, image_size) for name, one in named.items()}  # once for all tasks
     which = {name: how[name] for name in ("split", "root", "max_images") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
     rankings = []
     for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
         accuracies = known.get(task)
-        ranking = rank(models, split, metrics, truth=accuracies, image_size=image_size, say=line, **drawn, **how)
+        ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **how)
         if truth is not None and accuracies is None:
             ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
         rankings.append(finish(replace(ranking, data=task), Path(out), file, pictures))

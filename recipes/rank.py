@@ -33,6 +33,7 @@ class Settings:
     max_images: Any = setting(
         "auto", "images of each data set, the same number of each class; null: all; auto: 500, of a benchmark all"
     )
+    image_size: int | None = setting(None, "pixels, for models that are no zoo entries; null: their own")
     split: str = setting("train", "whose images are scored")
     seed: int = setting(0, "of every draw")
     root: str = setting("data", "folder of the published data sets")

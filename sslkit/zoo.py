@@ -107,11 +107,12 @@ class ZooEntry:
         Raises UserError if the card does not say how the network is made.
         """
         if net is None:
-            net = self._rebuild()
+            net = self.untrained()
         net.load_state_dict(self.state_dict(), strict=True)
         return net.eval()
 
-    def _rebuild(self) -> nn.Module:
+    def untrained(self) -> nn.Module:
+        """The network as the card makes it, its weights drawn by torch's generator. Raises as `backbone` does."""
         from sslkit import network_lines
 
         if "backbone" not in self.card:

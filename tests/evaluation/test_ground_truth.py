@@ -160,6 +160,8 @@ def test_entries_keep_their_size_and_others_take_the_one_asked_for(tmp_path: Pat
     models, failures = load_zoo([str(tmp_path / "zoo"), "random:narrow_resnet"], 16)
     assert {name: one.image_size for name, one in models.items()} == {"a": 8, "b": 8, "random:narrow_resnet": 16}
     assert failures == [] and load_zoo([str(tmp_path / "zoo" / "a")], 16)[0]["a"].image_size == 8
+    controls, _ = load_zoo([f"random:{tmp_path / 'zoo' / 'a'}", f"random:{tmp_path / 'zoo' / 'a'}:1"], 16)
+    assert {name: one.image_size for name, one in controls.items()} == {"random:a": 8, "random:a:1": 8}
 
 
 @pytest.mark.parametrize(

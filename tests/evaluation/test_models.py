@@ -59,6 +59,18 @@ def test_random_networks_are_a_control_with_a_seed() -> None:
     assert first.digest == again.digest != other.digest
 
 
+def test_an_entry_without_its_training_is_a_control(entry: sslkit.ZooEntry) -> None:
+    trained = load_model(entry)
+    control, again, other = (load_model(f"random:{entry.folder}{seed}") for seed in ("", ":0", ":1"))
+    assert control.name == f"random:{entry.folder.name}" and other.name == f"random:{entry.folder.name}:1"
+    assert len({trained.digest, control.digest, other.digest}) == 3 and control.digest == again.digest
+    for name in ("image_size", "in_chans", "width", "mean", "std"):
+        assert getattr(control, name) == getattr(trained, name)
+    assert control.entry is None  # it has no reference statistics and no results of its own
+    with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
+        load_model(f"random:{entry.folder}", in_chans=3)
+
+
 def test_modules_and_methods() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     model = load_model(net, image_size=32)
