@@ -12,7 +12,9 @@ from sslkit.training.config import setting
 
 @dataclass
 class Settings:
-    checkpoint: Any = setting(None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list")
+    checkpoint: Any = setting(
+        None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list"
+    )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
     data: Any = setting(None, "embedded name, folder, .npz, published set, or a list; null: the embedded suite")
     root: str = setting("data", "folder of the published data sets")
