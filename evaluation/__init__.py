@@ -51,6 +51,7 @@ _MODULES = (
     "plots",
     "protocols",
     "published",
+    "report",
     "result",
     "statistics",
     "store",

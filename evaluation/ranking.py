@@ -1,6 +1,7 @@
 """rank(zoo, dataset, metrics) -> Ranking: which of many models will fine-tune best, before any is fine-tuned."""
 
-import json
+import datetime
+import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,13 @@ from evaluation.candidates import Candidate, are_arrays, checked_keywords, membe
 from evaluation.ranking_checks import checked_metrics, truth_values
 from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
+from evaluation.result import PACKAGES
 from evaluation.scoring import MetricResult, Spec, of_sample
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
-from sslkit.zoo import write_whole
 
 METRICS = ("ped+logme", "itm", "logme", "leep")
+SAID = ("split", "max_images", "image_size", "in_chans", "precision")  # of how it was made; the rest changes no number
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,7 @@ class Ranking:
     mean_rank: (M,) over the metrics that score every model that any does (see `borda`), nan if none does.
     seconds, memory: (M, K) cost of each score; what metrics share is counted with the first. bytes, nan if unknown.
     notes: what to know of models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
+    made: how: date, seed, bootstrap, device, the split and the sizes that were asked for, versions.
     """
 
     data: str
@@ -52,6 +55,7 @@ class Ranking:
     truth: np.ndarray | None = None
     agreement: Mapping[str, Sequence[Agreement]] = field(default_factory=dict)
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    made: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def order(self) -> list[str]:
@@ -69,10 +73,17 @@ class Ranking:
         return table(self, style)
 
     def to_json(self, path: str | Path) -> Path:
-        """Write all of it, whole or not at all; nan is null."""
-        with write_whole(Path(path)) as partial:
-            partial.write_text(json.dumps(_plain(vars(self)), indent=2, allow_nan=False) + "\n")
-        return Path(path)
+        """Write all of it, whole or not at all."""
+        from evaluation.ranking_file import write_ranking
+
+        return write_ranking(self, Path(path))
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> "Ranking":
+        """What `to_json` wrote. Raises UserError for a file that is no ranking."""
+        from evaluation.ranking_file import read_ranking
+
+        return read_ranking(Path(path))
 
 
 def rank(
@@ -128,6 +139,7 @@ def rank(
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
         details={spec.name: _details(results, names) for spec, results in scored},
+        made=_made(seed=seed, bootstrap=bootstrap, device=device, **{name: how[name] for name in SAID if name in how}),
         **stacked,
     )
 
@@ -245,22 +257,12 @@ def _details(results: Mapping[int, MetricResult], names: Sequence[str]) -> dict[
     return {names[m]: dict(result.diagnostics) for m, result in results.items()}
 
 
+def _made(**chosen: Any) -> dict[str, Any]:
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return {"date": now, **chosen, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
+
+
 def _data_name(dataset: Any) -> str:
     if dataset is None or isinstance(dataset, (str, Path)):
         return str(dataset or "")
     return str(getattr(dataset, "name", dataset))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, Agreement):
-        return _plain(vars(value))
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value

@@ -60,7 +60,8 @@ def rank_tasks(
         ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **how)
         if truth is not None and accuracies is None:
             ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
-        rankings.append(finish(replace(ranking, data=task), Path(out), file, pictures))
+        made = {**ranking.made, "image_size": image_size}
+        rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
     _print_end(rankings)
     return rankings
 
@@ -82,7 +83,7 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
     print(f"\n{ranking.data}: {ranking.n:,} images\n{ranking.table()}")
     for note in ranking.notes:
         print(f"note      {note}")
-    write_ranking(ranking, out, file, pictures)
+    _write(ranking, out, file, pictures)
     return ranking
 
 
@@ -159,7 +160,7 @@ def of_tasks(found: Mapping[str, Any], tasks: Sequence[str], path: str | Path) -
     return known
 
 
-def write_ranking(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
+def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
     """FILE.json and, with pictures, FILE.png and FILE-agreement.png; says where."""
     written = [ranking.to_json(out / f"{file}.json")]
     if pictures:

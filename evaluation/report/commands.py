@@ -10,6 +10,7 @@ from evaluation.result import Result
 from sslkit.errors import UserError
 from sslkit.training.config import Config
 
+RANKED_BY = ("max_images", "image_size", "bootstrap", "seed")
 PLACES = ("method", "out", "name", "resume")  # said first, or of the place and not of the run
 
 
@@ -39,10 +40,16 @@ def judging(result: Result, folder: Any) -> str:
 
 
 def ranking(found: Ranking, zoo: Any, entries: Container[str]) -> str:
-    """`python recipes/rank.py ...` of a ranking. zoo: the folder. entries: the names of its entries."""
+    """`python recipes/rank.py ...` of a ranking, with the settings that it tells of itself.
+
+    zoo: the folder. entries: the names of its entries.
+    """
     others = [name for name in found.models if name not in entries]
     models = f"[{','.join(map(str, (zoo, *others)))}]" if others else zoo
-    return f"python recipes/rank.py zoo={models} data={found.data} metrics=[{','.join(found.metrics)}]"
+    metrics = ",".join(f'"{name}"' if "=" in name else name for name in found.metrics)
+    words = [f"zoo={models}", f"data={found.data}", f"metrics=[{metrics}]"]
+    words += [f"{name}={_word(found.made[name])}" for name in RANKED_BY if name in found.made]
+    return " ".join(["python recipes/rank.py", *words])
 
 
 @cache

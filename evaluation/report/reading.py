@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluation import store
 from evaluation.ranking import Ranking
-from evaluation.report.ranking_file import read_ranking
+from evaluation.ranking_file import read_ranking
 from evaluation.result import Result
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
@@ -88,7 +88,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     for path in _files(rankings):
         try:
             ranking = read_ranking(path)
-            material.rankings.append(Ranked(ranking, path, _date(path)))
+            material.rankings.append(Ranked(ranking, path, str(ranking.made.get("date") or _date(path))))
         except UserError as error:
             material.problems.append(str(error))
     return material

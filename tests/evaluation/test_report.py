@@ -12,7 +12,6 @@ from report_zoo import ENTRIES, HOSTILE, LOST, make_entry, make_zoo, write_study
 
 from evaluation.report import write_report
 from evaluation.report.cells import of_bytes, of_share
-from evaluation.report.ranking_file import read_ranking
 from sslkit.errors import UserError
 from sslkit.zoo import WEIGHTS
 
@@ -226,15 +225,6 @@ def test_a_mistake_leaves_the_old_page(zoo: str, options: dict, said: str, tmp_p
         write_report(tmp_path / zoo, tmp_path / "report.html", rankings=tmp_path / "ranking", **options)
     assert (tmp_path / "report.html").read_text() == "the old page"
     assert not list(tmp_path.glob(".report*"))
-
-
-def test_a_ranking_is_read_as_it_was_written(place: Path, tmp_path: Path) -> None:
-    path = place / "ranking" / "digits.json"
-    again = read_ranking(path).to_json(tmp_path / "again.json")
-    assert again.read_text() == path.read_text()
-    future = json.loads(path.read_text()) | {"a_future_field": 1}
-    (tmp_path / "future.json").write_text(json.dumps(future))
-    assert read_ranking(tmp_path / "future.json").models == tuple(future["models"])
 
 
 def test_any_study_becomes_tables(place: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""A ranking read back from the JSON that `Ranking.to_json` wrote."""
+"""A ranking as JSON and back."""
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,17 @@ import numpy as np
 from evaluation.agreement import Agreement
 from evaluation.ranking import Ranking
 from sslkit.errors import UserError
+from sslkit.zoo import write_whole
 
 # Sizes after (models, metrics).
 ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), "seconds": (), "memory": ()}
+
+
+def write_ranking(ranking: Ranking, path: Path) -> Path:
+    """All of it, whole or not at all; nan is null."""
+    with write_whole(path) as partial:
+        partial.write_text(json.dumps(_plain(vars(ranking)), indent=2, allow_nan=False) + "\n")
+    return path
 
 
 def read_ranking(path: Path) -> Ranking:
@@ -64,3 +73,18 @@ def _agreement(record: dict[str, Any]) -> Agreement:
     value = float("nan") if record["value"] is None else float(record["value"])
     interval = record["interval"] and tuple(map(float, record["interval"]))
     return Agreement(str(record["name"]), value, interval, int(record["n"]))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, Agreement):
+        return _plain(vars(value))
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value
