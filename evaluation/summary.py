@@ -88,16 +88,21 @@ def described(model: LoadedModel) -> str:
     return f"{model.name}: {size:.2f} M parameters, {model.width} features, images of {model.image_size} px"
 
 
-def print_differences(results: list[Result]) -> None:
-    """Of every pair that was measured on the same images or episodes.
+def paired(results: list[Result]) -> list[list[Result]]:
+    """Results of one protocol on the same images or episodes, two or more, of which the differences can be told.
 
     Those of mean_per_class need the labels: `evaluation.compare(a, b, labels=...)`.
     """
     groups: dict[tuple, list[Result]] = {}
     for result in results:
-        if result.outcomes is not None:
+        if result.outcomes is not None and result.metric != "mean_per_class":
             groups.setdefault((result.protocol, result.data, result.metric, result.paired_on), []).append(result)
-    pairs = [found for found in groups.values() if len(found) > 1 and found[0].metric != "mean_per_class"]
+    return [found for found in groups.values() if len(found) > 1]
+
+
+def print_differences(results: list[Result]) -> None:
+    """The verdict on every two models, a block for each protocol and data set; see `paired`."""
+    pairs = paired(results)
     for name in sorted({result.data for result in results if result.metric == "mean_per_class"}):
         print(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
     for found in pairs:

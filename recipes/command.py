@@ -1,6 +1,7 @@
 """What the command lines share: Hydra's key=value words, help from the settings' own text, and errors in one line."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from sslkit.method import signature
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
 SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's own, of which a word may follow
+CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
+IN_LIST = re.compile(rf"(?<=[\[, ]){CALL.pattern}")
 QUIET = {  # Hydra leaves no folder and no log of its own
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
     "hydra": {"output_subdir": None, "run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}},
@@ -97,11 +100,18 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any
 
 
 def _quoted(word: str) -> str:
-    """Paths and data sources may hold what Hydra's grammar reads otherwise, such as = and blanks; lists are its own."""
+    """Paths may hold what Hydra's grammar reads otherwise, such as = and blanks; name(option=value) is a call to it."""
     key, equals, value = word.partition("=")
-    if not equals or word.startswith("-") or value[:1] in ("[", "{", '"', "'") or "/" not in value:
+    if not equals or word.startswith("-") or value[:1] in ("{", '"', "'"):
         return word
-    return f'{key}="' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if value[:1] == "[":
+        return f"{key}={IN_LIST.sub(_in_quotes, value)}"
+    return f"{key}={_in_quotes(value)}" if "/" in value or CALL.fullmatch(value) else word
+
+
+def _in_quotes(value: str | re.Match) -> str:
+    text = value if isinstance(value, str) else value.group()
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:

@@ -18,6 +18,8 @@ from sslkit.errors import UserError
 from sslkit.zoo import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo_table import rows
 
+STARTED = "config.yaml"  # in the folder of a run from its first moment; the logs of a set of members have none
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -77,7 +79,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     material.problems += [
         f"{folder} has no {CARD}: its run has not ended (the same command with resume=true goes on)"
         for folder in _folders(zoo)
-        if not (folder / CARD).is_file()
+        if not (folder / CARD).is_file() and (folder / STARTED).is_file()
     ]
     for entry, row in zip(sorted(entries, key=lambda entry: entry.folder.name), rows(entries), strict=True):
         material.members.append(_member(entry, row["M params"], material.problems))

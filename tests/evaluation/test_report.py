@@ -182,7 +182,9 @@ def test_an_empty_zoo_says_how_to_fill_it(tmp_path: Path) -> None:
 def test_what_is_damaged_is_named_and_the_rest_is_told(tmp_path: Path) -> None:
     for name in ("whole-digits", "torn-digits", "weights-digits", "curves-digits", "results-digits"):
         make_entry(tmp_path / "zoo" / name, 0.5)
-    (tmp_path / "zoo" / "unfinished").mkdir()
+    for name in ("unfinished", "logs"):
+        (tmp_path / "zoo" / name).mkdir()
+    (tmp_path / "zoo" / "unfinished" / "config.yaml").write_text("seed: 0\n")
     (tmp_path / "zoo" / "torn-digits" / "card.json").write_text('{"method": ')
     (tmp_path / "zoo" / "weights-digits" / WEIGHTS).write_bytes(b"torn")
     (tmp_path / "zoo" / "curves-digits" / "metrics.csv").write_text("epoch,step,loss\n1,20,much\n")
@@ -194,6 +196,7 @@ def test_what_is_damaged_is_named_and_the_rest_is_told(tmp_path: Path) -> None:
     page = Page(tmp_path / "report.html")
     for part in ("torn-digits", "unfinished has no card.json", "weights-digits", "metrics.csv", "results-digits"):
         assert [line for line in problems if part in line], part
+    assert not [line for line in problems if "logs" in line]  # of recipes/zoo.py: no run, and no complaint
     for name in ("torn.json", "list.json", "other.json"):
         assert [line for line in problems if name in line and "is no ranking of recipes/rank.py" in line], name
     assert "What could not be read" in page.text and all(line in page.text for line in problems)

@@ -64,6 +64,7 @@ def test_a_sweep_with_options_makes_an_entry_for_each(tmp_path) -> None:
     done = command("-m", "method=simclr,byol+koleo", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(e.card["method"] for e in sslkit.zoo.open(tmp_path / "zoo")) == ["byol+koleo", "simclr"]
+    assert {path.name for path in tmp_path.iterdir()} == {"zoo"}  # Hydra's own record lies in zoo/logs
 
 
 def test_options_of_the_command_line_arrive(tmp_path) -> None:
