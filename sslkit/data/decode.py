@@ -56,6 +56,14 @@ def square(
         raise unreadable(error) from error
 
 
+def rgb(image: Image.Image) -> np.ndarray:
+    """Decode -> (3, H, W) uint8 of the image's own size, not turned. Modes as in `square`. Raises UnreadableImage."""
+    try:
+        return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image), 3)).transpose(2, 0, 1))
+    except Exception as error:
+        raise unreadable(error) from error
+
+
 def _square(
     image: Image.Image, size: int, channels: int, fit: str, resampling: Image.Resampling
 ) -> tuple[np.ndarray, float]:

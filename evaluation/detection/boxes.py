@@ -1,0 +1,223 @@
+"""The contract of a detection set: images with the boxes, and maybe the masks, of what is in them.
+
+Boxes are xyxy in pixels from 0, half open: an object that fills columns 0 to 9 has x from 0 to 10, as in COCO and in
+torchvision's detectors. Labels are counted from 1; 0 is what detectors call background.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+Target = dict[str, Any]
+
+
+class Pixels(Protocol):
+    """Where the N images of a set come from. It can be pickled, as workers may be spawned."""
+
+    def __getitem__(self, row: int) -> torch.Tensor:
+        """(3, H, W) uint8. Raises UserError for an image that cannot be read or has another size than is said."""
+
+    def path(self, row: int) -> str:
+        """What to call an image in messages."""
+
+    def take(self, rows: np.ndarray) -> "Pixels":
+        """Some of the images, in the order given."""
+
+    def update_digest(self, digest: Any) -> None:
+        """Feed the identity of the images to a hashlib object."""
+
+
+class Outlines(Protocol):
+    """The shapes of the M objects of a set. It can be pickled."""
+
+    def masks(self, objects: np.ndarray, height: int, width: int) -> np.ndarray:
+        """The shapes of n objects of one image: (n, height, width) uint8 of 0 and 1."""
+
+    def take(self, objects: np.ndarray) -> "Outlines":
+        """Some of the objects, in the order given."""
+
+    def update_digest(self, digest: Any) -> None:
+        """Feed the shapes to a hashlib object."""
+
+
+@dataclass(frozen=True, eq=False)
+class Instances:
+    """The M objects of N images, those of one image beside each other.
+
+    ends: (N + 1,) int64; the objects of image i are ends[i] to ends[i + 1].
+    boxes: (M, 4) float32 xyxy. labels: (M,) int64 from 1. iscrowd: (M,) bool, the box holds several objects (COCO).
+    difficult: (M,) bool, does not count in AP (VOC). area: (M,) float32, pixels of the mask, or of the box.
+    """
+
+    ends: np.ndarray
+    boxes: np.ndarray
+    labels: np.ndarray
+    iscrowd: np.ndarray
+    difficult: np.ndarray
+    area: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        counts: Sequence[int] | np.ndarray,
+        boxes: Any,
+        labels: Any,
+        *,
+        iscrowd: Any = None,
+        difficult: Any = None,
+        area: Any = None,
+    ) -> "Instances":
+        """From the number of objects of each image and their values; without `area` it is that of the boxes."""
+        boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+        many = len(boxes)
+        flags = [np.zeros(many, bool) if flag is None else np.asarray(flag, bool) for flag in (iscrowd, difficult)]
+        if area is None:
+            area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+        ends = np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))]).astype(np.int64)
+        labels = np.asarray(labels, np.int64).reshape(-1)
+        return cls(ends, boxes.astype(np.float32), labels, *flags, np.asarray(area, np.float32).reshape(-1))
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.ends) - 1
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(N,) int64: objects of each image."""
+        return np.diff(self.ends)
+
+    def objects(self, rows: np.ndarray) -> np.ndarray:
+        """Which objects are those of some images, in the images' order: int64."""
+        parts = [np.arange(self.ends[row], self.ends[row + 1]) for row in rows]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def take(self, rows: np.ndarray) -> "Instances":
+        """The objects of some images, in the order given."""
+        own = self.objects(rows)
+        ends = np.concatenate([[0], np.cumsum(self.counts[rows])]).astype(np.int64)
+        flat = {name: getattr(self, name)[own] for name in ("boxes", "labels", "iscrowd", "difficult", "area")}
+        return Instances(ends, **flat)
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes(Dataset):
+    """One split of a detection set: N images with their objects.
+
+    set[i] -> (image (3, H, W) uint8, target), see `target`.
+    classes: names; index 0 is label 1. category_ids: the ids that these have in the set's own files, in that order.
+    ids: N unique names of images. image_ids: (N,) int64, unique too: COCO's own, or made of the name's digits.
+    sizes: (N, 2) int64, height and width. outlines: None where the set has no masks.
+    voc_form: how VOC's AP is taken on this set: "11point" (VOC 2007) or "area".
+    note: what to print beside a number, or "". licence: of the images, in a line.
+    """
+
+    name: str
+    split: str
+    classes: tuple[str, ...]
+    ids: Sequence[str]
+    image_ids: np.ndarray
+    sizes: np.ndarray
+    instances: Instances
+    pixels: Pixels = field(repr=False)
+    outlines: Outlines | None = field(default=None, repr=False)
+    category_ids: tuple[int, ...] = ()
+    voc_form: str = "area"
+    note: str = ""
+    licence: str = ""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, Target]:
+        """Image and target of a row. Raises IndexError, and UserError for an image that cannot be read."""
+        row = self._row(row)
+        return self.pixels[row], self.target(row)
+
+    def __getitems__(self, rows: list[int]) -> list[tuple[torch.Tensor, Target]]:
+        return [self[row] for row in rows]
+
+    def target(self, row: int) -> Target:
+        """What is in an image, without reading it.
+
+        boxes (n, 4) float32, labels (n,) int64, iscrowd and difficult (n,) bool, area (n,) float32, image_id int,
+        and, where the set has them, masks (n, H, W) uint8 of 0 and 1.
+        """
+        row = self._row(row)
+        first, last = self.instances.ends[row : row + 2]
+        target: Target = {
+            name: torch.from_numpy(getattr(self.instances, name)[first:last].copy())
+            for name in ("boxes", "labels", "iscrowd", "difficult", "area")
+        }
+        target["image_id"] = int(self.image_ids[row])
+        if self.outlines is not None:
+            height, width = map(int, self.sizes[row])
+            target["masks"] = torch.from_numpy(self.outlines.masks(np.arange(first, last), height, width))
+        return target
+
+    @property
+    def has_masks(self) -> bool:
+        return self.outlines is not None
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Boxes":
+        """Some images, in the order given: (n,) int64, or (N,) bool. The classes keep their labels."""
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        outlines = None if self.outlines is None else self.outlines.take(self.instances.objects(rows))
+        return replace(
+            self,
+            ids=[self.ids[row] for row in rows],
+            image_ids=self.image_ids[rows],
+            sizes=self.sizes[rows],
+            instances=self.instances.take(rows),
+            pixels=self.pixels.take(rows),
+            outlines=outlines,
+        )
+
+    def without_masks(self) -> "Boxes":
+        """The same images, as a set of boxes alone."""
+        return replace(self, outlines=None)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 (hex) of the images' identity and of all that is said of them."""
+        named = (self.name, self.split, self.classes, self.category_ids, list(self.ids))
+        digest = hashlib.sha256(repr(named).encode())
+        for values in (self.image_ids, self.sizes, *vars(self.instances).values()):
+            digest.update(np.ascontiguousarray(values).tobytes())
+        if self.outlines is not None:
+            self.outlines.update_digest(digest)
+        self.pixels.update_digest(digest)
+        return digest.hexdigest()
+
+    def _row(self, row: int) -> int:
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)} images")
+        return row % len(self)
+
+
+def for_training(target: Target, height: int, width: int) -> Target:
+    """What a detector learns from: boxes cut to the image, without crowds and without boxes that are empty then.
+
+    Objects marked difficult stay. target: see `Boxes.target`; height, width: of its image.
+    """
+    limits = torch.tensor([width, height, width, height], dtype=target["boxes"].dtype)
+    boxes = target["boxes"].clamp(min=0).minimum(limits)
+    kept = ~target["iscrowd"] & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    own = {key: value[kept] for key, value in target.items() if key not in ("boxes", "image_id")}
+    return {"boxes": boxes[kept], **own, "image_id": target["image_id"]}
+
+
+def learnable(instances: Instances, sizes: np.ndarray) -> np.ndarray:
+    """(N,) bool: images in which something is left by `for_training`. sizes: (N, 2) height and width."""
+    limits = np.repeat(sizes[:, ::-1].astype(np.float32), instances.counts, axis=0)  # x, y of each object's image
+    low = instances.boxes[:, :2].clip(0).clip(max=limits)
+    high = instances.boxes[:, 2:].clip(0).clip(max=limits)
+    good = ~instances.iscrowd & (high > low).all(1)
+    image = np.repeat(np.arange(len(instances)), instances.counts)
+    return np.bincount(image[good], minlength=len(instances)) > 0

@@ -1,0 +1,101 @@
+"""Masks as COCO's compressed run lengths, by faster-coco-eval's mask functions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sslkit.errors import UserError
+
+
+@dataclass(frozen=True)
+class RunLengths:
+    """`Outlines` of M objects: their run lengths in one block of bytes, object m from ends[m] to ends[m + 1].
+
+    One block takes little memory, and forked workers do not copy it.
+    """
+
+    block: bytes
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, encoded: Sequence[bytes]) -> "RunLengths":
+        return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
+
+    def masks(self, objects: np.ndarray, height: int, width: int) -> np.ndarray:
+        if not len(objects):
+            return np.zeros((0, height, width), np.uint8)
+        coded = [{"size": [height, width], "counts": self._counts(row)} for row in objects]
+        return np.ascontiguousarray(mask_functions().decode(coded).transpose(2, 0, 1))
+
+    def take(self, objects: np.ndarray) -> "RunLengths":
+        return RunLengths.of([self._counts(row) for row in objects])
+
+    def update_digest(self, digest: Any) -> None:
+        digest.update(self.ends.tobytes() + self.block)
+
+    def _counts(self, row: int) -> bytes:
+        return self.block[self.ends[row] : self.ends[row + 1]]
+
+
+def encode(segmentation: Any, height: int, width: int) -> bytes:
+    """A "segmentation" of a COCO file as compressed run lengths.
+
+    segmentation: polygons [[x, y, x, y, x, y, ...], ...], or run lengths {"size": [height, width], "counts": a list of
+        numbers or COCO's string}. Polygons of fewer than three points cover nothing and are left out beside others.
+    Raises UserError for anything else, without saying where, and where faster-coco-eval is not installed.
+    """
+    if isinstance(segmentation, dict):
+        return _of_run_lengths(segmentation, height, width)
+    if not isinstance(segmentation, list) or not segmentation:
+        raise UserError("its segmentation is neither a list of polygons nor run lengths")
+    for polygon in segmentation:
+        if not isinstance(polygon, list) or len(polygon) % 2:
+            raise UserError("a polygon of its segmentation is not a list of pairs of x and y")
+        if not np.isfinite(np.asarray(polygon, dtype=np.float64)).all():
+            raise UserError("a polygon of its segmentation has points that are not finite")
+    polygons = [polygon for polygon in segmentation if len(polygon) >= 6]
+    if not polygons:
+        raise UserError("its segmentation has no polygon of three points or more")
+    functions = mask_functions()
+    return _bytes(functions.merge(functions.frPyObjects(polygons, height, width))["counts"])
+
+
+def area(encoded: bytes, height: int, width: int) -> float:
+    """Pixels of a mask."""
+    return float(mask_functions().area({"size": [height, width], "counts": encoded}))
+
+
+def compress(mask: np.ndarray) -> dict[str, Any]:
+    """A mask (H, W) of 0 and 1 as COCO's result files have it: {"size": [H, W], "counts": str}."""
+    coded = mask_functions().encode(np.asfortranarray(mask, dtype=np.uint8))
+    return {"size": list(mask.shape), "counts": _bytes(coded["counts"]).decode("ascii")}
+
+
+def _of_run_lengths(segmentation: dict[str, Any], height: int, width: int) -> bytes:
+    if list(segmentation.get("size", ())) != [height, width]:
+        raise UserError(f"its run lengths are of size {segmentation.get('size')}, its image of {[height, width]}")
+    counts = segmentation.get("counts")
+    if isinstance(counts, str):
+        counts = counts.encode("ascii")
+    elif isinstance(counts, list):
+        if sum(counts) != height * width or min(counts, default=0) < 0:
+            raise UserError(f"its run lengths cover {sum(counts)} pixels, its image has {height * width}")
+        return _bytes(mask_functions().frPyObjects(segmentation, height, width)["counts"])
+    else:
+        raise UserError('its run lengths have no "counts" that are a list or a string')
+    return counts
+
+
+def _bytes(counts: bytes | str) -> bytes:
+    return counts.encode("ascii") if isinstance(counts, str) else counts
+
+
+def mask_functions() -> Any:
+    """faster-coco-eval's module of masks. Raises UserError where it is not installed."""
+    try:
+        from faster_coco_eval.core import mask
+    except ImportError as error:
+        raise UserError(f'masks need faster-coco-eval ({error}): pip install -e ".[detection]"') from error
+    return mask
