@@ -63,12 +63,21 @@ class LoadedModel:
     def in_chans(self) -> int:
         return self.backbone.in_chans
 
+    @property
+    def frames(self) -> int | None:
+        """Of the clips (B, C, T, S, S) that the network takes; None for images."""
+        return self.backbone.frames
+
     def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
         """The images as squares whose middle `image_size` pixels the network sees.
 
         resize: what the shorter side is brought to; None: the model's own, but arrays of at most image_size pixels
-        are brought to that and lose no border. Raises UserError for a size below image_size.
+        are brought to that and lose no border. Raises UserError for a size below image_size, and for films or a network
+        of clips, which only the protocol "action" knows.
         """
+        for sees, who in ((self.frames, self.name), (getattr(images, "frames", None), images.name)):
+            if sees is not None:
+                raise UserError(f"{who} is of clips of {sees} frames, not of images: take recipes/action_eval.py")
         small = images.native_size is not None and max(images.native_size) <= self.image_size
         size = resize or (self.image_size if small else self.resize)
         if size < self.image_size:
@@ -142,7 +151,7 @@ def _of_entry(entry: ZooEntry, image_size: int | None, in_chans: int | None) -> 
     if in_chans not in (None, own["in_chans"]):
         raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
     size = image_size or own["image_size"]
-    backbone = _wrapped(entry.backbone(), own["name"], size, own["in_chans"])
+    backbone = _wrapped(entry.backbone(), own["name"], size, own["in_chans"], own.get("frames"))
     norm = entry.card["normalize"]
     return _loaded(backbone, entry.folder.name, tuple(norm["mean"]), tuple(norm["std"]), entry=entry)
 
@@ -152,12 +161,13 @@ def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -
         mean, std = model.normalize
         found = _loaded(copy.deepcopy(model.backbone), model.name, tuple(mean), tuple(std))
         return _as_asked(found, image_size, in_chans)
+    frames = None
     if isinstance(model, Backbone):
-        image_size, in_chans = image_size or model.image_size, in_chans or model.in_chans
+        image_size, in_chans, frames = image_size or model.image_size, in_chans or model.in_chans, model.frames
         model = model.net
     channels = in_chans or 3
     mean, std = IMAGENET if channels == 3 else ((0.5,) * channels, (0.5,) * channels)
-    backbone = _wrapped(copy.deepcopy(model), type(model).__name__, image_size or 224, channels)
+    backbone = _wrapped(copy.deepcopy(model), type(model).__name__, image_size or 224, channels, frames)
     return _loaded(backbone, type(model).__name__, mean, std)
 
 
@@ -200,7 +210,7 @@ def _of_random(text: str, rest: str, image_size: int | None, in_chans: int | Non
 def _untrained(entry: ZooEntry, seed: str, image_size: int | None, in_chans: int | None) -> LoadedModel:
     net = entry.untrained()
     trained = _of_entry(entry, image_size, in_chans)
-    backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans)
+    backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
     return _loaded(backbone, name, trained.mean, trained.std)
 
@@ -216,8 +226,8 @@ def _wheel_file(name: str) -> str:
     return str(getattr(module, f"EfficientnetLite{number}ModelFile").get_model_file_path())
 
 
-def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int) -> Backbone:
-    return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans)
+def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
+    return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans, frames=frames)
 
 
 def _loaded(

@@ -1,4 +1,7 @@
-"""Backbones: any timm model by name, `package.module:function`, or a module; the width is measured, not asked."""
+"""Backbones: any timm model by name, `package.module:function`, or a module; the width is measured, not asked.
+
+The networks of clips are in video_backbones.py.
+"""
 
 import difflib
 import importlib
@@ -22,8 +25,12 @@ NARROW = {
 }
 
 
-def default(family: str, image_size: int) -> str:
-    """The network that a run takes if none is asked for. family: "resnet" or "vit"."""
+def default(family: str, image_size: int, frames: int | None = None) -> str:
+    """The network that a run takes if none is asked for. family: "resnet" or "vit"; of clips there is one."""
+    if frames is not None:
+        from sslkit import video_backbones
+
+        return video_backbones.default(image_size)
     small, medium, large = {
         "resnet": ("narrow_resnet", "resnet18", "resnet50"),
         "vit": ("narrow_vit", "vit_tiny_patch16_224", "vit_small_patch16_224"),
@@ -46,25 +53,38 @@ class Recipe:
 class Backbone(nn.Module):
     """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to make it again.
 
-    image_size, in_chans: of the images that it was made for.
+    image_size, in_chans: of the images that it was made for. frames: of the clips (B, C, T, H, W) that it takes
+    instead; None for images.
     """
 
-    def __init__(self, net: nn.Module, recipe: Recipe, *, image_size: int, in_chans: int) -> None:
+    def __init__(
+        self, net: nn.Module, recipe: Recipe, *, image_size: int, in_chans: int, frames: int | None = None
+    ) -> None:
         super().__init__()
         self.net = net
         self.recipe = recipe
         self.image_size = image_size
         self.in_chans = in_chans
-        self.convolutional = _is_convolutional(net)
+        self.frames = frames
+        self.convolutional = _is_convolutional(net, nn.Conv2d if frames is None else nn.Conv3d)
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
         if self.convolutional:
-            self.net.to(memory_format=torch.channels_last)
-        self.width = _measure(net, image_size, in_chans, recipe.name)
+            self.net.to(memory_format=self._layout)
+        self.width = _measure(net, self.input_shape(), recipe.name)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.convolutional:
-            x = x.contiguous(memory_format=torch.channels_last)
+            x = x.contiguous(memory_format=self._layout)
         return self.net(x)
+
+    @property
+    def _layout(self) -> torch.memory_format:
+        return torch.channels_last if self.frames is None else torch.channels_last_3d
+
+    def input_shape(self, size: int | None = None) -> tuple[int, ...]:
+        """(C, S, S) of an image, (C, T, S, S) of a clip. size: S; None is image_size."""
+        size = size or self.image_size
+        return (self.in_chans, *([] if self.frames is None else [self.frames]), size, size)
 
     @property
     def is_vit(self) -> bool:
@@ -79,7 +99,8 @@ class Backbone(nn.Module):
         Raises UserError for a network without timm's `forward_features` and `forward_head`.
         """
         if not (hasattr(self.net, "forward_features") and hasattr(self.net, "forward_head")):
-            raise UserError(f"backbone {self.recipe.name} gives no feature map: take a timm model")
+            instead = "take a timm model" if self.frames is None else "an objective on maps takes images, not clips"
+            raise UserError(f"backbone {self.recipe.name} gives no feature map: {instead}")
         if self.convolutional:
             x = x.contiguous(memory_format=torch.channels_last)
         last = self.net.forward_features(x)
@@ -99,11 +120,13 @@ class Backbone(nn.Module):
         return state
 
 
-def build(backbone: str | nn.Module, *, image_size: int, in_chans: int) -> Backbone:
+def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
     """A Backbone from a timm name, `narrow_resnet`, `narrow_vit`, `package.module:function` or an nn.Module.
 
-    Up to 64 pixels the stem is changed to keep the resolution, and `recipe.stem` says how. A function is called
-    without arguments and returns an nn.Module. Raises UserError for an unknown name, with the nearest one.
+    frames: of a clip, for a network of clips: one of `video_backbones.NAMES` (where None is 16), a function or a
+    module. Up to 64 pixels the stem is changed to keep the resolution, and `recipe.stem` says how. A function is
+    called without arguments and returns an nn.Module.
+    Raises UserError for an unknown name, with the nearest one, and for a network of images where clips are meant.
     """
     if isinstance(backbone, Backbone):
         return backbone
@@ -111,9 +134,27 @@ def build(backbone: str | nn.Module, *, image_size: int, in_chans: int) -> Backb
         net, recipe = backbone, Recipe(type(backbone).__name__, stem="its own")
     elif ":" in backbone:
         net, recipe = _from_function(backbone)
+    elif (clips := _frames_of(backbone, frames)) is not None:
+        from sslkit import video_backbones
+
+        frames = clips
+        net, recipe = video_backbones.build(backbone, image_size, in_chans)
     else:
         net, recipe = _from_timm(backbone, image_size, in_chans)
-    return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
+    return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
+
+
+def _frames_of(name: str, frames: int | None) -> int | None:
+    """How many frames a network of this name sees, None for images. Raises UserError where it takes images only."""
+    from sslkit import video_backbones
+
+    if name in video_backbones.NAMES:
+        return frames or video_backbones.FRAMES
+    if frames is not None:
+        near = difflib.get_close_matches(name, video_backbones.NAMES, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"give one of {', '.join(video_backbones.NAMES)}"
+        raise UserError(f"backbone: {name} takes images, and the data are clips: {hint}, or package.module:function")
+    return None
 
 
 def _from_function(name: str) -> tuple[nn.Module, Recipe]:
@@ -193,21 +234,23 @@ def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> No
         recipe.lines += ["net.conv_stem.stride = (1, 1)"]
 
 
-def _is_convolutional(net: nn.Module) -> bool:
+def _is_convolutional(net: nn.Module, convolution: type[nn.Module]) -> bool:
     kinds = [type(m) for m in net.modules()]
-    return nn.Conv2d in kinds and nn.MultiheadAttention not in kinds and not hasattr(net, "patch_embed")
+    return convolution in kinds and nn.MultiheadAttention not in kinds and not hasattr(net, "patch_embed")
 
 
-def _measure(net: nn.Module, image_size: int, in_chans: int, name: str) -> int:
+def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:
+    """The number of features. one: the shape of an image or a clip."""
     training = net.training
     net.eval()
-    shape = (2, in_chans, image_size, image_size)
+    shape = (2 if len(one) == 3 else 1, *one)
     try:
         with torch.no_grad():
             out = net(torch.zeros(shape))
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"backbone {name} cannot take images of shape {shape}: {reason}") from error
+        kind = "images" if len(one) == 3 else "clips"
+        raise UserError(f"backbone {name} cannot take {kind} of shape {shape}: {reason}") from error
     net.train(training)
     if not isinstance(out, Tensor) or out.dim() != 2:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

@@ -39,6 +39,8 @@ SCHEMA: dict[str, Any] = _object(
         width=_field("integer", "the number of features", minimum=1),
         image_size=_field("integer", "a whole number of pixels, at least 1", minimum=1),
         in_chans=_field("integer", "a whole number of channels, at least 1", minimum=1),
+        frames=_field("integer", "the frames of a clip, at least 1", minimum=1),
+        stride=_field("integer", "the frames from one frame of a clip to the next, at least 1", minimum=1),
     ),
     load=_field("string", "Python that loads the backbone"),
     normalize=_object("mean and std of the pixels", "mean", "std", mean=_CHANNELS, std=_CHANNELS),

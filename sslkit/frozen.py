@@ -22,6 +22,7 @@ class About:
     width: number of features. image_size: pixels of a side. in_chans: channels.
     mean, std: of each channel of pixels in [0, 1]. crop_pct: share of a resized image's side that the network sees.
     interpolation: how images are resized.
+    frames, stride: of the clips that the network takes, and the frames from one to the next; None for images.
     """
 
     name: str
@@ -34,10 +35,15 @@ class About:
     std: tuple[float, ...]
     crop_pct: float
     interpolation: str = "bicubic"
+    frames: int | None = None
+    stride: int | None = None
 
     def to_json(self, **more: Any) -> str:
         """One line; more: further fields, which `from_json` leaves out."""
-        return json.dumps({"format": FORMAT, **dataclasses.asdict(self), **more})
+        own = dataclasses.asdict(self)
+        if self.frames is None:
+            del own["frames"], own["stride"]
+        return json.dumps({"format": FORMAT, **own, **more})
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> "About":
@@ -45,6 +51,7 @@ class About:
         try:
             given = json.loads(text)
             number = given["format"]
+            given = {"frames": None, "stride": None, **given}
             known = {f.name: given[f.name] for f in dataclasses.fields(cls)} if number == FORMAT else {}
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
@@ -55,16 +62,17 @@ class About:
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})
 
     @property
-    def input_size(self) -> tuple[int, int, int]:
-        """(C, S, S) of an image."""
-        return (self.in_chans, self.image_size, self.image_size)
+    def input_size(self) -> tuple[int, ...]:
+        """(C, S, S) of an image, (C, T, S, S) of a clip."""
+        time = () if self.frames is None else (self.frames,)
+        return (self.in_chans, *time, self.image_size, self.image_size)
 
 
 class Frozen(nn.Module):
     """A network that gives features and is not trained: normalised images (B, C, S, S) -> (B, width), float32.
 
-    net: the network inside, in eval mode, its parameters without gradient. about: see `About`; its fields image_size,
-    in_chans, width, mean, std and name are attributes here too.
+    One of clips takes (B, C, T, S, S). net: the network inside, in eval mode, its parameters without gradient.
+    about: see `About`; its fields image_size, in_chans, width, mean, std, name, frames and stride are attributes here.
     """
 
     def __init__(self, net: nn.Module, about: About) -> None:
@@ -74,6 +82,7 @@ class Frozen(nn.Module):
         self.name, self.width = about.name, about.width
         self.image_size, self.in_chans = about.image_size, about.in_chans
         self.mean, self.std = about.mean, about.std
+        self.frames, self.stride = about.frames, about.stride
         self.eval()
 
     @torch.no_grad()
@@ -81,9 +90,10 @@ class Frozen(nn.Module):
         return self.net(x)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Pixels (B, C, H, W), uint8 or floats in [0, 1], as the network takes them."""
+        """Pixels (B, C, H, W) or (B, C, T, H, W), uint8 or floats in [0, 1], as the network takes them."""
         pixels = pixels.float() / 255 if pixels.dtype is torch.uint8 else pixels
-        mean, std = (pixels.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        ones = [1] * (pixels.dim() - 2)
+        mean, std = (pixels.new_tensor(values).view(-1, *ones) for values in (self.mean, self.std))
         return (pixels - mean) / std
 
     def extra_repr(self) -> str:

@@ -1,13 +1,15 @@
 """`byol+dsa`: an objective and its regularisers as one module, images in, named loss terms out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones, distributed, members, objectives, regularizers
+from sslkit import backbones, distributed, members, objectives, regularizers, step_checks
+from sslkit.data.clip_views import augment_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, Objective
@@ -50,7 +52,8 @@ class Method(nn.Module):
         self.epoch = 0
         self.batch = 0
         self.progress = 0.0
-        mean, std = (torch.tensor(x).view(1, -1, 1, 1) for x in normalize)
+        ones = [1] * (2 if self.backbone.frames is None else 3)
+        mean, std = (torch.tensor(x).view(1, -1, *ones) for x in normalize)
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
 
@@ -61,6 +64,7 @@ class Method(nn.Module):
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Let the regularisers read the clean training images once: cached priors, data-set neighbours.
 
+        Of videos these are the clips in their centres, `videos.sampled("center")`.
         Optional in a loop of one's own: without it they see no more than the batch.
         """
         for plugin in self.regularizers.values():
@@ -69,7 +73,8 @@ class Method(nn.Module):
     def forward(
         self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """images: (N, C, H, W) uint8, or float in [0, 1]; index: (N,) rows of the data set.
+        """images: (N, C, H, W) uint8, or float in [0, 1]; for a backbone of clips (N, R, C, T, H, W), R clips of each
+        of N videos. index: (N,) rows of the data set.
 
         aspect: (N,) width / height of the originals if they were squashed to a square.
         labels: (N,) int64, -1 where unknown; only for an objective that learns from labels.
@@ -81,7 +86,7 @@ class Method(nn.Module):
         self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> tuple[dict[str, Tensor], Embeddings]:
         """As forward, with the embeddings of all ranks beside the terms."""
-        self._check(images, labels)
+        step_checks.check_step(self, images, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
         e = self.embed(images, index, aspect)
         e.labels = labels if self.objective.needs_labels else None
@@ -109,13 +114,17 @@ class Method(nn.Module):
         return e
 
     def make_views(self, images: Tensor, aspect: Tensor | None = None) -> Views:
-        """V tensors (N, C, S, S) in [0, 1], those of the next step; N ranks make the views that one process would."""
+        """V tensors (N, C, S, S) in [0, 1], those of the next step; N ranks make the views that one process would.
+
+        Of clips (N, C, T, S, S), at least as many as each video has clips.
+        """
         return self._augmented(images, aspect, view_generator(self.seed, self.epoch, self.batch))
 
     def _augmented(self, images: Tensor, aspect: Tensor | None, generator: torch.Generator) -> Views:
         ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
         with torch.autocast(images.device.type, enabled=False):
-            return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
+            make = augment if self.backbone.frames is None else augment_clips
+            return make(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
 
     def normalized(self, pixels: Tensor) -> Tensor:
         """[0, 1] -> what the backbone sees."""
@@ -141,41 +150,6 @@ class Method(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         epoch, batch, self.progress = state.tolist()
         self.epoch, self.batch = int(epoch), int(batch)
-
-    def _check(self, images: Tensor, labels: Tensor | None) -> None:
-        if images.dim() != 4 or images.shape[1] != self.backbone.in_chans:
-            raise UserError(
-                f"images must be (N, {self.backbone.in_chans}, H, W) for in_chans={self.backbone.in_chans}, "
-                f"got {tuple(images.shape)}"
-            )
-        if len(images) * distributed.world_size() < 2:
-            raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
-        check_batch(self, len(images) * distributed.world_size())
-        if self.objective.needs_labels and labels is None:
-            raise UserError(f"{self.name} learns from labels: call method(images, index, labels=labels)")
-        # On a GPU the check would stall the step; there a NaN shows in the loss, and training stops on it.
-        if images.is_floating_point() and images.device.type == "cpu":
-            _check_floats(images)
-
-
-def check_batch(method: Method, images: int) -> None:
-    """Raises UserError if a step of so many images, over all ranks, is too small for the objective."""
-    least = method.objective.least_images
-    if images < least:
-        hint = method.objective.least_images_hint
-        raise UserError(f"{method.name} needs at least {least} images a step, not {images}: raise the batch size{hint}")
-
-
-def _check_floats(images: Tensor) -> None:
-    if not images.isfinite().all():
-        row = (~images.isfinite()).flatten(1).any(1).nonzero()[0].item()
-        raise UserError(f"image {row} of the batch (row {row} of `images`) has NaN or infinite pixels")
-    low, high = images.aminmax()
-    if low < -1e-3 or high > 1 + 1e-3:
-        raise UserError(
-            f"float images must lie in [0, 1], got {low.item():.3g} to {high.item():.3g}; pass uint8, divide by 255, "
-            "or leave the normalisation to sslkit.method(normalize=...)"
-        )
 
 
 def parse(name: str) -> tuple[str, list[str]]:
@@ -207,6 +181,7 @@ def method(
     backbone: str | nn.Module = "auto",
     image_size: int = 224,
     in_chans: int = 3,
+    frames: int | None = None,
     objective: Mapping[str, Any] | None = None,
     views: Mapping[str, Any] | None = None,
     normalize: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
@@ -218,6 +193,9 @@ def method(
     name: member names, or `package.module:Class` from outside.
     backbone: a timm name, `package.module:function` or an nn.Module; randomly initialised from the seed. "auto": a
         small network of the family that the objective was published with (`backbones.default`).
+    frames: of a clip, for a backbone of clips (`sslkit.video_backbones`), which sees 16 if nothing is said; its local
+        crops, where the objective has some, are left out unless views.n_local asks for them (Feichtenhofer et al. 2021,
+        arXiv 2104.14558, have none in v-SwAV).
     objective, and one mapping per regulariser under its name: their options.
     views: what `ViewRecipe.replace` takes, to change the objective's own recipe; None keeps what it has.
     normalize: mean and std per channel; None takes ImageNet's for three channels, else 0.5 and 0.25.
@@ -225,15 +203,16 @@ def method(
     """
     classes, options = _parts(name, objective or {}, plugins)
     if backbone == "auto":
-        backbone = backbones.default(classes["objective"].families[0], image_size)
+        backbone = backbones.default(classes["objective"].families[0], image_size, frames)
     # The weights depend on the seed alone, and the caller's own random state stays as it is.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        body = backbones.build(backbone, image_size=image_size, in_chans=in_chans)
+        body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
         head = classes["objective"](body, **options["objective"])
         parts = {part: classes[part](head.dim, **own) for part, own in options.items() if part != "objective"}
-    recipe = _fitted(classes["objective"].views, image_size, body.patch, views or {})
-    _check_crops(body, recipe, image_size)
+    own = classes["objective"].views
+    recipe = _fitted(own if body.frames is None else replace(own, n_local=0), image_size, body.patch, views or {})
+    step_checks.check_crops(body, recipe, image_size)
     return Method(
         name,
         head,
@@ -267,22 +246,6 @@ def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[st
     """A published recipe for this size, with what the user changes."""
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}
     return recipe.at(image_size, patch=patch).replace(**given)
-
-
-def _check_crops(body: backbones.Backbone, recipe: ViewRecipe, image_size: int) -> None:
-    """Raises UserError if the backbone does not take the local crops."""
-    training = body.training
-    for size in {view.size for view in recipe.each()} - {None, image_size}:
-        try:
-            with torch.no_grad():
-                body.eval()(torch.zeros(2, body.in_chans, size, size))
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(
-                f"backbone {body.recipe.name} takes no local crops of {size} pixels ({reason}): set another "
-                "views.local_size, or views.n_local=0"
-            ) from error
-    body.train(training)
 
 
 members.callable_module(__name__, method)

@@ -1,7 +1,7 @@
 """The lines of Python that make a card's network, read and followed without executing them.
 
 `backbones.build` writes them so that anybody can run them by hand. Here only what it writes is understood: a timm
-model with literal arguments and a changed stem, or a function imported from an installed package.
+model with literal arguments, or a function imported from an installed package, and a changed stem.
 """
 
 import ast
@@ -38,10 +38,14 @@ class TimmNetwork:
 
         with torch.random.fork_rng(devices=[]):
             net = timm.create_model(self.model, **self.arguments)
-        for path, value in self.changes:
-            owner, _, name = path.rpartition(".")
-            setattr(net.get_submodule(owner), name, nn.Identity() if value == IDENTITY else value)
-        return net
+        return _changed(net, self.changes)
+
+
+def _changed(net: nn.Module, changes: Sequence[tuple[str, Any]]) -> nn.Module:
+    for path, value in changes:
+        owner, _, name = path.rpartition(".")
+        setattr(net.get_submodule(owner), name, nn.Identity() if value == IDENTITY else value)
+    return net
 
 
 def parse(lines: Sequence[str]) -> TimmNetwork | None:
@@ -63,16 +67,32 @@ def build(lines: Sequence[str], where: str) -> nn.Module:
     """
     if network := parse(lines):
         return network.build()
-    found = re.fullmatch(r"from ([\w.]+) import (\w+)\nnet = (\w+)\(\)", "\n".join(lines))
-    if found is None or found[2] != found[3]:
+    found = _function(lines)
+    if found is None:
         raise UserError(
             f"{where}: its backbone.lines are none that sslkit writes, and are not run for you: make the network "
             "yourself and pass it, entry.backbone(net)"
         )
+    module, function, changes = found
     try:
-        return getattr(importlib.import_module(found[1]), found[2])()
+        with torch.random.fork_rng(devices=[]):
+            net = getattr(importlib.import_module(module), function)()
     except (ImportError, AttributeError) as error:
-        raise UserError(f"{where}: its network is made by {found[1]}:{found[2]}, not at hand here: {error}") from error
+        raise UserError(f"{where}: its network is made by {module}:{function}, not at hand here: {error}") from error
+    return _changed(net, changes)
+
+
+def _function(lines: Sequence[str]) -> tuple[str, str, list[tuple[str, Any]]] | None:
+    """(module, function, changes) of `from module import function`, `net = function()` and changes afterwards."""
+    try:
+        imported, creation, *rest = [node for node in ast.parse("\n".join(lines)).body if not _imports(node, "torch")]
+        found = re.fullmatch(
+            r"from ([\w.]+) import (\w+)\nnet = (\w+)\(\)", "\n".join(map(ast.unparse, (imported, creation)))
+        )
+        changes = [change for node in rest for change in _changes(node)]
+    except (SyntaxError, ValueError):
+        return None
+    return (found[1], found[2], changes) if found and found[2] == found[3] else None
 
 
 def _imports(node: ast.stmt, *packages: str) -> bool:

@@ -67,9 +67,10 @@ def compose(operations: Tensor, order: Tensor) -> Tensor:
 def apply(pixels: Tensor, deviation: Tensor, mean: Tensor, out: Tensor) -> Tensor:
     """P (x - m) + S m with m the mean colour of each image, written to `out` and clamped to [0, 1].
 
-    pixels, out: (N, C, H, W). deviation: (N, C, C), P. mean: (N, C, C), S.
+    pixels, out: (N, C, H, W), or (N, C, T, H, W): every frame of a clip has its own m. deviation: (N, C, C), P.
+    mean: (N, C, C), S.
     """
-    flat = pixels.flatten(2)
-    offset = (mean - deviation) @ flat.mean(2, keepdim=True)
-    torch.bmm(deviation, flat, out=out.flatten(2))
-    return out.add_(offset[..., None]).clamp_(0, 1)
+    centre = pixels.flatten(-2).mean(-1)  # (N, C) or (N, C, T)
+    offset = ((mean - deviation) @ centre.reshape(*centre.shape[:2], -1)).view(centre.shape)
+    torch.bmm(deviation, pixels.flatten(2), out=out.flatten(2))
+    return out.add_(offset[..., None, None]).clamp_(0, 1)

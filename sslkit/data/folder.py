@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +75,43 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     sub-folders are the classes, in the order of their names, those of all splits together.
     Raises UserError when there is no image, or none that can be read.
     """
+    listing = list_folder(root, options.split, EXTENSIONS, "images")
+    identity = Identity(root.resolve().name, root, listing.splits, listing.labels, listing.classes)
+    return FolderImages(listing.folder, PathList(listing.paths), identity, options)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a split. folder: where it lies. paths: relative to it, sorted. splits: those of the source.
+
+    labels: (N,) int64 and classes: their names; None where there are no class folders.
+    """
+
+    folder: Path
+    paths: list[str]
+    splits: tuple[str, ...]
+    labels: np.ndarray | None
+    classes: list[str] | None
+
+
+def list_folder(root: Path, split: str, extensions: Sequence[str], kind: str) -> Listing:
+    """The files of one split below `root` with these extensions, as `open_folder` says.
+
+    kind: what they are called in messages. Raises UserError when there is none, or no such split.
+    """
     folders = _split_folders(root)
-    wanted = options.split
+    wanted = split
     if wanted == "val" and "val" not in folders and "test" in folders:
         wanted = "test"
     check_split(str(root), wanted, tuple(folders))
-    paths = _listed(folders[wanted])
+    paths = _listed(folders[wanted], extensions, kind)
     tops = _class_of_each(paths)
     labels = classes = None
     if tops is not None:
-        names = set(tops).union(*(_classes_of(folder) for split, folder in folders.items() if split != wanted))
-        classes = sorted(names)
+        others = (_classes_of(folder, extensions) for name, folder in folders.items() if name != wanted)
+        classes = sorted(set(tops).union(*others))
         labels = np.searchsorted(np.array(classes), np.array(tops))
-    identity = Identity(root.resolve().name, root, tuple(folders), labels, classes)
-    return FolderImages(folders[wanted], PathList(paths), identity, options)
+    return Listing(folders[wanted], paths, tuple(folders), labels, classes)
 
 
 def _split_folders(root: Path) -> dict[str, Path]:
@@ -99,8 +123,8 @@ def _split_folders(root: Path) -> dict[str, Path]:
     return {"train": root / "train", **folders} if folders else {"train": root}
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
-    """(relative path, whether it is named like an image) of each file that is not hidden; sorted per folder."""
+def _walk(folder: Path, extensions: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """(relative path, whether it has one of the extensions) of each file that is not hidden; sorted per folder."""
     pending, seen = [""], set()
     while pending:
         below = pending.pop()
@@ -120,19 +144,19 @@ def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
             if entry.is_dir():
                 pending.append(path)
             else:
-                yield path, entry.name.rpartition(".")[2].lower() in EXTENSIONS
+                yield path, entry.name.rpartition(".")[2].lower() in extensions
 
 
-def _listed(folder: Path) -> list[str]:
+def _listed(folder: Path, extensions: Sequence[str], kind: str) -> list[str]:
     paths, others = [], 0
-    for path, is_image in _walk(folder):
-        if is_image:
+    for path, fits in _walk(folder, extensions):
+        if fits:
             paths.append(path)
         else:
             others += 1
     if not paths:
-        looked_for = " ".join(f".{extension}" for extension in EXTENSIONS)
-        raise UserError(f"no images in {folder} or below: looked for {looked_for}; there are {others} other files")
+        looked_for = " ".join(f".{extension}" for extension in extensions)
+        raise UserError(f"no {kind} in {folder} or below: looked for {looked_for}; there are {others} other files")
     return sorted(paths)
 
 
@@ -147,6 +171,6 @@ def _class_of_each(paths: list[str]) -> list[str] | None:
     return tops if len(set(tops)) >= 2 else None
 
 
-def _classes_of(folder: Path) -> set[str]:
-    paths = [path for path, is_image in _walk(folder) if is_image]
+def _classes_of(folder: Path, extensions: Sequence[str]) -> set[str]:
+    paths = [path for path, fits in _walk(folder, extensions) if fits]
     return set(_class_of_each(paths) or ())

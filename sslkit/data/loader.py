@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,15 @@ class EpochSampler(Sampler[int]):
         return iter(self.permutation().tolist())
 
 
+class EpochRows(list[int]):
+    """The rows of a batch, with the seed and the epoch on which what is drawn for them depends; pickled with them."""
+
+    def __init__(self, rows: Iterable[int], seed: int, epoch: int) -> None:
+        super().__init__(rows)
+        self.seed = seed
+        self.epoch = epoch
+
+
 class EpochBatches(Sampler[list[int]]):
     """This rank's part, rows rank::world_size, of each global batch of an `EpochSampler`.
 
@@ -70,10 +79,12 @@ class EpochBatches(Sampler[list[int]]):
     def __len__(self) -> int:
         return len(self._starts)
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[EpochRows]:
+        seed, epoch = self.sampler.seed, self.sampler.epoch
         rows = self.sampler.permutation()[: self._used]
         for start in self._starts:
-            yield rows[start : start + self.batch_size][self.rank :: self.world_size].tolist()
+            own = rows[start : start + self.batch_size][self.rank :: self.world_size]
+            yield EpochRows(own.tolist(), seed, epoch)
 
 
 class TimedLoader:

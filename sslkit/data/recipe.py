@@ -119,10 +119,10 @@ class ViewRecipe:
         views = tuple(replace(view, **full) for view in self.views)
         return ViewRecipe(views, local, options.get("n_local", self.n_local))
 
-    def options(self) -> dict[str, float | tuple[float, float] | None]:
-        """What `replace` takes, with the defaults of the recipe. None: each view keeps its own."""
-        local = {"n_local": self.n_local, "local_size": None, "local_scale": None} if self.local else {}
-        return {**dict.fromkeys(_OPTIONS), **local}
+    def options(self) -> dict[str, None]:
+        """What `replace` takes. None: the recipe keeps its own."""
+        local = ("n_local", "local_size", "local_scale") if self.local else ()
+        return dict.fromkeys([*_OPTIONS, *local])
 
 
 _OPTIONS = [field.name for field in fields(View) if field.name != "size"]

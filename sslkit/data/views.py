@@ -8,6 +8,7 @@ Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXi
 """
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
@@ -41,8 +42,8 @@ def view_generator(seed: int, epoch: int, step: int) -> torch.Generator:
 
 
 @dataclass(frozen=True)
-class _Draw:
-    """What was drawn for one view of N images, on the CPU; `to` copies it to where the pixels are."""
+class Draw:
+    """What was drawn for one view of N images or clips, on the CPU; `to` copies it to where the pixels are."""
 
     box: Tensor  # (N, 4) top, left, height, width
     flip: Tensor  # (N,) 1 for flipped
@@ -51,7 +52,7 @@ class _Draw:
     deviation: Tensor  # (N, C, C), see color.py
     mean: Tensor  # (N, C, C)
 
-    def to(self, device: torch.device) -> "_Draw":
+    def to(self, device: torch.device) -> "Draw":
         """All of it in one transfer that nothing waits for."""
         if device.type == "cpu":
             return self
@@ -59,26 +60,26 @@ class _Draw:
         flat = torch.cat([part.flatten(1) if part.dim() > 1 else part[:, None] for part in parts], 1)
         moved = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat.to(device)
         pieces = moved.split([part[0].numel() for part in parts], dim=1)
-        return _Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
+        return Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
 
     def place(self, height: int, width: int) -> Tensor:
         """(N, 5) the box as shares of the image, and the flip."""
         return torch.cat([self.box / torch.tensor([height, width, height, width]), self.flip[:, None]], 1)
 
-    def __getitem__(self, rows: slice) -> "_Draw":
-        return _Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
+    def __getitem__(self, rows: slice) -> "Draw":
+        return Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 _COLUMNS = [resample.BOX_UNIFORMS, 1, 1, 4, 4, 1, 1, 1, 1]  # what each draw takes of a row of uniforms
 
 
-def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, unit: float) -> _Draw:
+def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, unit: float) -> Draw:
     """Turn rows of uniforms (N, sum(_COLUMNS)) into one view. unit: the value that means white."""
     box, flip, jitter, strengths, order, grayscale, blur, sigma, solarize = uniform.split(_COLUMNS, dim=1)
     channels, height, width = shape
     low, high = view.sigma
     maps = _colors(view, jitter[:, 0] < view.jitter, strengths, order, grayscale[:, 0] < view.grayscale, channels)
-    return _Draw(
+    return Draw(
         box=resample.draw_boxes(box, view.scale, view.ratio, height, width, aspect).float(),
         flip=(flip[:, 0] < view.flip).float(),
         sigma=torch.where(blur < view.blur, low + (high - low) * sigma, 0)[:, 0],
@@ -123,27 +124,46 @@ def augment(
     which this one has the rows rank, rank + world_size, ...: together they make the views that one process makes.
     Raises UserError for another shape or type.
     """
-    _check(images, size, aspect, generator)
-    n, *shape = images.shape
-    unit = 255.0 if images.dtype == torch.uint8 else 1.0
-    aspect = torch.full((n,), shape[2] / shape[1]) if aspect is None else aspect.cpu()
+    if images.dim() != 4 or not images.numel():
+        raise UserError(f"views are made of images (N, C, H, W), N > 0; these have the shape {tuple(images.shape)}")
+    check(images, size, aspect, generator)
     views = recipe.each()
+    with full_precision("cpu"), full_precision(images.device.type):
+        draws = draw_views(views, images, generator, aspect, rank, world_size)
+        made = [render(images, draw, view.size or size, view) for view, draw in zip(views, draws, strict=True)]
+    return Views(made, boxes_of(draws, images))
+
+
+def draw_views(
+    views: Sequence[View],
+    images: Tensor,
+    generator: torch.Generator,
+    aspect: Tensor | None,
+    rank: int,
+    world_size: int,
+) -> list[Draw]:
+    """One draw of each view for each of N images (N, C, H, W) or clips (N, C, T, H, W); the rest as in `augment`."""
+    n, channels, *_, height, width = images.shape
+    unit = 255.0 if images.dtype == torch.uint8 else 1.0
+    aspect = torch.full((n,), width / height) if aspect is None else aspect.cpu()
     uniform = torch.rand(len(views), n * world_size, sum(_COLUMNS), generator=generator)[:, rank::world_size]
-    with _full_precision("cpu"), _full_precision(images.device.type):
-        draws = [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
-        made = [_render(images, d, v.size or size, v.sigma[1]) for v, d in zip(views, draws, strict=True)]
-    return Views(made, torch.stack([draw.place(*shape[1:]) for draw in draws]))
+    shape = (channels, height, width)
+    return [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
 
 
-def _full_precision(device: str) -> AbstractContextManager:
+def boxes_of(draws: Sequence[Draw], images: Tensor) -> Tensor:
+    """`Views.boxes` of these draws."""
+    return torch.stack([draw.place(*images.shape[-2:]) for draw in draws])
+
+
+def full_precision(device: str) -> AbstractContextManager:
     """Matrix products in float32, whatever the caller's autocast says."""
     known = torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if known else nullcontext()
 
 
-def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
-    if images.dim() != 4 or not images.numel():
-        raise UserError(f"views are made of images (N, C, H, W), N > 0; these have the shape {tuple(images.shape)}")
+def check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
+    """Raises UserError for images or clips of another type, and for what does not go with them."""
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise UserError(f"views are made of uint8 images, or of float ones in [0, 1]; these are {images.dtype}")
     if size < 1:
@@ -159,21 +179,24 @@ def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Ge
 CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; a part of a GPU's memory that fills the GPU
 
 
-def _render(images: Tensor, draw: _Draw, size: int, longest: float) -> Tensor:
-    """One view (N, C, size, size) in chunks. longest: an upper bound of sigma."""
-    n, c, h, w = images.shape
-    out = images.new_empty(n, c, size, size, dtype=torch.float32)
+def render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
+    """One view (N, C, size, size) in chunks; of clips (N, C, T, H, W) it is (N, C, T, size, size)."""
+    n, *planes, h, w = images.shape
+    out = images.new_empty(n, *planes, size, size, dtype=torch.float32)
     moved = draw.to(images.device)
-    each = 4 * (c * (h * w + h * size + 2 * size * size) + size * (h + w))
+    each = 4 * (math.prod(planes) * (h * w + h * size + 2 * size * size) + size * (h + w))
     step = max(1, CHUNK_BYTES.get(images.device.type, 2**30) // each)
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        _render_chunk(images[rows], draw[rows], moved[rows], longest, out[rows])
+        _render_chunk(images[rows], draw[rows], moved[rows], view.sigma[1], out[rows])
     return out
 
 
-def _render_chunk(images: Tensor, draw: _Draw, moved: _Draw, longest: float, out: Tensor) -> None:
-    """Write the view of a few images to `out`. What to leave out is asked of `draw`, on the CPU: no device waits."""
+def _render_chunk(images: Tensor, draw: Draw, moved: Draw, longest: float, out: Tensor) -> None:
+    """Write the view of a few images to `out`. longest: an upper bound of sigma.
+
+    What to leave out is asked of `draw`, on the CPU: no device waits.
+    """
     size = out.shape[-1]
     top, left = draw.box[:, :2].amin(0).int().tolist()
     bottom, right = (draw.box[:, :2] + draw.box[:, 2:]).amax(0).int().tolist()
@@ -183,10 +206,11 @@ def _render_chunk(images: Tensor, draw: _Draw, moved: _Draw, longest: float, out
     if draw.sigma.any():
         blur = resample.blur_matrix(moved.sigma, size, longest)
         rows, columns = blur @ rows, blur @ columns
-    pixels = resample.resample(images[:, :, top:bottom, left:right], rows, columns)
+    pixels = resample.resample(images[..., top:bottom, left:right], rows, columns)
     color.apply(pixels, moved.deviation, moved.mean, out)
     if (draw.threshold <= 1).any():
-        out.copy_(torch.where(out >= moved.threshold[:, None, None, None], 1 - out, out))
+        threshold = moved.threshold.view(-1, *[1] * (out.dim() - 1))
+        out.copy_(torch.where(out >= threshold, 1 - out, out))
 
 
 def contact_sheet(images: Tensor, views: Sequence[Tensor], rows: int = 8) -> Image.Image:

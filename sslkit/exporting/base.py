@@ -90,8 +90,9 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
     if missing:
         raise UserError(f"{entry.folder / CARD} has no field {' and no '.join(missing)}")
     body, size = card["backbone"], card["backbone"]["image_size"]
+    time = [body["frames"]] if "frames" in body else []
     with torch.no_grad():
-        width = net(torch.zeros(1, body["in_chans"], size, size)).shape[1]
+        width = net(torch.zeros(1, body["in_chans"], *time, size, size)).shape[1]
     return About(
         name=entry.folder.resolve().name,
         method=card.get("method", ""),
@@ -102,6 +103,8 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
         mean=tuple(card["normalize"]["mean"]),
         std=tuple(card["normalize"]["std"]),
         crop_pct=0.875 if size > backbones.SMALL else 1.0,  # a small image loses no border
+        frames=body.get("frames"),
+        stride=body.get("stride"),
     )
 
 

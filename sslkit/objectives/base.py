@@ -71,11 +71,13 @@ class Embeddings:
 class Objective(nn.Module):
     """An objective owns its heads and its teacher; it never sees the trainer.
 
-    backbone: maps (B, C, H, W) images to (B, backbone.width) features.
+    backbone: maps (B, C, H, W) images to (B, backbone.width) features; where it takes clips, (B, C, T, H, W), so are
+        the views, and there may be more full-size ones than the recipe has: one for each clip of a video.
     Subclasses set `views`, make `self.projector` if they have one, and put `self.dim`, the width of z.
 
     families: kinds of backbone that the paper trains, the default one first: "resnet", "vit".
     needs_labels: whether the loss reads e.labels.
+    most_views: full-size views that the loss can compare; None: any number.
     least_images: fewest images of a step, over all ranks, that the loss is defined for; least_images_hint: what the
         error about it proposes beside a larger batch.
     epoch, progress: set by `Method` before every step and restored with it: the epoch that the step belongs to, and
@@ -86,6 +88,7 @@ class Objective(nn.Module):
     views: ClassVar[ViewRecipe]
     families: ClassVar[tuple[str, ...]] = ("resnet",)
     needs_labels: ClassVar[bool] = False
+    most_views: ClassVar[int | None] = None
     dim: int
     least_images: int = 2
     least_images_hint: str = ""

@@ -24,7 +24,9 @@ class MoCo(Objective):
     hidden: width of the projector; None takes the backbone's width (2048 for a ResNet-50, as published).
     dim: width of z.
 
-    e.z is (1, N, dim), the queries; e.target the keys.
+    e.z is (1, N, dim), the queries; e.target the keys, (1, N, dim), or a set for each further clip of a video: then the
+    loss is the mean over the sets and the first enters the queue (the code of Feichtenhofer et al. 2021, arXiv
+    2104.14558).
     """
 
     views = MOCO
@@ -51,13 +53,15 @@ class MoCo(Objective):
         self.queue = Queue(queue_size, dim)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
-        """The student sees the first view, the teacher the second."""
-        query, key = views
+        """The student sees the first view, the teacher the second, and any that follow."""
+        query, *keys = views
+        key = torch.cat(keys)
         h = self.backbone(query)
         z = self.projector(h)
         with torch.no_grad():
             target = _shuffled(self.teacher, key, generator) if _would_leak(self.teacher) else self.teacher(key)
-        z, h, target = stacked(1, z, h, target)
+        z, h = stacked(1, z, h)
+        (target,) = stacked(len(keys), target)
         return Embeddings(z=z, h=h, target=target, index=index)
 
     def align(self, e: Embeddings) -> Tensor:
@@ -71,8 +75,8 @@ class MoCo(Objective):
         return torch.logaddexp(self._positives(e), negatives).mean()
 
     def _positives(self, e: Embeddings) -> Tensor:
-        """(N,) q . k+ / T."""
-        return F.cosine_similarity(e.z[0], e.target[0], dim=-1) / self.temperature
+        """(K, N) q . k+ / T for K sets of keys."""
+        return F.cosine_similarity(e.z, e.target, dim=-1) / self.temperature
 
     def observe(self, e: Embeddings) -> None:
         """The keys become the newest negatives."""

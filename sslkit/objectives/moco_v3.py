@@ -36,6 +36,7 @@ class MoCoV3(Objective):
     """
 
     views = BYOL
+    most_views = 2
     families = ("vit", "resnet")
 
     def __init__(

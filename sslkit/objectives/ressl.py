@@ -29,6 +29,7 @@ class ReSSL(Objective):
     """
 
     views = ViewRecipe((MOCO.views[0], WEAK))
+    most_views = 2
 
     def __init__(
         self,

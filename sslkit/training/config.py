@@ -15,12 +15,29 @@ def setting(default: Any, help: str) -> Any:
 
 @dataclass
 class DataConfig:
-    source: str = setting("fashion_mnist", "embedded name, folder, .npz file, digits or torchvision:NAME:ROOT")
-    batch_size: int = setting(128, "images a step, over all devices")
-    image_size: int | None = setting(None, "pixels of the views; null: the images' own, 224 for a folder")
+    source: str = setting(
+        "fashion_mnist", "embedded name, folder, .npz file, digits, torchvision:NAME:ROOT or video:FOLDER"
+    )
+    batch_size: int = setting(128, "images (or videos) a step, over all devices")
+    image_size: int | None = setting(
+        None, "pixels of the views; null: the images' own, 224 for a folder, 112 for a folder of videos"
+    )
     channels: int | None = setting(None, "1, 3, ...; null: as the first image has")
     workers: Any = setting("auto", "loader processes; auto: 0 for arrays, else by the cores")
     on_error: str = setting("skip", "unreadable image: skip (counted, reported at the end) or raise")
+    frames: int | None = setting(None, "of videos only: frames of a clip; null: 16")
+    stride: int | None = setting(None, "of videos only: frames from one frame of a clip to the next; null: 2")
+    clips: int | None = setting(None, "of videos only: clips of each video in a step; null: 2")
+    decoder: str | None = setting(None, "of videos only: pyav or torchcodec; null: the first that is installed")
+
+    @property
+    def is_video(self) -> bool:
+        return str(self.source).startswith("video:")
+
+    @property
+    def folder(self) -> str:
+        """The source without what says that it holds videos."""
+        return str(self.source).removeprefix("video:")
 
 
 @dataclass
@@ -59,7 +76,9 @@ class Config:
 
     method: Any = setting("byol+dsa", "objective+regulariser+...")
     backbone: Any = setting(
-        "auto", "timm name, package.module:function, narrow_resnet, narrow_vit; auto: by method and size"
+        "auto",
+        "timm name, package.module:function, narrow_resnet, narrow_vit; of clips slow_r18, slow_r50, r3d_18 or "
+        "narrow_slow; auto: by method and size",
     )
     epochs: int = setting(6, "passes over the data")
     seed: int = setting(0, "fixes weights, order and views")
@@ -129,6 +148,18 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
+def _check_videos(data: DataConfig) -> None:
+    for name in ("frames", "stride", "clips"):
+        value = getattr(data, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise UserError(f"data.{name}={value} must be a whole number from 1")
+    if data.is_video and data.channels not in (None, 3):
+        raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
+    given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
+    if given and not data.is_video:
+        raise UserError(f"data.{given[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER")
+
+
 def _check(config: Config) -> None:
     positive = {
         "epochs": config.epochs,
@@ -159,5 +190,6 @@ def _check(config: Config) -> None:
             raise UserError(f"{path}={value!r} is not known: {nearest(str(value), known)}")
     if not 0 <= config.optimizer.warmup < 1:
         raise UserError(f"optimizer.warmup={config.optimizer.warmup} is a share of the steps: 0 up to 1")
+    _check_videos(config.data)
     if config.data.batch_size < 2:
         raise UserError("data.batch_size must be at least 2: losses compare images and batch norm needs a batch")

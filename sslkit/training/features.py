@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit.data.in_order import batches_in_order
 from sslkit.data.sources import Images
 from sslkit.errors import UserError
 from sslkit.method import Method
@@ -16,21 +17,23 @@ from sslkit.method import Method
 def features(method: Method, images: Images, *, rows: np.ndarray | None = None, batch_size: int = 256) -> tuple:
     """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
 
-    rows: which images; None: all. Images that cannot be read are left out, so N may be smaller than asked for.
+    images: or videos, whose features are the mean over their clips. rows: which images; None: all.
+    batch_size: of images, a quarter of the frames of videos.
+    Images that cannot be read are left out, so N may be smaller than asked for.
     """
     rows = np.arange(len(images)) if rows is None else np.asarray(rows)
+    if method.backbone.frames is not None:
+        batch_size = max(1, 4 * batch_size // (images.frames * images.clips))
     device = next(method.parameters()).device
     training = method.training
     method.eval()
     x, y = [], []
-    for start in range(0, len(rows), batch_size):
-        asked = rows[start : start + batch_size]
-        batch = images.__getitems__(asked.tolist())
+    for asked, batch in batches_in_order(images, rows, batch_size):
         # In place of an unreadable image came its neighbour, which may be of the other side: left out.
         own = np.flatnonzero(batch["index"].numpy() == asked)
         if len(own):
             pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
-            x.append(method.backbone(method.normalized(pixels)).float().cpu())
+            x.append(_embedded(method, pixels).float().cpu())
             y.append(batch["label"][own])
     method.train(training)
     if not x:
@@ -39,6 +42,13 @@ def features(method: Method, images: Images, *, rows: np.ndarray | None = None, 
     if not x.isfinite().all():
         raise UserError("the backbone's features are not finite")
     return x, torch.cat(y)
+
+
+def _embedded(method: Method, pixels: Tensor) -> Tensor:
+    """(N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
+    if pixels.dim() == 4:
+        return method.backbone(method.normalized(pixels))
+    return method.backbone(method.normalized(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)
 
 
 def knn_accuracy(

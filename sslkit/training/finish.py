@@ -59,7 +59,7 @@ def finish(
         "after": after,
         "diagnostics": diagnosis,
         "features": {"images": len(x), "mean": x.mean(0).tolist(), "std": x.std(0).tolist()},
-        "unreadable": sorted(unreadable),
+        "unreadable": sorted({*unreadable, *getattr(data.train, "skipped", ())}),
     }
     entry = save(folder, method.backbone.export(), card)  # first: a picture that fails costs no training
     plot_terms(history.rows, history.terms, folder / "loss.png")
@@ -84,6 +84,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
             "width": body.width,
             "image_size": data.image_size,
             "in_chans": body.in_chans,
+            **_of_clips(data),
         },
         "load": load_lines(body.recipe.lines, folder / WEIGHTS),
         "normalize": {"mean": list(mean), "std": list(std)},
@@ -102,14 +103,21 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
     }
 
 
+def _of_clips(data: Data) -> dict[str, int]:
+    """The clips that the network was made for, nothing where it is one of images."""
+    if data.clips is None:
+        return {}
+    return {"frames": data.train.frames, "stride": data.train.options.stride}
+
+
 def summary(entry: ZooEntry, data: Data) -> str:
     """What a person wants to know when the run is over."""
-    card, folder = entry.card, entry.folder
+    card, folder, unit = entry.card, entry.folder, data.unit
     lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}"]
     before, after = card["before"], card["after"]
     if after:
         where = (
-            f"{after['n']:,} held-out images" if data.held_out else f"{after['n']:,} images (trained on, no test split)"
+            f"{after['n']:,} held-out {unit}" if data.held_out else f"{after['n']:,} {unit} (trained on, no test split)"
         )
         lines += ["", f"  on {where:<46} random weights   pretrained"]
         for key, name in (
@@ -124,7 +132,8 @@ def summary(entry: ZooEntry, data: Data) -> str:
     if card["unreadable"]:
         paths = card["unreadable"]
         shown = "\n    ".join(paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else []))
-        lines += ["", f"  {len(paths)} unreadable images were left out:\n    {shown}"]
+        lines += ["", f"  {len(paths)} unreadable {unit} were left out:\n    {shown}"]
+    yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
     pictures = [name for name in ("views.png", "loss.png", "embedding.png") if (folder / name).is_file()]
     lines += [
         "",
@@ -133,8 +142,8 @@ def summary(entry: ZooEntry, data: Data) -> str:
         f"  curves    {folder / 'metrics.csv'}, or: tensorboard --logdir {folder.parent}",
         "",
         f"  load it:    net = sslkit.ZooEntry.load({str(folder)!r}).backbone()",
-        f"  judge it:   python recipes/evaluate.py checkpoint={folder}",
-        f"  next:       python recipes/train.py method={card['method']} data=PATH/TO/YOUR/IMAGES epochs=100",
+        f"  judge it:   python recipes/{'evaluate' if data.clips is None else 'action_eval'}.py checkpoint={folder}",
+        f"  next:       python recipes/train.py method={card['method']} data={yours} epochs=100",
     ]
     return "\n".join(lines)
 
@@ -147,7 +156,9 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
     from sslkit.training.fit import capped
 
     options = {"channels": data.train.channels, "image_size": data.image_size, "on_error": config.data.on_error}
-    clean = open_images(config.data.source, split=data.train.split, fit="crop", **options)
+    clean = data.clean
+    if clean is None:
+        clean = open_images(config.data.source, split=data.train.split, fit="crop", **options)
     part: Judged = capped(clean, config)
     return features(method, part.images, rows=part.rows)
 
@@ -161,7 +172,7 @@ def _picture(config: Config, data: Data, method: Method, folder: Path, train: tu
         return
     keep = torch.linspace(0, len(x) - 1, min(len(x), config.eval.tsne)).long()
     classes = data.train.classes if data.bank else None
-    title = f"{method.name}: t-SNE of {len(keep):,} images"
+    title = f"{method.name}: t-SNE of {len(keep):,} {data.unit}"
     plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title)
 
 

@@ -1,7 +1,7 @@
 """pretrain(config) -> ZooEntry: what recipes/train.py calls."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch import nn
 from sslkit import objectives
 from sslkit.data.sources import Images, open_images, splits
 from sslkit.errors import UserError
-from sslkit.method import Method, check_batch, method, parse
+from sslkit.method import Method, method, parse
+from sslkit.step_checks import check_batch, check_clips
 from sslkit.training import run
 from sslkit.training.config import Config
 from sslkit.zoo import ZooEntry
@@ -31,6 +32,7 @@ class Data:
     """train: what is learned from. bank, query: what kNN and probe learn from and are tested on; None if unlabelled.
 
     held_out: whether the query images are of a split that is not trained on.
+    clean: the training images as priors and the card's statistics see them: of videos the clips in their centres.
     """
 
     train: Images
@@ -38,6 +40,17 @@ class Data:
     query: Judged | None
     image_size: int
     held_out: bool = True
+    clean: Images | None = None
+
+    @property
+    def unit(self) -> str:
+        """What a row is called."""
+        return "images" if self.clips is None else "videos"
+
+    @property
+    def clips(self) -> int | None:
+        """Clips of each row in a step; None for images."""
+        return getattr(self.train, "clips", None)
 
 
 def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
@@ -61,7 +74,11 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
 
 
 def open_data(config: Config) -> Data:
-    """The images to learn from and, if there are labels, those to judge by."""
+    """The images or videos to learn from and, if there are labels, those to judge by."""
+    return _open_videos(config) if config.data.is_video else _open_images(config)
+
+
+def _open_images(config: Config) -> Data:
     source = config.data.source
     known = splits(source)
     options = {"channels": config.data.channels, "on_error": config.data.on_error}
@@ -69,19 +86,46 @@ def open_data(config: Config) -> Data:
     size = config.data.image_size or (train.image_size if train.native_size else 224)
     if train.native_size is None and size != 224:  # files are decoded a little larger than the views
         train = open_images(source, split=known[0], image_size=round(size * 8 / 7), **options)
-    if len(train) < config.data.batch_size:
-        lower = "two images are the least" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
-        raise UserError(f"data {source!r} has {len(train)} images, fewer than one batch; {lower}")
-    if train.labels is None or len(train.classes) < 2:
-        return Data(train, None, None, size)
     clean = {**options, "channels": train.channels, "image_size": size, "fit": "crop"}
-    bank = open_images(source, split=known[0], **clean)
+    return _with_judges(Data(train, None, None, size), config, lambda split: open_images(source, split=split, **clean))
+
+
+def _open_videos(config: Config) -> Data:
+    """Clips drawn anew in each epoch to learn from, those in the videos' centres to judge by and for priors."""
+    from sslkit.data.video import DEFAULT_SIZE, open_videos
+
+    given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
+    options = {name: value for name, value in given.items() if value is not None}
+    options |= {"on_error": config.data.on_error, "cache": Path(config.out) / ".cache"}
+    source, size = config.data.source, config.data.image_size or DEFAULT_SIZE
+    train = open_videos(source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
+    clean = train.sampled("center").at(image_size=size, channels=3, fit="crop")
+
+    def judge(split: str) -> Images:
+        if split == train.split:
+            return clean
+        return open_videos(source, split, **options, image_size=size, sampling="center", fit="crop")
+
+    return _with_judges(Data(train, None, None, size, clean=clean), config, judge)
+
+
+def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> Data:
+    """Bank and query, where there are labels. clean: opens a split to judge by."""
+    train, known = data.train, data.train.splits
+    if len(train) < config.data.batch_size:
+        lower = (
+            f"two {data.unit} are the least" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
+        )
+        raise UserError(f"data {config.data.source!r} has {len(train)} {data.unit}, fewer than one batch; {lower}")
+    if train.labels is None or len(train.classes) < 2:
+        return data
+    bank = clean(known[0])
     held_out = next((name for name in ("test", "val") if name in known), None)
-    query = open_images(source, split=held_out, **clean) if held_out else None
+    query = clean(held_out) if held_out else None
     if query is not None and query.labels is not None:
-        return _judged(Data(train, capped(bank, config), capped(query, config), size), config)
-    parts = (capped(bank, config, rows) for rows in held_out_rows(bank.labels))
-    return _judged(Data(train, *parts, size, held_out=False), config)
+        return _judged(replace(data, bank=capped(bank, config), query=capped(query, config)), config)
+    bank, query = (capped(bank, config, rows) for rows in held_out_rows(bank.labels))
+    return _judged(replace(data, bank=bank, query=query, held_out=False), config)
 
 
 def _judged(data: Data, config: Config) -> Data:
@@ -89,10 +133,12 @@ def _judged(data: Data, config: Config) -> Data:
     learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
     if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
         if run.is_main():
-            print(f"too few labelled images to judge by ({len(asked)} held out): this run is not judged")
-        return Data(data.train, None, None, data.image_size)
+            print(f"too few labelled {data.unit} to judge by ({len(asked)} held out): this run is not judged")
+        return replace(data, bank=None, query=None, held_out=True)
     if len(learned) < config.eval.k:
-        raise UserError(f"eval.k={config.eval.k} neighbours, but only {len(learned)} labelled images: lower eval.k")
+        raise UserError(
+            f"eval.k={config.eval.k} neighbours, but only {len(learned)} labelled {data.unit}: lower eval.k"
+        )
     return data
 
 
@@ -127,11 +173,14 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         backbone=backbone or config.backbone,
         image_size=data.image_size,
         in_chans=data.train.channels,
+        frames=getattr(data.train, "frames", None),
         normalize=normalization(data.train),
         seed=config.seed,
         **options,
     )
     check_batch(built, config.data.batch_size)
+    if data.clips is not None:
+        check_clips(built, data.clips)
     return built
 
 

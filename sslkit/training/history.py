@@ -71,7 +71,10 @@ class History(pl.Callback):
         words += [f"{label} {100 * noted[k]:.1f} %" for k, label in (("knn", "kNN"), ("probe", "probe")) if k in noted]
         if "rankme" in noted:
             words += [f"rank {noted['rankme']:.1f}", f"std {noted['std']:.2f}"]
-        words += [f"{noted['images_per_second']:,.0f} images/s", f"waiting for data {100 * noted['waiting']:.0f} %"]
+        words += [
+            f"{noted['images_per_second']:,.0f} {self.loading.data.unit}/s",
+            f"waiting for data {100 * noted['waiting']:.0f} %",
+        ]
         return "  ".join(words)
 
     def _flush(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -1,9 +1,11 @@
 """The pictures of a run: its loss terms over time, and the embedding."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
@@ -17,17 +19,36 @@ from sslkit.zoo import write_whole
 matplotlib.use("Agg")
 
 
+FILMS, SHOWN_FRAMES = 3, 8  # of which the views of clips are shown
+
+
 def save_views(method: Method, images: Images, path: Path) -> None:
-    """The first eight images and the views that training will see of them, side by side."""
-    rows = images.__getitems__(list(range(min(len(images), 8))))
+    """The first eight images and the views that training will see of them, side by side; of clips see `clip_sheet`."""
+    of_clips = method.backbone.frames is not None
+    rows = images.__getitems__(list(range(min(len(images), FILMS if of_clips else 8))))
     device = next(method.parameters()).device
     views = method.make_views(rows["images"].to(device), rows["aspect"].to(device))
-    sheet = contact_sheet(rows["images"], views)
+    sheet = (clip_sheet if of_clips else contact_sheet)(rows["images"], [view.cpu() for view in views])
     larger = max(1, 96 // method.image_size)
     with write_whole(path) as partial:
         sheet.resize((sheet.width * larger, sheet.height * larger), Image.Resampling.NEAREST).save(
             partial, format="png"
         )
+
+
+def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
+    """A row for each full-size view of each video: at the left the clip's first frame, then the view's frames.
+
+    clips: (N, R, C, T, H, W). views: as `augment_clips` returns them, view v of clip v % R. Of more than eight frames
+    eight are shown, evenly spaced.
+    """
+    per_video, frames = clips.shape[1], clips.shape[3]
+    whole = torch.stack([view for view in views if view.shape[-1] == views[0].shape[-1]], 1)  # (N, V, C, T, S, S)
+    shown = torch.linspace(0, frames - 1, min(frames, SHOWN_FRAMES)).round().long().tolist()
+    first = clips[:, [v % per_video for v in range(whole.shape[1])], :, shown[0]]
+    return contact_sheet(
+        first.flatten(0, 1), [whole[:, :, :, t].flatten(0, 1) for t in shown], rows=len(first) * len(whole[0])
+    )
 
 
 def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> None:

@@ -24,7 +24,7 @@ class Bar(ProgressBar):
         self.bar = tqdm(
             total=len(self.loading.loader) * self.loading.config.data.batch_size,
             desc=f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}",
-            unit=" images",
+            unit=f" {self.loading.data.unit}",
             leave=False,
             dynamic_ncols=True,
             disable=not trainer.is_global_zero,

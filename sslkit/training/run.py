@@ -28,7 +28,7 @@ def base_name(config: Config, backbone: str) -> str:
     if config.name:
         return config.name
     kind, _, rest = config.data.source.partition(":")
-    source = rest.partition(":")[0] if kind == "torchvision" else Path(config.data.source).stem or "data"
+    source = rest.partition(":")[0] if kind == "torchvision" else Path(config.data.folder).stem or "data"
     parts = (config.method_name, source, backbone, f"e{config.epochs}", f"s{config.seed}")
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
 

@@ -55,12 +55,13 @@ class Prepare(pl.Callback):
     """Lets the regularisers read the clean images: rank 0 first, the others then find its files."""
 
     def __init__(self, data: Data, cache: Path) -> None:
-        self.data, self.cache = data, cache
+        self.images = data.train if data.clean is None else data.clean
+        self.cache = cache
 
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
         for turn in (True, False):
             if trainer.is_global_zero is turn:
-                module.method.prepare(self.data.train, cache=self.cache, steps=module.steps)
+                module.method.prepare(self.images, cache=self.cache, steps=module.steps)
             trainer.strategy.barrier()
 
 
@@ -183,33 +184,46 @@ def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Pa
     lines = [
         f"{'resuming' if checkpoint else 'run'}       {folder}",
         f"method    {method.name}, seed {config.seed}",
-        f"data      {config.data.source}: {len(train):,} images, {size}, {labels}",
+        f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
+        *_clips(data),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {config.epochs} epochs of {len(train) // config.data.batch_size} steps x {config.data.batch_size} "
-        f"images, {config.optimizer.name}, {precision(config.trainer.precision, config.trainer.accelerator)}",
+        f"{data.unit}, {config.optimizer.name}, {precision(config.trainer.precision, config.trainer.accelerator)}",
     ]
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
-    lines += _oversized(config, method, len(train))
+    lines += _oversized(config, method, data)
     print("\n".join(lines), flush=True)
 
 
 def _chosen(config: Config, method: Method, data: Data) -> str:
     """Says so if the network was not asked for."""
-    fitting = backbones.default(method.objective.families[0], data.image_size)
+    fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
     asked = config.backbone != "auto" or method.backbone.recipe.name != fitting
     return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
 
 
-def _oversized(config: Config, method: Method, images: int) -> list[str]:
+def _clips(data: Data) -> list[str]:
+    """What is read of each video."""
+    if data.clips is None:
+        return []
+    train = data.train
+    return [
+        f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
+        f"decoded by {train.reader.name}"
+    ]
+
+
+def _oversized(config: Config, method: Method, data: Data) -> list[str]:
     """Says that a default made for ImageNet does not suit these images."""
     given = config.method_options().get("objective") or {}
     options = {**members.options(type(method.objective)), **given}
+    rows = len(data.train)
     return [
-        f"note      {option}={options[option]:,} suits more than {images:,} images: set method.objective.{option}, "
+        f"note      {option}={options[option]:,} suits more than {rows:,} {data.unit}: set method.objective.{option}, "
         f"or take experiment={parse(method.name)[0]}"
         for option in ("queue_size", "prototypes")
-        if options.get(option, 0) > images
+        if options.get(option, 0) > rows
     ]
 
 

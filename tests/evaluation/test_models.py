@@ -167,3 +167,20 @@ def test_published_checkpoints_with_the_pixels_that_they_were_trained_on(tmp_pat
         load_model("published:byol")
     with pytest.raises(UserError, match="no published checkpoint 'byl': did you mean 'byol'"):
         load_model(f"published:byl:{file}")
+
+
+def test_a_network_of_clips_is_known_by_its_frames(tmp_path: Path) -> None:
+    from sslkit import backbones
+
+    body = backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4)
+    own = {"name": "narrow_slow", "lines": body.recipe.lines, "image_size": 16, "in_chans": 3, "frames": 4, "stride": 2}
+    card = {"backbone": own, "normalize": {"mean": [0.3] * 3, "std": [0.4] * 3}}
+    entry = zoo.save(tmp_path / "zoo" / "clips", body.export(), card)
+    found, untrained = load_model(entry), load_model(f"random:{entry.folder}")
+    assert (found.frames, found.width, untrained.frames) == (4, 128, 4) and found.digest != untrained.digest
+    x = torch.rand(2, 3, 4, 16, 16)
+    torch.testing.assert_close(found.net(x), entry.backbone()(x))
+    assert load_model(body).frames == 4 and load_model("random:narrow_slow", image_size=16).frames == 16
+    assert load_model("random:narrow_resnet", image_size=16).frames is None
+    with pytest.raises(UserError, match=r"clips is of clips of 4 frames, not of images: take recipes/action_eval.py"):
+        found.clean(sslkit.open_images("digits"))

@@ -1,9 +1,12 @@
 """Evaluation as a whole: every protocol that the folder lists, on real images, kept beside the weights."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from detectors import images as clipart_boxes
+from motion_films import write_motions
 
 import evaluation
 from evaluation import protocols, run, store
@@ -20,6 +23,9 @@ SMALL = {  # options that make a protocol short enough for a test
     "semi_supervised": {"fraction": 4, "draws": 2, "epochs": 1},
     "lidar": {"q": 2, "n_images": 40},
     "linear_aug": {"epochs": 1},
+    "action": {"features": "once", "epochs": 1, "frames": 4, "clips": 1, "crops": 1},
+    "detection": {"schedule": "smoke", "steps": 2, "batch_size": 2, "trials": 2},
+    "segmentation": {"schedule": "smoke", "steps": 2, "batch_size": 2, "trials": 2},
 }
 
 
@@ -44,6 +50,10 @@ def model():
 @pytest.mark.parametrize("name", protocols.names())
 def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, model, tmp_path: Path) -> None:
     how = {"cache": tmp_path / "cache", "progress": False}
+    if name in ("detection", "segmentation"):
+        data = {split: replace(clipart_boxes(6, split), name="six") for split in ("train", "test")}
+    if name == "action":
+        data, model = f"video:{write_motions(tmp_path / 'six')}", load_model("random:narrow_slow", image_size=16)
     results = protocols.find(name)(Subject(model, data, how=how, out=tmp_path), **SMALL.get(name, {}))
     assert results
     for result in results:

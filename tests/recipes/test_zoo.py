@@ -238,7 +238,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken,
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.launcher
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", "submitit_local"])
 def test_hydras_launchers_train_every_member(launcher: str, tmp_path) -> None:
@@ -250,7 +250,7 @@ def test_hydras_launchers_train_every_member(launcher: str, tmp_path) -> None:
     assert [entry.card["method"] for entry in sslkit.zoo.open(tmp_path / "zoo")] == ["simclr+koleo", "simclr"]
 
 
-@pytest.mark.launcher
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_recipe_hands_over_to_a_launcher_and_tells_who_has_no_entry(tmp_path) -> None:
     """The folder of one member cannot be made there, which nobody can know before."""

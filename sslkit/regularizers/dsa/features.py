@@ -13,14 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sslkit.data.in_order import batches_in_order
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa.prior import FilePrior, Prior
+from sslkit.regularizers.dsa.prior import FilePrior, PcaPrior, Prior
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
 
-_BATCH = 128
+_BATCH = 128  # images; a quarter of the frames of videos
 _BAR_FROM = 2000  # images
+_FRAMES_OF_CLIP = 4  # that a prior is fitted to
 _ON_DEVICE = 2**30  # bytes of features that are worth keeping beside the model
 
 
@@ -77,15 +79,42 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     return FeatureTable(table)
 
 
+def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
+    """What a prior that needs it is fitted to: up to most_images images (n, C, H, W), evenly spaced.
+
+    Of videos as many frames, up to four of a clip, float in [0, 1] and no larger than the prior looks at them.
+    """
+    if not _of_clips(dataset):
+        return dataset.__getitems__(_spaced(len(dataset), prior.most_images))["images"]
+    shown = _spaced(dataset.frames, _FRAMES_OF_CLIP)
+    rows = _spaced(len(dataset), prior.most_images // (len(shown) * dataset.clips))
+    parts = []
+    for _, batch in batches_in_order(dataset, rows, _rows_at_once(dataset)):
+        clips = batch["images"][:, :, :, shown]  # (n, R, C, T, H, W)
+        parts.append(prior.shrunk(clips.transpose(2, 3).flatten(0, 2)))
+    return torch.cat(parts)
+
+
+def _spaced(length: int, most: int) -> list[int]:
+    return torch.linspace(0, length - 1, min(length, most)).long().tolist()
+
+
+def _of_clips(dataset: "Images") -> bool:
+    return hasattr(dataset, "frames")
+
+
+def _rows_at_once(dataset: "Images") -> int:
+    return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if _of_clips(dataset) else _BATCH
+
+
 def _batches(prior: Prior, dataset: "Images", device: torch.device) -> Iterator[np.ndarray]:
     from tqdm import tqdm
 
-    starts = range(0, len(dataset), _BATCH)
-    for start in tqdm(
-        starts, desc=f"prior {prior.name}", unit="batch", disable=True if len(dataset) <= _BAR_FROM else None
-    ):
-        rows = list(range(start, min(start + _BATCH, len(dataset))))
-        features = prior(dataset.__getitems__(rows)["images"].to(device))
+    step = _rows_at_once(dataset)
+    read = batches_in_order(dataset, range(len(dataset)), step)
+    shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": -(-len(dataset) // step)}
+    for rows, batch in tqdm(read, **shown, disable=True if len(dataset) <= _BAR_FROM else None):
+        features = prior(batch["images"].to(device))
         if not features.isfinite().all():
             raise UserError(f"prior {prior.name} gave features that are not finite for rows {rows[0]} to {rows[-1]}")
         yield features.cpu().numpy()

@@ -16,11 +16,13 @@ from sslkit.regularizers.dsa import hog
 
 KINDS = ("clip", "timm", "hog", "pca", "features")
 PRECISIONS = ("float32", "bfloat16")
+_FRAMES_AT_ONCE = 256
 
 
 class Prior:
     """Maps (N, C, H, W) images, uint8 or float in [0, 1], to (N, A) features on the images' device.
 
+    Of clips, (N, C, T, H, W) or R of each video, (N, R, C, T, H, W), the features are the mean over the frames.
     Not an nn.Module, so that whoever holds it neither trains, saves nor switches it to train mode.
     name: how the user wrote it. needs_fit: whether `fit` must see the data set's images first.
     """
@@ -32,10 +34,21 @@ class Prior:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
+        if images.dim() > 4:
+            return self._mean_over_frames(images if images.dim() == 6 else images[:, None])
         features = self.extract(to_float(images)).flatten(1).float()
         if len(features) != len(images):
             raise UserError(f"prior {self.name} gave {len(features)} rows of features for {len(images)} images")
         return features
+
+    def _mean_over_frames(self, clips: Tensor) -> Tensor:
+        """(N, R, C, T, H, W) -> (N, A), a few videos at a time: as floats, their frames take four times the room."""
+        frames = clips.shape[1] * clips.shape[3]
+        parts = []
+        for videos in clips.split(max(1, _FRAMES_AT_ONCE // frames)):
+            features = self(videos.transpose(2, 3).flatten(0, 2))
+            parts.append(features.unflatten(0, (len(videos), frames)).mean(1))
+        return torch.cat(parts)
 
     def extract(self, pixels: Tensor) -> Tensor:
         """Float (N, C, H, W) in [0, 1] to (N, ...)."""
@@ -130,6 +143,10 @@ class PcaPrior(Prior):
     def _pixels(self, pixels: Tensor) -> Tensor:
         side = self.side or min(self.size, *pixels.shape[-2:])
         return resize_and_crop(pixels, side, "bilinear").flatten(1)
+
+    def shrunk(self, images: Tensor) -> Tensor:
+        """(N, C, H, W) -> float in [0, 1] at the side that `fit` looks at, where it changes nothing more."""
+        return resize_and_crop(to_float(images), min(self.size, *images.shape[-2:]), "bilinear")
 
     def fit(self, images: Tensor) -> None:
         x = self._pixels(to_float(images))

@@ -18,7 +18,7 @@ from sslkit.objectives.base import Embeddings, wide
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
-from sslkit.regularizers.dsa.features import FeatureTable, tabulate
+from sslkit.regularizers.dsa.features import FeatureTable, sample, tabulate
 from sslkit.regularizers.dsa.prior import FilePrior, build_prior
 from sslkit.regularizers.dsa.threads import one_thread
 
@@ -128,13 +128,12 @@ class DSA(Regularizer):
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Fit the prior (pca), read or compute the features of every clean image, and score them.
 
+        dataset: clean images; of videos their centre clips, `videos.sampled("center")`.
         cache: folder for the features, kept by content; None keeps them in memory. steps: of the whole run.
         """
         self.arrange.steps = steps
         if self.prior.needs_fit:
-            count = min(len(dataset), self.prior.most_images)
-            rows = torch.linspace(0, len(dataset) - 1, count).long().tolist()
-            self.prior.fit(dataset.__getitems__(rows)["images"])
+            self.prior.fit(sample(self.prior, dataset))
         whole = self.neighbours == "dataset" or (self.neighbours == "auto" and self.mode == "cached")
         if self.mode == "cached" or whole:
             self._table = tabulate(self.prior, dataset, cache=cache, device=self.calls.device)

@@ -1,0 +1,1 @@
+"""Action recognition: what `evaluation.protocols.action` is made of. PyAV is needed where films are read."""

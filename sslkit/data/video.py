@@ -1,0 +1,270 @@
+"""Clips of videos: a batch of uint8 clips by row, decoded when asked for, each video once for all of its clips."""
+
+import copy
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sslkit.data import clip_sampling
+from sslkit.data.folder import list_folder, splits_of_folder
+from sslkit.data.images import Identity, ImageOptions, Images
+from sslkit.data.video_index import VideoIndex, index_videos
+from sslkit.data.video_options import DEFAULT_SIZE, VideoOptions
+from sslkit.data.video_reader import EXTENSIONS, UnreadableVideo, VideoFacts, VideoReader, open_reader
+from sslkit.errors import UserError
+
+PREFIX = "video:"
+_SHOWN = 3  # unreadable videos that the warning names
+
+
+class Videos(Images):
+    """N videos, of each R clips (R, 3, T, S, S); made by `open_videos` or `open_video_files`.
+
+    frames: T. clips: R, crops counted as clips. skipped: unreadable videos and the reasons; they are no rows.
+    kept: (N,) int64, the place of each row in the list of files. facts of a row: `facts(row)`.
+    manifest: sha256 (hex) of paths, sizes and frame counts, to compare copies of a data set.
+    """
+
+    def __init__(
+        self, root: Path, index: VideoIndex, reader: VideoReader, identity: Identity, options: VideoOptions
+    ) -> None:
+        super().__init__(identity, options, channels=3, image_size=options.side, native_size=None)
+        self.root, self.index, self.reader = root, index, reader
+        self.skipped: dict[str, str] = {}
+        self.kept = np.arange(len(index))
+        self._unreadable: set[int] = set()
+
+    @property
+    def frames(self) -> int:
+        return self.options.frames
+
+    @property
+    def clips(self) -> int:
+        return self.options.per_video * self.options.crops
+
+    @property
+    def manifest(self) -> str:
+        return self.index.manifest()
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def path(self, row: int) -> str:
+        return os.path.join(self.root, self.index.paths[row])
+
+    def facts(self, row: int) -> VideoFacts:
+        """Frames, size, rate of a row."""
+        return self.index.row(row).facts
+
+    def frame_numbers(self, row: int, seed: int = 0, epoch: int = 0) -> np.ndarray:
+        """(R before crops, T) int64: which frames the clips of a row show."""
+        o, frames = self.options, self.index.numbers["frames"][row].item()
+        if o.sampling == "random":
+            starts = clip_sampling.random_starts(frames, o.per_video, o.frames, o.stride, (seed, epoch, row))
+        elif o.sampling == "center":
+            starts = clip_sampling.center_start(frames, o.frames, o.stride)
+        else:
+            starts = clip_sampling.uniform_starts(frames, o.per_video, o.frames, o.stride, o.rule)
+        return clip_sampling.clip_frames(starts, frames, o.frames, o.stride)
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Any]:
+        """A batch of n rows, with the keys of `Images.__getitems__` and one more:
+
+        images: (n, R, 3, T, S, S) uint8; a clip's crops stand beside each other.
+        aspect: (n,) width / height of what the squares show.
+        frames: (n, R before crops, T) int64, the numbers of the frames.
+        With sampling="random" the frames depend on `rows.seed` and `rows.epoch` (of `loader.EpochRows`; 0 in a plain
+        list) and on the row.
+        """
+        seed, epoch = getattr(rows, "seed", 0), getattr(rows, "epoch", 0)
+        o, size = self.options, self.image_size
+        images = np.empty((len(rows), self.clips, 3, o.frames, size, size), dtype=np.uint8)
+        frames = np.empty((len(rows), o.per_video, o.frames), dtype=np.int64)
+        index, aspect = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.float32)
+        bad: dict[int, None] = {}
+        for place, row in enumerate(rows):
+            index[place] = read = self._next_readable(int(row), seed, epoch, images[place], bad)
+            frames[place] = self.frame_numbers(read, seed, epoch)
+            aspect[place] = self.index.numbers["aspect"][read] if self.fit == "squash" else 1.0
+        return {
+            "images": torch.from_numpy(images),
+            "index": torch.from_numpy(index),
+            "label": self._labels_of(index),
+            "aspect": torch.from_numpy(aspect),
+            "frames": torch.from_numpy(frames),
+            "bad": [self.path(row) for row in bad],
+        }
+
+    def sampled(self, sampling: str, *, clips: int | None = None, rule: str = "slowfast", crops: int = 1) -> "Videos":
+        """The same videos with other clips; nothing is listed or surveyed again. Options as in `open_videos`."""
+        return self._with(replace(self.options, sampling=sampling, clips=clips, rule=rule, crops=crops))
+
+    def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Videos":
+        kept = {"crops": self.options.crops, "short_side": self.options.short_side} if fit == "crop" else {}
+        geometry = {"crops": 1, "short_side": None, **kept}
+        size = {"image_size": image_size, "channels": channels, "fit": fit, "interpolation": interpolation}
+        return self._with(replace(self.options, **size, **geometry))
+
+    def _with(self, options: VideoOptions) -> "Videos":
+        other = copy.copy(self)
+        other.__dict__.pop("digest", None)
+        other.options, other.fit, other.image_size = options, options.fit, options.side
+        return other
+
+    def _update_digest(self, digest: Any) -> None:
+        o = self.options
+        chosen = (o.frames, o.stride, o.per_video, o.sampling, o.rule, o.crops, o.short_side, self.reader.name)
+        digest.update(repr(chosen).encode())
+        digest.update(self.manifest.encode())
+        digest.update(self.index.numbers["changed"].tobytes())
+
+    def _next_readable(self, row: int, seed: int, epoch: int, out: np.ndarray, bad: dict[int, None]) -> int:
+        """Write the clips of the row, or of the next one that can be read, to `out`; returns which."""
+        reason = ""
+        for candidate in (*range(row, len(self)), *range(row)):
+            if candidate not in self._unreadable:
+                try:
+                    self._decode(candidate, self.frame_numbers(candidate, seed, epoch), out)
+                    return candidate
+                except UnreadableVideo as error:
+                    reason = str(error)
+                    if self.options.on_error == "raise":
+                        raise UserError(_unreadable(self.path(candidate), reason)) from error
+                    self._unreadable.add(candidate)
+            bad[candidate] = None
+        raise UserError(f"{self.name}: none of its {len(self)} videos can be read any more: {reason}")
+
+    def _decode(self, row: int, numbers: np.ndarray, out: np.ndarray) -> None:
+        """One pass over the frames that the clips show, each frame decoded once; out: (R, 3, T, S, S)."""
+        facts, size = self.facts(row), self.image_size
+        used, place = np.unique(numbers, return_inverse=True)
+        height, width = self._scaled(facts.aspect)
+        pictures = self.reader.frames(self.path(row), facts, used, (height, width), self.options.interpolation)
+        places = _crops(height, width, size, self.options.crops)
+        for clip, shown in enumerate(place.reshape(numbers.shape)):
+            for crop, (top, left) in enumerate(places):
+                cut = pictures[shown, top : top + size, left : left + size]
+                out[clip * len(places) + crop] = cut.transpose(3, 0, 1, 2)
+
+    def _scaled(self, aspect: float) -> tuple[int, int]:
+        """Height and width to which the frames are scaled."""
+        if self.fit == "squash":
+            return self.image_size, self.image_size
+        short = self.options.short_side or self.image_size
+        return max(short, round(short / aspect)), max(short, round(short * aspect))
+
+
+def _crops(height: int, width: int, size: int, count: int) -> list[tuple[int, int]]:
+    """Top and left of squares: the central one, or three along the longer side from its start to its end."""
+    down, across = height - size, width - size
+    if count == 1:
+        return [(down // 2, across // 2)]
+    if width >= height:
+        return [(down // 2, left) for left in (0, across // 2, across)]
+    return [(top, across // 2) for top in (0, down // 2, down)]
+
+
+def open_videos(
+    source: str | Path,
+    split: str = "train",
+    *,
+    frames: int = 16,
+    stride: int = 2,
+    clips: int | None = None,
+    image_size: int = DEFAULT_SIZE,
+    sampling: str = "random",
+    rule: str = "slowfast",
+    fit: str = "squash",
+    crops: int = 1,
+    short_side: int | None = None,
+    interpolation: str = "bilinear",
+    on_error: str = "skip",
+    decoder: str = "auto",
+    cache: str | Path | None = "runs/cache",
+) -> Videos:
+    """Open one split of a folder of videos as clips.
+
+    source: the folder, "video:" before it or not; splits and class folders as in `folder.open_folder`.
+    frames: T, of a clip. stride: frames from one to the next. A shorter video repeats its last frame.
+    sampling: "random" clips, the "center" one, or "uniform" ones by `rule` (`clip_sampling.uniform_starts`).
+    clips: R, clips of each video; 2 random, 1 in the centre, 10 uniform ones.
+    image_size: side in pixels. fit: "squash" scales the whole frame to the square and says its aspect; "crop" brings
+        its shorter side to `short_side` (default image_size) and keeps the central square, or with crops=3 one at
+        each end of the longer side too, each then a clip of its own.
+    interpolation: "bilinear" or "bicubic", antialiased both.
+    on_error: videos that cannot be decoded are left out, counted and named ("skip"), or raise UserError ("raise").
+    decoder: "pyav", "torchcodec"; "auto" is the first that is installed.
+    cache: folder for the index of the videos, made at the first opening; None makes it anew each time.
+    Raises UserError for a folder without videos, none that can be read, no decoder, or an option out of range.
+    """
+    options = VideoOptions(
+        split, image_size, None, fit, on_error, interpolation,
+        frames, stride, clips, sampling, rule, crops, short_side, decoder, cache,
+    )  # fmt: skip
+    return open_folder_of_videos(source, options)
+
+
+def open_folder_of_videos(source: str | Path, options: ImageOptions) -> Videos:
+    """As `open_videos`, from options; those of images take the defaults of videos."""
+    if not isinstance(options, VideoOptions):
+        options = VideoOptions(**vars(options))
+    root = _folder(source)
+    listing = list_folder(root, options.split, EXTENSIONS, "videos")
+    named = f"{PREFIX}{os.fspath(root)}"
+    identity = Identity(root.resolve().name, named, listing.splits, listing.labels, listing.classes)
+    return open_video_files(listing.folder, listing.paths, identity, options)
+
+
+def splits_of_videos(source: str | Path) -> tuple[str, ...]:
+    return splits_of_folder(_folder(source))
+
+
+def open_video_files(root: Path, paths: Sequence[str], identity: Identity, options: VideoOptions) -> Videos:
+    """Clips of the files `paths` below `root`, in that order, for data sets with lists of their own.
+
+    identity: its labels are those of `paths`; unreadable videos are left out of both (see `Videos.kept`).
+    Raises UserError as `open_videos` does.
+    """
+    reader = open_reader(options.decoder)
+    index = index_videos(root, paths, reader, None if options.cache is None else Path(options.cache))
+    rows = [index.row(place) for place in range(len(index))]
+    kept = np.array([place for place, row in enumerate(rows) if row.facts is not None], dtype=np.int64)
+    skipped = {os.path.join(root, paths[place]): row.reason for place, row in enumerate(rows) if row.facts is None}
+    _report(identity.name, skipped, len(paths), options.on_error)
+    labels = None if identity.labels is None else np.asarray(identity.labels)[kept]
+    readable = VideoIndex.of({paths[place]: rows[place] for place in kept.tolist()})
+    videos = Videos(root, readable, reader, replace(identity, labels=labels), options)
+    videos.kept, videos.skipped = kept, skipped
+    return videos
+
+
+def _folder(source: str | Path) -> Path:
+    root = Path(os.fspath(source).removeprefix(PREFIX)).expanduser()
+    if root.is_dir():
+        return root
+    what = "is a file: give the folder that holds the videos" if root.is_file() else "is not there"
+    raise UserError(f"folder of videos {root.absolute()} {what}")
+
+
+def _report(name: str, skipped: dict[str, str], total: int, on_error: str) -> None:
+    """Says which videos cannot be read. Raises UserError if none can, or on_error="raise"."""
+    if not skipped:
+        return
+    path, reason = next(iter(skipped.items()))
+    if on_error == "raise":
+        raise UserError(_unreadable(path, reason))
+    if len(skipped) == total:
+        raise UserError(f"{name}: none of its {total} videos can be read; the first is {path}: {reason}")
+    named = "; ".join(f"{path}: {reason}" for path, reason in list(skipped.items())[:_SHOWN])
+    more = f"; and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
+    warnings.warn(f"{name}: {len(skipped)} of {total} videos cannot be read, left out: {named}{more}", stacklevel=3)
+
+
+def _unreadable(path: str, reason: str) -> str:
+    return f"cannot read {path}: {reason} (data.on_error=skip leaves such videos out)"

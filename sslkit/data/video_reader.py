@@ -1,0 +1,96 @@
+"""Frames of a video file by their number: the protocol, and which decoder stands behind it.
+
+The number of a frame is its place in the order in which the file shows its frames, from 0. Timestamps are no numbers:
+on files of variable frame rate decoders disagree on the frame of an instant.
+"""
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+DECODERS = ("auto", "pyav", "torchcodec")
+EXTENSIONS = (
+    *("mp4", "avi", "mkv", "webm", "mov", "m4v", "mpg", "mpeg", "wmv", "flv", "3gp", "ogv", "mts", "m2ts", "divx"),
+)
+
+
+class UnreadableVideo(Exception):
+    """The file is no video, has no picture that can be decoded, or breaks off before the frame that is asked for."""
+
+
+@dataclass(frozen=True)
+class VideoFacts:
+    """What a survey of a file found out.
+
+    frames: how many can be decoded. fps: of the file's header, 0 where it says nothing.
+    height, width: of an upright frame, in stored pixels. aspect: width / height as it is meant to be seen.
+    counted: "packets" (each holds one frame, as the file's start and end prove) or "decoded" (all were).
+    key_pts, key_numbers: (K,) int64, timestamps of the frames that one can seek to, and their numbers; empty where
+        the timestamps do not tell the frames' order, so that every reading starts at the first frame.
+    """
+
+    frames: int
+    fps: float
+    height: int
+    width: int
+    aspect: float
+    counted: str
+    key_pts: np.ndarray = field(repr=False)
+    key_numbers: np.ndarray = field(repr=False)
+
+
+class VideoReader(Protocol):
+    """A decoder. name: its name and version, part of every index and digest."""
+
+    name: str
+
+    def survey(self, path: str) -> VideoFacts:
+        """Look through a file once. Raises UnreadableVideo with the reason in one line."""
+        ...
+
+    def frames(
+        self, path: str, facts: VideoFacts, numbers: np.ndarray, size: tuple[int, int], interpolation: str = "bilinear"
+    ) -> np.ndarray:
+        """Frames (n, height, width, 3), uint8 RGB, upright, in the order of `numbers`.
+
+        facts: those of `survey`. numbers: (n,) rising, each once, below facts.frames.
+        size: (height, width) in pixels. interpolation: "bilinear" or "bicubic", antialiased both.
+        Raises UnreadableVideo.
+        """
+        ...
+
+
+def open_reader(decoder: str = "auto") -> VideoReader:
+    """The reader of that name; "auto" is PyAV, or torchcodec where PyAV is not installed and torchcodec loads.
+
+    Raises UserError for an unknown name, or a decoder that is not there.
+    """
+    if decoder not in DECODERS:
+        raise UserError(f"decoder={decoder} is not known: {nearest(decoder, DECODERS)}")
+    if decoder != "auto":
+        return _load(decoder)
+    try:
+        return _load("pyav")
+    except UserError as missing:
+        try:
+            return _load("torchcodec")
+        except UserError:
+            raise missing from None
+
+
+def _load(decoder: str) -> VideoReader:
+    module, name = {"pyav": ("pyav_reader", "PyAVReader"), "torchcodec": ("torchcodec_reader", "TorchcodecReader")}[
+        decoder
+    ]
+    return getattr(importlib.import_module(f"sslkit.data.{module}"), name)()
+
+
+def check_numbers(numbers: np.ndarray, facts: VideoFacts) -> None:
+    """Raises ValueError unless the numbers rise and lie within the video."""
+    if not len(numbers) or numbers[0] < 0 or numbers[-1] >= facts.frames or (np.diff(numbers) <= 0).any():
+        raise ValueError(f"frame numbers must rise and lie from 0 to {facts.frames - 1}, got {numbers}")

@@ -1,0 +1,247 @@
+"""Frames by number, on films whose frames say their number."""
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from films import HEIGHT, WIDTH, av, cut, numbers_in, write_film, write_sound
+
+from sslkit.data.video_reader import UnreadableVideo, VideoReader, check_numbers, open_reader
+from sslkit.errors import UserError
+
+SIZE = (24, 120)
+FILMS = {
+    "mpeg4.avi": {"codec": "mpeg4", "g": "12", "b": "2M"},
+    "mpeg4-b-frames.avi": {"codec": "mpeg4", "g": "12", "bf": "2", "b": "2M"},  # AVI has no timestamps of its own
+    "mpeg4-b-frames.mp4": {"codec": "mpeg4", "g": "12", "bf": "2"},
+    "mjpeg.avi": {"codec": "mjpeg"},
+    "h264.mp4": {"codec": "libx264", "g": "20", "bf": "0"},
+    "h264-b-pyramid.mp4": {"codec": "libx264", "g": "24", "bf": "3", "b-pyramid": "normal"},
+    "h264-open-gop.mkv": {"codec": "libx264", "g": "16", "bf": "3", "x264-params": "open-gop=1:scenecut=0"},
+    "h264-one-key-frame.mp4": {"codec": "libx264", "g": "1000", "sc_threshold": "0"},
+    "h264.ts": {"codec": "libx264", "g": "20", "bf": "2"},
+    "hevc.mp4": {"codec": "libx265", "x265-params": "log-level=none:pools=1:keyint=16:bframes=3"},
+    "vp9.webm": {"codec": "libvpx-vp9", "g": "20", "deadline": "realtime", "cpu-used": "8", "lag-in-frames": "8"},
+    "variable-rate.mp4": {"codec": "libx264", "g": "20", "bf": "2", "times": True},
+    "variable-rate.mkv": {"codec": "mpeg4", "g": "15", "times": True},
+}
+N = 75
+
+
+@pytest.fixture
+def reader() -> VideoReader:
+    return open_reader("pyav")
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("films")
+
+
+def film(folder: Path, name: str) -> str:
+    path = folder / name
+    if not path.exists():
+        options = dict(FILMS[name])
+        if options.pop("times", None):
+            options["times"] = np.cumsum(np.random.default_rng(0).integers(5, 200, N)).tolist()
+        write_film(path, N, **options)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_any_frames_of_any_film_are_those_asked_for(films: Path, name: str, reader: VideoReader) -> None:
+    path = film(films, name)
+    facts = reader.survey(path)
+    assert (facts.frames, facts.height, facts.width) == (N, HEIGHT, WIDTH)
+    draws = np.random.default_rng(1)
+    asked = [np.arange(N), np.array([0]), np.array([N - 1]), np.array([3, N - 2])]
+    asked += [np.unique(draws.integers(0, N, count)) for count in (1, 1, 2, 3, 5, 9)]
+    for numbers in asked:
+        pictures = reader.frames(path, facts, numbers, SIZE)
+        assert pictures.shape == (len(numbers), *SIZE, 3) and pictures.dtype == np.uint8
+        assert numbers_in(pictures).tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_a_frame_is_the_same_however_it_is_reached(films: Path, name: str, reader: VideoReader) -> None:
+    path = film(films, name)
+    facts = reader.survey(path)
+    whole = reader.frames(path, facts, np.arange(N), SIZE)
+    for number in (1, 20, 33, 47, N - 1):
+        assert np.array_equal(reader.frames(path, facts, np.array([number]), SIZE)[0], whole[number])
+
+
+def test_most_films_need_not_be_read_from_their_start(films: Path, reader: VideoReader) -> None:
+    for name in ("mpeg4.avi", "h264.mp4", "h264-b-pyramid.mp4", "variable-rate.mp4", "hevc.mp4"):
+        facts = reader.survey(film(films, name))
+        assert facts.counted == "packets" and len(facts.key_numbers) > 1, name
+        assert facts.key_numbers[0] == 0 and (np.diff(facts.key_numbers) > 0).all()
+
+
+def test_the_rate_is_the_headers(films: Path, reader: VideoReader) -> None:
+    assert reader.survey(film(films, "h264.mp4")).fps == 25
+
+
+@pytest.mark.parametrize("name", ["mpeg4.avi", "mpeg4-b-frames.avi", "h264-open-gop.mkv", "h264.ts", "vp9.webm"])
+@pytest.mark.parametrize("share", [0.4, 0.77, 0.995])
+def test_a_truncated_file_gives_the_frames_before_the_break(
+    films: Path, tmp_path: Path, name: str, share: float, reader: VideoReader
+) -> None:
+    path = str(cut(Path(film(films, name)), share, tmp_path / name))
+    facts = reader.survey(path)
+    assert 0.2 * N < facts.frames <= N
+    numbers = np.unique(np.linspace(0, facts.frames - 1, 9).astype(int))
+    shown = numbers_in(reader.frames(path, facts, numbers, SIZE))
+    intact = numbers < facts.frames - 4  # the last ones may be patched up by the decoder
+    assert shown[intact].tolist() == numbers[intact].tolist()
+    with av.open(path) as container:
+        assert facts.frames == len(_plainly_decoded(container))
+
+
+def _plainly_decoded(container: "av.container.InputContainer") -> list:
+    frames = []
+    for packet in container.demux(video=0):
+        try:
+            frames += packet.decode()
+        except av.error.InvalidDataError:
+            continue
+    return frames
+
+
+def test_a_file_that_shrinks_after_its_survey_is_refused(films: Path, tmp_path: Path, reader: VideoReader) -> None:
+    whole = Path(film(films, "h264-open-gop.mkv"))
+    facts = reader.survey(str(whole))
+    broken = str(cut(whole, 0.5, tmp_path / "broken.mkv"))
+    with pytest.raises(UnreadableVideo, match=r"breaks off|lost a key frame|cannot be decoded"):
+        reader.frames(broken, facts, np.array([2, N - 1]), SIZE)
+    assert numbers_in(reader.frames(broken, facts, np.array([2]), SIZE)).tolist() == [2]
+
+
+def test_damage_in_the_middle_is_never_another_frame(films: Path, tmp_path: Path, reader: VideoReader) -> None:
+    content = bytearray(Path(film(films, "h264.mp4")).read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 400] = bytes(400)
+    path = tmp_path / "damaged.mp4"
+    path.write_bytes(content)
+    facts = reader.survey(str(path))
+    numbers = np.array([0, 5, facts.frames - 1])
+    assert numbers_in(reader.frames(str(path), facts, numbers, SIZE))[[0, 1]].tolist() == [0, 5]
+
+
+def _cut_header(films: Path, folder: Path) -> Path:
+    return cut(Path(film(films, "h264.mp4")), 0.5, folder / "cut.mp4")  # MP4 keeps its index at the end
+
+
+def _text(films: Path, folder: Path) -> Path:
+    (folder / "text.mp4").write_text("this is no film\n" * 40)
+    return folder / "text.mp4"
+
+
+def _empty(films: Path, folder: Path) -> Path:
+    (folder / "empty.avi").touch()
+    return folder / "empty.avi"
+
+
+def _sound(films: Path, folder: Path) -> Path:
+    return write_sound(folder / "sound.mp4")
+
+
+def _no_codec(films: Path, folder: Path) -> Path:
+    content = Path(film(films, "mjpeg.avi")).read_bytes().replace(b"MJPG", b"qqqq")
+    (folder / "codec.avi").write_bytes(content)
+    return folder / "codec.avi"
+
+
+def _no_frames(films: Path, folder: Path) -> Path:
+    content = Path(film(films, "mpeg4.avi")).read_bytes()
+    (folder / "none.avi").write_bytes(content[: content.index(b"movi") + 4])
+    return folder / "none.avi"
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_cut_header, "not a video, or its header is damaged"),
+        (_text, "not a video, or its header is damaged"),
+        (_empty, "not a video, or its header is damaged"),
+        (_sound, "no video in it, audio only"),
+        (_no_codec, "no decoder for its codec"),
+        (_no_frames, "no frame in it can be decoded"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_is_no_video_is_refused_in_one_line(
+    films: Path, tmp_path: Path, make, reason: str, reader: VideoReader
+) -> None:
+    with pytest.raises(UnreadableVideo, match=reason) as raised:
+        reader.survey(str(make(films, tmp_path)))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_gone(tmp_path: Path, reader: VideoReader) -> None:
+    with pytest.raises(UnreadableVideo, match="No such file"):
+        reader.survey(str(tmp_path / "gone.mp4"))
+
+
+def test_a_turned_film_is_set_upright(films: Path, tmp_path: Path, reader: VideoReader) -> None:
+    content = Path(film(films, "mpeg4-b-frames.mp4")).read_bytes()
+    plain = (np.array([1, 0, 0, 0, 1, 0]) << 16).astype(">i4")
+    # A telephone held upright: x' = -y, y' = x (ISO/IEC 14496-12, 8.3.2), a quarter turn clockwise.
+    turned = (np.array([0, 1, 0, -1, 0, 0]) << 16).astype(">i4")
+    header = content.index(b"tkhd")
+    head, tail = content[:header], content[header:]
+    path = tmp_path / "turned.mp4"
+    path.write_bytes(head + tail.replace(plain.tobytes(), turned.tobytes(), 1))
+    facts = reader.survey(str(path))
+    assert (facts.height, facts.width) == (WIDTH, HEIGHT)
+    assert facts.aspect == pytest.approx(HEIGHT / WIDTH)
+    upright = reader.frames(str(path), facts, np.array([9, 40]), (WIDTH, HEIGHT))
+    assert numbers_in(np.rot90(upright, axes=(1, 2))).tolist() == [9, 40]
+    assert numbers_in(np.rot90(upright, -1, axes=(1, 2))).tolist() != [9, 40]
+
+
+def test_pixels_that_are_not_square(tmp_path: Path, reader: VideoReader) -> None:
+    path = write_film(tmp_path / "wide.mkv", 5, pixel_aspect=Fraction(2, 1))
+    facts = reader.survey(str(path))
+    assert (facts.height, facts.width) == (HEIGHT, WIDTH)
+    assert facts.aspect == pytest.approx(2 * WIDTH / HEIGHT)
+
+
+def test_small_pictures_are_antialiased(tmp_path: Path, reader: VideoReader) -> None:
+    path = write_film(tmp_path / "stripes.mkv", 1, size=(64, 320))
+    facts = reader.survey(str(path))
+    wide = reader.frames(str(path), facts, np.array([0]), (64, 320))
+    for interpolation in ("bilinear", "bicubic"):
+        small = reader.frames(str(path), facts, np.array([0]), (8, 40), interpolation)
+        mean = wide.reshape(8, 8, 40, 8, 3).mean((1, 3))
+        assert np.abs(small[0] - mean).mean() < 4
+
+
+@pytest.mark.parametrize("numbers", [[], [-1], [N], [3, 3], [5, 4]])
+def test_numbers_that_cannot_be(films: Path, reader: VideoReader, numbers: list[int]) -> None:
+    facts = reader.survey(film(films, "mpeg4.avi"))
+    with pytest.raises(ValueError, match="frame numbers"):
+        check_numbers(np.array(numbers, dtype=np.int64), facts)
+
+
+def test_without_pyav_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("av", "torchcodec"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "sslkit.data.pyav_reader", raising=False)
+    monkeypatch.delitem(sys.modules, "sslkit.data.torchcodec_reader", raising=False)
+    for decoder in ("pyav", "auto"):
+        with pytest.raises(UserError, match=r"PyAV, which is not there.*pip install -e \"\.\[video\]\""):
+            open_reader(decoder)
+    with pytest.raises(UserError, match="torchcodec"):
+        open_reader("torchcodec")
+
+
+def test_an_unknown_decoder() -> None:
+    with pytest.raises(UserError, match=r"decoder=pyva is not known.*pyav"):
+        open_reader("pyva")
+
+
+def test_the_name_says_the_versions(reader: VideoReader) -> None:
+    assert reader.name.startswith(f"pyav {av.__version__} (libavcodec ")

@@ -1,0 +1,25 @@
+"""Small detectors and schedules for tests."""
+
+from dataclasses import replace
+
+from evaluation.detection.boxes import Boxes
+from evaluation.detection.clipart_boxes import open_clipart_boxes
+from evaluation.detection.schedules import Schedule, find_schedule
+from evaluation.detection.sizes import Sizes
+from evaluation.models import LoadedModel, load_model
+
+SMALL = Sizes(sides=(96,), longest=192, anchors=(8, 16, 32, 64, 96), candidates=(100, 50), proposals=(30, 20), rois=8)
+
+
+def narrow(in_chans: int = 3) -> LoadedModel:
+    """A ResNet of basic blocks with a stem for small images."""
+    return load_model("random:narrow_resnet", image_size=28, in_chans=in_chans)
+
+
+def images(n: int = 8, split: str = "train") -> Boxes:
+    """Clip art on photographs."""
+    return open_clipart_boxes(split).take(range(n))
+
+
+def schedule(steps: int = 4, batch_size: int = 2) -> Schedule:
+    return replace(find_schedule("smoke", "").changed(steps, batch_size, 0.005), sizes=SMALL, precise=2)
