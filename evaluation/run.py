@@ -54,17 +54,16 @@ def evaluate(
     folder = results_folder(loaded, out)
     folder.mkdir(parents=True, exist_ok=True)
     subjects: dict[str, Subject] = {}
-    for source, _ in plan:
-        if str(source) not in subjects:
-            subject = Subject(loaded, source, root, seed, how, folder)
-            subjects[str(source)] = subject
-            _ = subject.splits  # a source that is not there is refused before another is extracted
+    for source, name in plan:
+        subject = subjects.setdefault(str(source), Subject(loaded, source, root, seed, how, folder))
+        family.opener(name)(subject)  # a source that is not there is refused before another is extracted
     results: list[Result] = []
     previous = None
     for (source, name), task in zip(plan, tasks, strict=True):
-        if source is not previous and (note := _twins(subjects[str(source)])):
+        images = not family.has_own_data(name)
+        if images and source is not previous and (note := _twins(subjects[str(source)])):
             say(note)
-        previous = source
+        previous = source if images else previous
         say(f"{name} on {source}")
         for result in task(subjects[str(source)]):
             results.append(subjects[str(source)].noted(result))

@@ -5,6 +5,7 @@ The keyword arguments of `evaluate` are the protocol's options; command lines an
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 from evaluation.result import Result
 from sslkit import members
@@ -21,3 +22,16 @@ def find(name: str) -> Callable[..., list[Result]]:
     if name not in names():
         raise UserError(f"there is no protocol {name!r}: {members.nearest(name, names())}")
     return importlib.import_module(f"{__name__}.{name}").evaluate
+
+
+def opener(name: str) -> Callable[[Any], Any]:
+    """What opens a protocol's data before anything is computed: its own `open_data(subject)`.
+
+    Without one its data are labelled images, and the subject's splits are looked up.
+    """
+    return getattr(importlib.import_module(f"{__name__}.{name}"), "open_data", lambda subject: subject.splits)
+
+
+def has_own_data(name: str) -> bool:
+    """Whether a protocol opens its data itself."""
+    return hasattr(importlib.import_module(f"{__name__}.{name}"), "open_data")

@@ -5,6 +5,7 @@ import pytest
 import sslkit
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_byol_learns_and_dsa_helps_it(tmp_path) -> None:
     gain = {"knn": 0.0, "probe": 0.0}

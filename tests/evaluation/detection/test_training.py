@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from detectors import images, narrow, schedule
+from detectors import SMALL, images, narrow, schedule
 
 from evaluation.detection import training as module
+from evaluation.detection.detector import build_detector
 from evaluation.detection.prediction import average_precisions, predictions
 from evaluation.detection.training import Training, make_optimizer, train_detector
 from sslkit.errors import UserError
@@ -73,8 +74,6 @@ def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
 
 
 def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
-    from evaluation.detection.detector import build_detector
-
     settings = Training(schedule())
     detector = build_detector(narrow(), 4, sizes=settings.schedule.sizes)
     decaying, free = make_optimizer(detector, settings).param_groups
@@ -133,11 +132,11 @@ def environment(**more: str) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_killed_process_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    command = [sys.executable, str(script(tmp_path / "run.py", 30))]
+    command = [sys.executable, str(script(tmp_path / "run.py", 12))]
     process = subprocess.Popen([*command, str(tmp_path / "b.ckpt"), str(tmp_path / "b")], env=environment())
     waited = time.monotonic()
     while not (tmp_path / "b.ckpt").is_file():
-        assert process.poll() is None and time.monotonic() - waited < 300
+        assert process.poll() is None and time.monotonic() - waited < 1200
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL and not (tmp_path / "b-0.pt").exists()
@@ -155,7 +154,7 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
     command = [sys.executable, str(script(tmp_path / "run.py", 4)), str(tmp_path / "r.ckpt"), str(tmp_path / "r")]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ranks = [subprocess.Popen(command, env=environment(RANK=r, LOCAL_RANK=r, **shared)) for r in ("0", "1")]
-    assert [process.wait(timeout=300) for process in ranks] == [0, 0]
+    assert [process.wait(timeout=1200) for process in ranks] == [0, 0]
     one, two = (torch.load(tmp_path / f"r-{rank}.pt", weights_only=True) for rank in (0, 1))
     assert one["synced"] == two["synced"] > 5 and same(one["state"], two["state"])
     assert torch.load(tmp_path / "r.ckpt", weights_only=True)["step"] == 4
@@ -163,15 +162,14 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
 
 @pytest.mark.slow
 def test_the_loss_falls_and_ap_beats_the_untrained_detector() -> None:
-    from evaluation.detection.detector import build_detector
-
-    quick = replace(schedule(120, 4), lr=0.03, warmup=20, precise=5)
-    model, train, test = narrow(), images(200), images(40, "test")
-    done = train_detector(model, train, Training(quick), **QUIET)
+    quick = replace(schedule(160, 4), lr=0.03, warmup=20, sizes=replace(SMALL, rois=16))
+    model, data = narrow(), images(8)
+    done = train_detector(model, data, Training(quick), **QUIET)
+    untrained = build_detector(model, len(data.classes), sizes=quick.sizes).eval()
+    trained, start = (
+        average_precisions(predictions(one, data, 3, device=CPU), data, masks=False)
+        for one in (done.detector, untrained)
+    )
     losses = [loss for _, loss in done.losses]
-    untrained = build_detector(model, len(train.classes), sizes=quick.sizes).eval()
-    values = [
-        average_precisions(predictions(d, test, 3, device=CPU), test, masks=False) for d in (done.detector, untrained)
-    ]
-    assert losses[-1] < 0.6 * losses[0]
-    assert values[0]["voc_ap50"] > values[1]["voc_ap50"] + 0.02 and values[0]["coco_ap"] > values[1]["coco_ap"]
+    assert losses[-1] < 0.3 * losses[0]
+    assert trained["voc_ap50"] > start["voc_ap50"] + 0.1 and trained["coco_ap"] > start["coco_ap"] + 0.03

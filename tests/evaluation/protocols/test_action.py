@@ -163,6 +163,7 @@ def test_an_entry_is_judged_on_the_films_that_it_was_pretrained_on(
         action(own, recipe="paper_k400", **how, root=tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_fine_tuning_learns_the_direction_of_a_motion(network: LoadedModel, tmp_path: Path) -> None:
     """Single frames do not tell the classes apart."""

@@ -1,0 +1,129 @@
+"""What a detector learns from, step by step: which images, mirrored or not, is a function of (seed, step, rank)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from evaluation.detection.body import as_input
+from evaluation.detection.boxes import Boxes, Target, for_training, learnable
+from evaluation.detection.detector import seed_of
+from sslkit.data.loader import EpochBatches
+from sslkit.errors import UserError
+
+KEPT = ("boxes", "labels", "masks")  # of a target, for torchvision
+
+
+def training_rows(data: Boxes) -> Boxes:
+    """The images that something can be learned from. Raises UserError if there is none."""
+    rows = learnable(data.instances, data.sizes)
+    if not rows.any():
+        raise UserError(f"{data.name} has no image with an object in its split {data.split!r}: nothing to learn from")
+    return data if rows.all() else data.take(rows)
+
+
+class StepBatches(Sampler[list[int]]):
+    """The rows of this rank's images in every step from `first` to `last`, epoch after epoch.
+
+    Raises UserError where the images do not fill a batch, or the ranks cannot share it evenly.
+    """
+
+    def __init__(self, n: int, batch_size: int, seed: int, first: int, last: int, rank: int, world: int) -> None:
+        if n < batch_size:
+            raise UserError(f"batch_size={batch_size}, but only {n} training images have an object: lower batch_size")
+        if batch_size % world:
+            raise UserError(f"batch_size={batch_size} must be a multiple of the number of processes, {world}")
+        self.order = EpochBatches(n, batch_size, seed, rank, world)
+        self.first, self.last = first, last
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __iter__(self) -> Iterator[list[int]]:
+        step = self.first
+        while step < self.last:
+            epoch, within = divmod(step, len(self.order))
+            self.order.set_epoch(epoch)
+            rows = list(self.order)[within : within + self.last - step]
+            yield from rows
+            step += len(rows)
+
+
+class Mirrored(Dataset):
+    """Images with what is learned of them; an index is (row, whether the image is mirrored)."""
+
+    def __init__(self, data: Boxes, in_chans: int) -> None:
+        self.data, self.in_chans = data, in_chans
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: tuple[int, bool]) -> tuple[Tensor, Target]:
+        row, flip = index
+        image, target = self.data[row]
+        target = for_training(target, *image.shape[-2:])
+        image = as_input(image, self.in_chans)
+        return mirrored(image, target) if flip else (image, target)
+
+
+class _WithFlips(Sampler[list[tuple[int, bool]]]):
+    def __init__(self, batches: StepBatches, seed: int, rank: int) -> None:
+        self.batches, self.seed, self.rank = batches, seed, rank
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[tuple[int, bool]]]:
+        for step, rows in enumerate(self.batches, self.batches.first):
+            generator = torch.Generator().manual_seed(seed_of("mirror", self.seed, step, self.rank))
+            flips = torch.rand(len(rows), generator=generator) < 0.5
+            yield list(zip(rows, flips.tolist(), strict=True))
+
+
+def mirrored(image: Tensor, target: Target) -> tuple[Tensor, Target]:
+    """Left and right exchanged, in the image (C, H, W), its boxes and its masks."""
+    width = image.shape[-1]
+    x0, y0, x1, y1 = target["boxes"].unbind(1)
+    changed = {"boxes": torch.stack([width - x1, y0, width - x0, y1], 1)}
+    if "masks" in target:
+        changed["masks"] = target["masks"].flip(-1)
+    return image.flip(-1), {**target, **changed}
+
+
+def training_batches(
+    data: Boxes,
+    in_chans: int,
+    device: torch.device,
+    *,
+    batch_size: int,
+    seed: int,
+    first: int,
+    last: int,
+    rank: int = 0,
+    world: int = 1,
+    workers: int = 0,
+) -> Iterator[tuple[list[Tensor], list[dict[str, Tensor]]]]:
+    """Images (in_chans, H, W) in [0, 1] and targets of the steps from `first` to `last`, on the device.
+
+    data: see `training_rows`. batch_size: of all ranks together. workers: processes that read images.
+    """
+    batches = StepBatches(len(data), batch_size, seed, first, last, rank, world)
+    loader = DataLoader(
+        Mirrored(data, in_chans),
+        batch_sampler=_WithFlips(batches, seed, rank),
+        num_workers=workers,
+        collate_fn=_as_lists,
+        pin_memory=device.type == "cuda",
+        multiprocessing_context="spawn" if workers else None,
+        generator=torch.Generator().manual_seed(seed_of("workers", seed, rank)),
+    )
+    for images, targets in loader:
+        there = [image.to(device, non_blocking=True) for image in images]
+        own = [{k: target[k].to(device, non_blocking=True) for k in KEPT if k in target} for target in targets]
+        yield there, own
+
+
+def _as_lists(rows: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[dict[str, Any]]]:
+    return [image for image, _ in rows], [{k: t[k] for k in KEPT if k in t} for _, t in rows]

@@ -1,0 +1,139 @@
+"""What a person sees of detection: the plan, a bar for each trial, one table, the pictures, and the next command."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from evaluation import store
+from evaluation.detection.boxes import Boxes
+from evaluation.detection.protocol import open_splits, planned
+from evaluation.detection.ranks import process_group
+from evaluation.detection.results import described
+from evaluation.models import LoadedModel, load_model
+from evaluation.protocols.detection import detection
+from evaluation.protocols.segmentation import segmentation
+from evaluation.result import Result
+from evaluation.run import results_folder
+from evaluation.summary import chosen, print_differences
+from evaluation.summary import described as model_line
+from evaluation.tables import table
+from sslkit.distributed import rank, world_size
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+TASKS = {"boxes": detection, "masks": segmentation}
+USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}
+RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al. 2024
+    "paper_voc07": {**USUAL, "data": "voc07", "trials": 5},
+    "paper_voc0712": {**USUAL, "data": "voc0712", "trials": 5},
+    "paper_coco": {**USUAL, "data": "coco2017", "task": "masks"},
+}
+
+
+def judge(
+    checkpoint: Any = None,
+    zoo: str | Path | None = None,
+    data: Any = None,
+    *,
+    recipe: str | None = None,
+    task: str | None = None,
+    out: str | Path = "runs/evaluation",
+    root: str | Path = "data",
+    counts: str = "raise",
+    device: str = "auto",
+    image_size: int | None = None,
+    **options: Any,
+) -> list[Result]:
+    """Judge one model or several and print the table; `recipes/detect.py` calls it.
+
+    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. data: see
+        `evaluation.detection.open_boxes`. recipe: a name of RECIPES, which says all that is None here.
+    task: "boxes" (protocol detection) or "masks" (segmentation). options: see
+        `evaluation.protocols.detection.detection`; None is the recipe's.
+    Each result is added to the zoo entry's results.jsonl, or below `out`. Under torchrun rank 0 speaks and writes.
+    Returns the results of all. Raises UserError before anything is computed.
+    """
+    plan = _plan(recipe, {"data": data, "task": task, **options})
+    source, task = plan.pop("data"), plan.pop("task")
+    train, test = open_splits(source, root, masks=task == "masks", counts=counts)
+    models = [load_model(one, image_size=image_size) for one in chosen(checkpoint, zoo)]
+    results: list[Result] = []
+    with process_group(device):
+        for model in models:
+            folder = results_folder(model, out)
+            if rank() == 0:
+                _announce(model, train, test, task, plan)
+                folder.mkdir(parents=True, exist_ok=True)
+            given = {"out": folder, "device": device, **plan}
+            for result in TASKS[task](model, {"train": train, "test": test}, **given):
+                results.append(result)
+                store.append(folder, result)
+    if results:
+        _conclude(results, models, out, source, task, plan)
+    return results
+
+
+def shown(results: list[Result]) -> list[Result]:
+    """The rows of the table: every number under its own name; the model's only where there are several."""
+    rows = []
+    for result in results:
+        rows.append(result)
+        names = [name for name in result.others if not name.startswith("seed ")]
+        rows += [replace(result, metric=name, **asdict(result.others[name])) for name in names]
+    several = len({result.model for result in results}) > 1
+    return rows if several else [replace(row, model="") for row in rows]
+
+
+def hint(model: LoadedModel, several: bool, source: Any, task: str, plan: Mapping[str, Any]) -> str:
+    """The next command to type: beside the same network untrained, then what can be compared with papers."""
+    name = str(model.entry.folder) if model.entry else model.name
+    if not several and model.entry:
+        words = [f"checkpoint=[{name},random:{name}]", f"data={source}", f"schedule={plan['schedule']}"]
+        words += ["task=masks"] if task == "masks" else []
+        return f"python recipes/detect.py {' '.join([*words, 'trials=3'])}   (beside the same network untrained)"
+    return f"python recipes/detect.py checkpoint={name} recipe=paper_voc07 root=data   (numbers to compare with papers)"
+
+
+def _plan(recipe: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked for, and the recipe's or the usual where nothing is. Raises UserError."""
+    if recipe is not None and recipe not in RECIPES:
+        raise UserError(f"there is no recipe {recipe!r}: {nearest(str(recipe), RECIPES)}")
+    own = RECIPES[recipe] if recipe else USUAL
+    plan = {**own, **{name: value for name, value in given.items() if value is not None}}
+    if plan["task"] not in TASKS:
+        raise UserError(f"there is no task {plan['task']!r}: {nearest(str(plan['task']), TASKS)}")
+    if "data" not in plan:
+        raise UserError(
+            "name what to learn from: data=clipart_boxes, data=coco:FOLDER, data=voc07, voc0712 or coco2017; or "
+            f"recipe={', recipe='.join(RECIPES)}"
+        )
+    return plan
+
+
+def _announce(model: LoadedModel, train: Boxes, test: Boxes, task: str, plan: Mapping[str, Any]) -> None:
+    training = planned(train, test, masks=task == "masks", **plan)
+    schedule = training.schedule
+    objects = f"{int(train.instances.counts.sum()):,} objects of {len(train.classes)} classes"
+    ranks = f" on {world_size()} processes" if world_size() > 1 else ""
+    trials = "1 trial" if plan["trials"] == 1 else f"{plan['trials']} trials"
+    print(f"model     {model_line(model)}")
+    print(f"data      {train.name}: {len(train):,} training images with {objects}, {len(test):,} test images")
+    print(f"plan      {described(training)}")
+    print(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}", flush=True)
+
+
+def _conclude(
+    results: list[Result], models: list[LoadedModel], out: str | Path, source: Any, task: str, plan: Mapping[str, Any]
+) -> None:
+    print(f"\n{table(shown(results))}\n")
+    print_differences(results)
+    pictures = {}
+    for model in models:
+        own = [result for result in results if result.model == model.name]
+        folder = results_folder(model, out) / own[0].protocol
+        pictures |= {str(folder / name): None for result in own for name in result.details["pictures"]}
+    print(f"pictures  {', '.join(pictures)}")
+    print(f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}")
+    print(f"seconds   {sum(result.seconds for result in results):.0f}")
+    print(f"next      {hint(models[0], len(models) > 1, source, task, plan)}")

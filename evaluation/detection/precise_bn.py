@@ -1,0 +1,46 @@
+"""Precise batch norm: running statistics taken anew from training batches, when the weights no longer change.
+
+Source: Wu and Johnson 2021 (arXiv 2105.07576, section 3). The exponential average that training leaves lags behind the
+weights and sees few images.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+@torch.no_grad()
+def precise_batch_norm(net: nn.Module, forward: Callable[[Any], Any], batches: Iterable[Any]) -> int:
+    """Set the running mean and variance of every batch norm that is in training mode; gives the number of batches.
+
+    forward: what is done with a batch, such as `lambda batch: net(*batch)`. Every batch counts the same; the variance
+    is the mean variance within batches plus that of their means. Synchronised layers see the batch of all ranks.
+    """
+    layers = [m for m in net.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
+    if not layers:
+        return 0
+    before = [layer.momentum for layer in layers]
+    sums = [torch.zeros(3, *layer.running_mean.shape, device=layer.running_mean.device).double() for layer in layers]
+    count = 0
+    try:
+        for layer in layers:
+            layer.momentum = 1.0  # the running statistics are then those of the last batch
+        for count, batch in enumerate(batches, 1):  # noqa: B007  read after the loop
+            forward(batch)
+            for layer, total in zip(layers, sums, strict=True):
+                total += _moments(layer)
+    finally:
+        for layer, momentum in zip(layers, before, strict=True):
+            layer.momentum = momentum
+    for layer, (mean, square, var) in zip(layers, sums, strict=True) if count else ():
+        layer.running_mean.copy_(mean / count)
+        layer.running_var.copy_(var / count + square / count - (mean / count).square())
+    return count
+
+
+def _moments(layer: _BatchNorm) -> Tensor:
+    mean = layer.running_mean.double()
+    return torch.stack([mean, mean.square(), layer.running_var.double()])

@@ -1,0 +1,131 @@
+"""What the protocols of detection and of segmentation share: the data, the schedule, the trials."""
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evaluation.detection.body import check_trainable
+from evaluation.detection.boxes import Boxes
+from evaluation.detection.coco_ap import CocoAP
+from evaluation.detection.detector import ARCHITECTURES
+from evaluation.detection.results import results_of
+from evaluation.detection.schedules import find_schedule
+from evaluation.detection.sources import open_boxes
+from evaluation.detection.training import SAVED, Training
+from evaluation.detection.trials import Bench, Place
+from evaluation.models import load_model
+from evaluation.result import Result
+from evaluation.subject import Subject
+from evaluation.tuning import whole_number
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+
+def open_splits(
+    data: Any, root: str | Path = "data", *, masks: bool = False, counts: str = "raise"
+) -> tuple[Boxes, Boxes]:
+    """Train and test of a detection set: a source of `open_boxes`, or {"train": Boxes, "test": Boxes}.
+
+    Raises one UserError for all that is missing of both, for splits of different classes, and with `masks` for a set
+    that has none.
+    """
+    if isinstance(data, dict):
+        if not {"train", "test"} <= set(data):
+            raise UserError(f"data must have the splits train and test; it has {', '.join(data) or 'none'}")
+        train, test = data["train"], data["test"]
+    else:
+        train, test = _both(data, root, masks, counts)
+    if train.classes != test.classes:
+        raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
+    if masks and not (train.has_masks and test.has_masks):
+        raise UserError(f"{train.name} has boxes but no masks: protocol detection judges boxes alone")
+    return train, test
+
+
+def measure(
+    name: str,
+    model: Any,
+    data: Any,
+    *,
+    masks: bool,
+    arch: str = "c4",
+    schedule: str = "full",
+    trials: int = 1,
+    trainable: str = "full",
+    steps: int | None = None,
+    batch_size: int | None = None,
+    lr: float | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    root: str | Path = "data",
+    precision: str = "float32",
+    device: str = "auto",
+    workers: int = 0,
+    counts: str = "raise",
+    every: float = SAVED,
+    progress: bool = True,
+) -> list[Result]:
+    """The results of protocol `name`; see `evaluation.protocols.detection.detection` for the arguments."""
+    whole_number("trials", trials, 1), whole_number("seed", seed, 0), whole_number("workers", workers, 0)
+    CocoAP("box")  # says now, not after the training, that its packages are missing
+    loaded = load_model(model)
+    train, test = open_splits(data, root, masks=masks, counts=counts)
+    how = {"arch": arch, "trainable": trainable, "precision": precision, "seed": seed}
+    training = planned(train, test, masks=masks, schedule=schedule, steps=steps, batch_size=batch_size, lr=lr, **how)
+    seeds = list(range(seed, seed + trials))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
+        bench = Bench(name, loaded, train, test, Place(folder, device, workers, every, progress))
+        records = bench.run(training, seeds)
+        return results_of(bench, training, records, seeds) if records else []
+
+
+def planned(
+    train: Boxes,
+    test: Boxes,
+    *,
+    masks: bool,
+    arch: str = "c4",
+    schedule: str = "full",
+    trainable: str = "full",
+    steps: int | None = None,
+    batch_size: int | None = None,
+    lr: float | None = None,
+    precision: str = "float32",
+    seed: int = 0,
+    **_: Any,
+) -> Training:
+    """How a detector is trained on a set; other arguments of `measure` do not matter.
+
+    Nothing on a set that is not whole is comparable to published numbers. Raises UserError.
+    """
+    if arch not in ARCHITECTURES:
+        raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
+    check_trainable(trainable)
+    chosen = find_schedule(schedule, train.name).changed(steps, batch_size, lr)
+    if any(part.note.startswith("not the published set") for part in (train, test)):
+        chosen = replace(chosen, published="")
+    return Training(chosen, arch, masks, trainable, precision, seed)
+
+
+def of_subject(subject: Subject) -> dict[str, Any]:
+    """The arguments of `measure` that a subject of evaluation says."""
+    how = subject.how
+    place = {"out": subject.out, "root": subject.root, "seed": subject.seed, "device": how.get("device", "auto")}
+    place |= {"precision": how.get("precision", "float32"), "counts": how.get("counts", "raise")}
+    workers = how.get("workers", 0)
+    return place | {"workers": 0 if workers == "auto" else workers, "progress": how.get("progress", True)}
+
+
+def _both(data: Any, root: str | Path, masks: bool, counts: str) -> tuple[Boxes, Boxes]:
+    opened, missing = [], []
+    for split in ("train", "test"):
+        try:
+            opened.append(open_boxes(data, split, root, masks=masks, counts=counts))
+        except UserError as error:
+            missing.append(str(error))
+    if missing:
+        raise UserError("; and ".join(dict.fromkeys(missing)))
+    return opened[0], opened[1]

@@ -1,0 +1,109 @@
+"""Results of detection: the records of some trials as numbers, each under its own name and marked for what it is."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.detection.training import Training
+from evaluation.detection.trials import Bench
+from evaluation.result import Result
+from evaluation.statistics import Estimate, over_seeds
+
+# Of each family the number that stands first, and those beside it.
+FAMILIES = {
+    "coco": ("coco_ap", ("coco_ap50", "coco_ap75")),
+    "voc": ("voc_ap50", ("voc_ap", "voc_ap75")),
+    "mask": ("coco_mask_ap", ("coco_mask_ap50", "coco_mask_ap75")),
+}
+TITLES = {"c4": "C4", "fpn": "FPN", "vit_pyramid": "ViT pyramid"}
+
+
+def results_of(
+    bench: Bench, training: Training, records: Sequence[dict[str, Any]], seeds: Sequence[int]
+) -> list[Result]:
+    """A result of each family: the mean over trials with its t interval, the other numbers and each trial beside it.
+
+    Masks come first where there are some, else VOC's numbers on a set of VOC and COCO's elsewhere. The seconds of all
+    trials stand in the first result. Of one trial there is no interval.
+    """
+    order = ("voc", "coco") if bench.test.name.startswith("voc") else ("coco", "voc")
+    order = ("mask", *order) if training.masks else order
+    seconds = [sum(record["seconds"] for record in records), *[0.0] * (len(order) - 1)]
+    return [
+        _result(bench, training, records, seeds, FAMILIES[family], spent)
+        for family, spent in zip(order, seconds, strict=True)
+    ]
+
+
+def described(training: Training) -> str:
+    """ "C4 Faster R-CNN, smoke schedule, not comparable to published numbers"."""
+    schedule = training.schedule
+    kind = f"{TITLES[training.arch]} {'Mask' if training.masks else 'Faster'} R-CNN"
+    frozen = "" if training.trainable == "full" else ", frozen backbone"
+    found = f"as {schedule.published}" if comparable(training) else "not comparable to published numbers"
+    return f"{kind}{frozen}, {schedule.name} schedule, {found}"
+
+
+def comparable(training: Training) -> bool:
+    """Whether this is what a published schedule says; torchvision's losses differ a little, see `c4`."""
+    return bool(training.schedule.published) and (training.arch, training.trainable) == ("c4", "full")
+
+
+def _result(
+    bench: Bench,
+    training: Training,
+    records: Sequence[dict[str, Any]],
+    seeds: Sequence[int],
+    family: tuple[str, tuple[str, ...]],
+    seconds: float,
+) -> Result:
+    metric, beside = family
+    values = {name: [record["ap"][name] for record in records] for name in (metric, *beside)}
+    others = {name: over_seeds(values[name]) for name in beside}
+    several = len(seeds) > 1
+    if several:
+        each = zip(seeds, values[metric], strict=True)
+        others |= {f"seed {seed}": Estimate(value, None, "one trial", 1) for seed, value in each}
+    paired = hashlib.sha256(f"{bench.test.digest} {metric} {list(seeds)}".encode()).hexdigest()
+    return Result.of(
+        over_seeds(values[metric]),
+        protocol=bench.name,
+        recipe=described(training),
+        metric=metric,
+        model=bench.model.name,
+        data=bench.test.name,
+        others=others,
+        seeds=list(seeds),
+        digests={"model": bench.model.digest, "train": bench.train.digest, "test": bench.test.digest},
+        seconds=seconds,
+        details=_details(bench, training, metric) | {"pictures": [record["picture"] for record in records]},
+        outcomes=np.array(values[metric]) if several else None,
+        paired_on=paired if several else "",
+    )
+
+
+def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
+    """The choices made."""
+    schedule, test = training.schedule, bench.test
+    found = {
+        "comparable": comparable(training),
+        "schedule": schedule.name,
+        "arch": training.arch,
+        "trainable": training.trainable,
+        "masks": training.masks,
+        "iterations": schedule.steps,
+        "drops": list(schedule.drops),
+        "warmup": schedule.warmup,
+        "batch_size": schedule.batch_size,
+        "lr": schedule.lr,
+        "sides": list(schedule.sizes.sides),
+        "precision": training.precision,
+        "images": [len(bench.train), len(test)],
+    }
+    if metric.startswith("voc"):
+        found["voc_form"] = test.voc_form
+    if bench.model.in_chans == 1:
+        found["input"] = "gray: luma of the images"
+    return found | ({"notes": test.note} if test.note else {})
