@@ -85,7 +85,8 @@ def chosen(checkpoint: Any, zoo: str | Path | None) -> list[Any]:
 
 def described(model: LoadedModel) -> str:
     size = sum(p.numel() for p in model.net.parameters()) / 1e6
-    return f"{model.name}: {size:.2f} M parameters, {model.width} features, images of {model.image_size} px"
+    seen = "images" if model.frames is None else f"clips of {model.frames} frames"
+    return f"{model.name}: {size:.2f} M parameters, {model.width} features, {seen} of {model.image_size} px"
 
 
 def paired(results: list[Result]) -> list[list[Result]]:

@@ -62,6 +62,20 @@ def write_film(
     return path
 
 
+def encode(path: Path, pictures: Sequence[np.ndarray], rate: int = 25) -> None:
+    """MPEG-4 of pictures (height, width, 3) uint8, all of one size."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=rate)
+        stream.height, stream.width = pictures[0].shape[:2]
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.thread_count = 1
+        for shown in pictures:
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(shown), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
 def write_sound(path: Path) -> Path:
     """A file of half a second of silence, without a picture."""
     with av.open(str(path), "w") as container:

@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
-
-av = pytest.importorskip("av")
+from films import encode
 
 MOTIFS = (0, 400, 900, 1500)  # rows of the embedded clip-art
 
@@ -58,14 +56,9 @@ def write_film(path: Path, sprite: np.ndarray, ground: np.ndarray, frames: int, 
     size = len(ground)
     part = sprite[:: len(sprite) // (size // 2), :: len(sprite) // (size // 2)][: size // 2, : size // 2]
     canvas = np.concatenate([ground, ground], 1)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=12)
-        stream.width = stream.height = size
-        stream.pix_fmt = "yuv420p"
-        stream.codec_context.thread_count = 1
-        for number in range(frames):
-            picture, left = canvas.copy(), (start + 3 * number) % size
-            picture[size // 4 : size // 4 + len(part), left : left + part.shape[1]] = part
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture[:, :size]), format="rgb24")
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
+    pictures = []
+    for number in range(frames):
+        picture, left = canvas.copy(), (start + 3 * number) % size
+        picture[size // 4 : size // 4 + len(part), left : left + part.shape[1]] = part
+        pictures.append(picture[:, :size])
+    encode(path, pictures, rate=12)

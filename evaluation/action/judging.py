@@ -10,7 +10,7 @@ from evaluation.models import LoadedModel, load_model
 from evaluation.protocols.action import action
 from evaluation.result import Result
 from evaluation.run import results_folder
-from evaluation.summary import chosen, print_differences
+from evaluation.summary import chosen, described, print_differences
 from evaluation.tables import table
 
 
@@ -54,12 +54,6 @@ def shown(results: list[Result]) -> list[Result]:
 
 def _row(result: Result, name: str) -> Result:
     return replace(result, metric=name, **asdict(result.others[name]))
-
-
-def described(model: LoadedModel) -> str:
-    size = sum(p.numel() for p in model.net.parameters()) / 1e6
-    sees = "images" if model.frames is None else f"clips of {model.frames} frames"
-    return f"{model.name}: {size:.2f} M parameters, {model.width} features, {sees} of {model.image_size} px"
 
 
 def hint(models: list[LoadedModel], options: Mapping[str, Any]) -> str:
