@@ -94,9 +94,9 @@ def _torchmetrics(kinds: tuple[str, ...]) -> Any:
         raise UserError(
             f'average precision needs torchmetrics and faster-coco-eval ({error}): pip install -e ".[detection]"'
         ) from error
-    metric = MeanAveragePrecision(
-        iou_type=kinds, iou_thresholds=_IOUS, rec_thresholds=_RECALLS, backend="faster_coco_eval"
-    )
+    options = {"iou_thresholds": _IOUS, "rec_thresholds": _RECALLS, "backend": "faster_coco_eval"}
+    # One process has all images: under torchrun torchmetrics would wait for ranks that do not judge.
+    metric = MeanAveragePrecision(iou_type=kinds, sync_on_compute=False, **options)
     metric.warn_on_many_detections = False
     return metric
 
