@@ -22,7 +22,7 @@ SUITE = {
     "glyphs": ("few_shot",),
 }
 MOST_FILES = 20_000  # to read in search of test images among the training images
-DEFAULT = ("linear", "knn", "crowding", "few_shot")
+DEFAULT = ("linear", "knn", "crowding")  # of data that are named
 
 
 def evaluate(
@@ -43,7 +43,8 @@ def evaluate(
 
     model: see `evaluation.load_model`. data: one source or a list, see `evaluation.open_split`; None: the embedded
         suite, clothes and clip art for accuracy, letters of kept-back scripts for few-shot.
-    protocols: names, default linear, knn, crowding and few_shot. options: {"few_shot": {"k_shot": 5}, ...}.
+    protocols: names, default linear, knn and crowding, in the suite few_shot too.
+    options: of protocols, {"few_shot": {"k_shot": 5}, ...}.
     seed: of every draw. say: called with a line when something is done. how: see `evaluation.extract` (cache, ...).
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
@@ -57,6 +58,7 @@ def evaluate(
     for source, name in plan:
         subject = subjects.setdefault(str(source), Subject(loaded, source, root, seed, how, folder))
         family.opener(name)(subject)  # a source that is not there is refused before another is extracted
+        family.checker(name)(subject, **dict((options or {}).get(name, {})))
     results: list[Result] = []
     previous = None
     for (source, name), task in zip(plan, tasks, strict=True):
@@ -98,9 +100,9 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
     if isinstance(data, Split):
         raise UserError("data must be a source with its splits, not one open split: give its name or its folder")
     if data is None:
-        wanted = protocols or DEFAULT
-        pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         embedded = {name for fitting in SUITE.values() for name in fitting}
+        wanted = protocols or embedded
+        pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         return pairs + [("fashion_mnist", name) for name in wanted if name not in embedded]
     sources = list(data) if isinstance(data, (list, tuple)) else [data]
     return [(source, name) for source in sources for name in (protocols or DEFAULT)]

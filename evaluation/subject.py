@@ -70,7 +70,12 @@ class Subject:
     @property
     def novel(self) -> Features:
         """Classes for few-shot episodes: kept back ones, where the set has such."""
-        return self.features(next(name for name in NOVEL if name in self.splits))
+        return self.features(self.novel_split)
+
+    @property
+    def novel_split(self) -> str:
+        """The name of the split that `novel` is."""
+        return next(name for name in NOVEL if name in self.splits)
 
     def noted(self, result: Result) -> Result:
         """The result with what its features have to say: splits, notes, images that could not be read."""

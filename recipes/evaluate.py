@@ -23,7 +23,7 @@ from sslkit.training.config import setting
 
 @dataclass
 class Settings(evaluating.Settings):
-    protocols: Any = setting(None, f"of {', '.join(protocols.names())}; null: linear, knn, crowding, few_shot")
+    protocols: Any = setting(None, f"of {', '.join(protocols.names())}; null: linear, knn, crowding")
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 
 

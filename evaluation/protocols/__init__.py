@@ -35,3 +35,11 @@ def opener(name: str) -> Callable[[Any], Any]:
 def has_own_data(name: str) -> bool:
     """Whether a protocol opens its data itself."""
     return hasattr(importlib.import_module(f"{__name__}.{name}"), "open_data")
+
+
+def checker(name: str) -> Callable[..., None]:
+    """What looks for mistakes in data and options that labels alone show: the protocol's own `check`, or nothing.
+
+    It takes the subject and the protocol's options and raises UserError before anything is extracted.
+    """
+    return getattr(importlib.import_module(f"{__name__}.{name}"), "check", lambda subject, **options: None)

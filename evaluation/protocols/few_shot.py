@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evaluation.datasets import open_split
 from evaluation.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
 from evaluation.episodes import EpisodeTable, draw_episodes, one_label
 from evaluation.features import Features, as_features
@@ -140,6 +141,24 @@ def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:
     for key, value in asked.items():
         if value is not None and value != has[key]:
             raise UserError(f"{key}={value} was asked, but the episode table has {key}={has[key]}; leave {key} out")
+
+
+def check(
+    subject: Subject,
+    *,
+    n_way: int = 5,
+    k_shot: Sequence[int] | int = (1, 5),
+    n_query: int = 15,
+    on_small: str = "error",
+    **_others: Any,
+) -> None:
+    """Raises UserError where the labels show that no episodes can be drawn, before anything is extracted."""
+    counts = subject.how.get("counts", "raise")
+    split = open_split(subject.data, subject.novel_split, root=subject.root, counts=counts, on_error="skip")
+    rows = np.arange(len(split), dtype=np.float32)[:, None]  # stand for features, which episodes do not depend on
+    labels = Features(rows, split.y, split.classes, "", split.ids, data=split.name, groups=split.groups).labelled()
+    for shot in [k_shot] if isinstance(k_shot, int) else k_shot:
+        draw_episodes(labels, n_way=n_way, k_shot=shot, n_query=n_query, episodes=2, on_small=on_small)
 
 
 def evaluate(

@@ -82,7 +82,8 @@ def test_one_extraction_serves_all_protocols(data: str, model, tmp_path: Path) -
     seen = []
     model.net.register_forward_hook(lambda *_: seen.append(1))
     how = {"cache": tmp_path / "cache", "out": tmp_path / "out", "progress": False, "batch_size": 90}
-    results = run.evaluate(model, data, options=options, pictures=True, **how)
+    names = ["linear", "knn", "crowding", "few_shot"]
+    results = run.evaluate(model, data, names, options=options, pictures=True, **how)
     drawn = {path.name for path in run.results_folder(model, tmp_path / "out").glob("*.png")}
     assert drawn == {"evaluation.png", "map-six.png", "confusion-six.png"}
     assert len(seen) == 3, "two batches of training images and one of test images"
@@ -90,7 +91,7 @@ def test_one_extraction_serves_all_protocols(data: str, model, tmp_path: Path) -
     kept = store.read(run.results_folder(model, tmp_path / "out"))
     assert [result.to_json() for result in kept] == [result.to_json() for result in results]
     assert (kept[0].outcomes == results[0].outcomes).all()
-    again = run.evaluate(model, data, options=options, **how)
+    again = run.evaluate(model, data, names, options=options, **how)
     assert len(seen) == 3 and [result.value for result in again] == [result.value for result in results]
 
 
@@ -108,6 +109,7 @@ def test_nothing_asked_for_is_the_embedded_suite() -> None:
     assert run.planned(None, ["knn"]) == [("fashion_mnist", "knn"), ("clipart", "knn")]
     assert run.planned(["digits", "pets"], ["knn"]) == [("digits", "knn"), ("pets", "knn")]
     assert ("fashion_mnist", "lidar") in run.planned(None, ["lidar"])
+    assert {name for _, name in run.planned("pets", None)} == {"linear", "knn", "crowding"}
 
 
 def test_a_mistake_costs_no_extraction(data: str, model, tmp_path: Path) -> None:
@@ -115,6 +117,7 @@ def test_a_mistake_costs_no_extraction(data: str, model, tmp_path: Path) -> None
     for sources, names, message in (
         ([data, "nonsuch"], ["knn"], "there is no data 'nonsuch'"),
         (data, ["knn", "lineer"], "there is no protocol 'lineer': did you mean 'linear'"),
+        (data, ["knn", "few_shot"], "has 10 images and an episode needs 16"),
     ):
         with pytest.raises(UserError, match=message):
             run.evaluate(model, sources, names, **how)
