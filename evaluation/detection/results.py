@@ -38,12 +38,12 @@ def results_of(
 
 
 def described(training: Training) -> str:
-    """ "C4 Faster R-CNN, smoke schedule, not comparable to published numbers"."""
+    """ "C4 Faster R-CNN, schedule smoke, not comparable to published numbers"."""
     schedule = training.schedule
     kind = f"{TITLES[training.arch]} {'Mask' if training.masks else 'Faster'} R-CNN"
     frozen = "" if training.trainable == "full" else ", frozen backbone"
     found = f"as {schedule.published}" if comparable(training) else "not comparable to published numbers"
-    return f"{kind}{frozen}, {schedule.name} schedule, {found}"
+    return f"{kind}{frozen}, schedule {schedule.name}, {found}"
 
 
 def comparable(training: Training) -> bool:
@@ -98,6 +98,7 @@ def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
         "warmup": schedule.warmup,
         "batch_size": schedule.batch_size,
         "lr": schedule.lr,
+        "optimizer": schedule.optimizer,
         "sides": list(schedule.sizes.sides),
         "precision": training.precision,
         "images": [len(bench.train), len(test)],

@@ -23,6 +23,7 @@ class Schedule:
     steps: of the optimizer. drops: steps at which the rate falls to a tenth. warmup: steps of its linear rise.
     batch_size: images of a step, of all processes together. lr: at that batch. weight_decay: of all weights but those
     of norm layers. sizes: of images, anchors and regions. precise: batches of the precise batch norm at the end.
+    optimizer: "sgd", which is ViTDet's AdamW for a plain ViT, or "adamw", with lr as it is for any network.
     published: whose numbers it is comparable with, "" for none.
     """
 
@@ -35,6 +36,7 @@ class Schedule:
     lr: float = 0.02
     weight_decay: float = 1e-4
     precise: int = 200
+    optimizer: str = "sgd"
     published: str = ""
 
     def factor(self, step: int) -> float:
@@ -52,7 +54,7 @@ class Schedule:
             return self
         steps, batch = steps or self.steps, batch_size or self.batch_size
         share = steps / self.steps
-        name = f"{self.name}, {steps} of {self.steps} steps" if steps != self.steps else f"{self.name}, changed"
+        name = f"{self.name}, {steps} steps" if steps != self.steps else f"{self.name}, changed"
         return replace(
             self,
             name=name,
@@ -77,7 +79,11 @@ _FULL = {
 }
 _FULL["voc0712_paper"] = replace(_FULL["voc0712"], published="")
 _TWICE = Schedule("full_2x", 180000, (120000, 160000), 1000, _COCO_SIZES, published="COCO 2x, MoCo's recipe")
-_SMOKE = Schedule("smoke", 200, (150, 180), 40, _SMALL_SIZES, batch_size=8, lr=0.05, precise=10)
+# AdamW, since from the published first weights (standard deviation .01) SGD hardly moves the layers of a small network:
+# after 200 steps on 8 images narrow_resnet had AP50 100 % on them with AdamW, 37 to 68 % with SGD.
+_SMOKE = Schedule(
+    "smoke", 200, (150, 180), 20, _SMALL_SIZES, batch_size=8, lr=3e-3, weight_decay=0.05, precise=10, optimizer="adamw"
+)
 
 
 def find_schedule(name: str, data: str) -> Schedule:

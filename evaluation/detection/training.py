@@ -207,20 +207,24 @@ class _Run:
 
 
 def make_optimizer(detector: nn.Module, training: Training) -> torch.optim.Optimizer:
-    """SGD of momentum 0.9 for ResNets; AdamW with ViTDet's rate and decay, in proportion to the batch, for a ViT.
+    """The schedule's optimizer: SGD of momentum 0.9, or AdamW.
 
+    Where the schedule says SGD a ViT gets AdamW with ViTDet's rate and decay, in proportion to the batch.
     No decay on norm layers. Each group keeps its rate in "start".
     """
     norms = {id(p) for m in detector.modules() if _is_norm(m) for p in m.parameters(recurse=False)}
     tuned = [p for p in detector.parameters() if p.requires_grad]
-    schedule, vit = training.schedule, training.arch == "vit_pyramid"
-    lr, decay = (VIT_LR * schedule.lr / 0.02, VIT_DECAY) if vit else (schedule.lr, schedule.weight_decay)
+    schedule, lr, decay = training.schedule, training.schedule.lr, training.schedule.weight_decay
+    vit = training.arch == "vit_pyramid" and schedule.optimizer == "sgd"
+    if vit:
+        lr, decay = VIT_LR * lr / 0.02, VIT_DECAY
     groups = [
         {"params": [p for p in tuned if id(p) not in norms], "weight_decay": decay, "lr": lr, "start": lr},
         {"params": [p for p in tuned if id(p) in norms], "weight_decay": 0.0, "lr": lr, "start": lr},
     ]
     groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups) if vit else torch.optim.SGD(groups, momentum=0.9)
+    adamw = vit or schedule.optimizer == "adamw"
+    return torch.optim.AdamW(groups) if adamw else torch.optim.SGD(groups, momentum=0.9)
 
 
 def seed_step(seed: int, step: int, device: torch.device) -> None:

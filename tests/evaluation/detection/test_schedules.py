@@ -36,7 +36,7 @@ def test_only_full_on_a_published_set_is_comparable(name: str, data: str) -> Non
 def test_changes_are_in_proportion_and_marked() -> None:
     changed = find_schedule("full", "voc07").changed(steps=900, batch_size=8)
     assert changed.drops == (675, 825) and changed.lr == pytest.approx(0.01) and not changed.published
-    assert changed.name == "full, 900 of 9000 steps"
+    assert changed.name == "full, 900 steps"
     assert find_schedule("full", "voc07").changed(lr=0.1).name == "full, changed"
     assert find_schedule("short", "voc07").steps == 900
     frozen = Training(find_schedule("full", "voc07"), trainable="frozen")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from detectors import SMALL, images, narrow, schedule
+from detectors import images, narrow, schedule
 
 from evaluation.detection import training as module
 from evaluation.detection.detector import build_detector
 from evaluation.detection.prediction import average_precisions, predictions
+from evaluation.detection.schedules import find_schedule
 from evaluation.detection.training import Training, make_optimizer, train_detector
 from sslkit.errors import UserError
 
@@ -82,6 +83,10 @@ def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
     assert {id(p) for p in free["params"]} == {id(p) for p in norms}
     assert len(decaying["params"]) + len(norms) == len(list(detector.parameters()))
     assert isinstance(make_optimizer(detector, Training(schedule(), arch="vit_pyramid")), torch.optim.AdamW)
+    smoke = find_schedule("smoke", "clipart_boxes")
+    for arch in ("c4", "vit_pyramid"):
+        optimizer = make_optimizer(detector, Training(smoke, arch=arch))
+        assert isinstance(optimizer, torch.optim.AdamW) and optimizer.param_groups[0]["lr"] == smoke.lr
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(often, tmp_path: Path) -> None:
@@ -108,6 +113,7 @@ from pathlib import Path
 from detectors import images, narrow, schedule
 from evaluation.detection import training as module
 from evaluation.detection.ranks import process_group
+from evaluation.detection.schedules import find_schedule
 from evaluation.detection.training import Training, train_detector
 from sslkit.distributed import SyncBatchNorm, rank
 module.SHOWN = 2
@@ -161,9 +167,9 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
 
 
 @pytest.mark.slow
-def test_the_loss_falls_and_ap_beats_the_untrained_detector() -> None:
-    quick = replace(schedule(160, 4), lr=0.03, warmup=20, sizes=replace(SMALL, rois=16))
-    model, data = narrow(), images(8)
+def test_the_loss_falls_and_the_images_are_learned_by_heart() -> None:
+    quick = find_schedule("smoke", "clipart_boxes").changed(steps=160, batch_size=4)
+    model, data = narrow(), images(4)
     done = train_detector(model, data, Training(quick), **QUIET)
     untrained = build_detector(model, len(data.classes), sizes=quick.sizes).eval()
     trained, start = (
@@ -171,5 +177,5 @@ def test_the_loss_falls_and_ap_beats_the_untrained_detector() -> None:
         for one in (done.detector, untrained)
     )
     losses = [loss for _, loss in done.losses]
-    assert losses[-1] < 0.3 * losses[0]
-    assert trained["voc_ap50"] > start["voc_ap50"] + 0.1 and trained["coco_ap"] > start["coco_ap"] + 0.03
+    assert losses[-1] < 0.4 * losses[0]
+    assert trained["voc_ap50"] > 0.9 > 0.1 > start["voc_ap50"] and trained["coco_ap"] > 0.5
