@@ -30,6 +30,7 @@ _MODULES = (
     "objectives",
     "regularizers",
     "training",
+    "video_backbones",
     "zoo",
 )
 __all__ = [*_WHERE, *_MODULES]

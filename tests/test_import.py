@@ -11,7 +11,7 @@ def test_import_is_lazy_and_offline() -> None:
         "def refuse(*a, **k): raise RuntimeError('socket opened')\n"
         "socket.socket.connect = refuse\n"
         "import sslkit, evaluation\n"
-        "heavy = {'torch', 'numpy', 'timm', 'lightly', 'pytorch_lightning', 'hydra', 'faiss', 'sklearn'}\n"
+        "heavy = {'torch', 'numpy', 'timm', 'lightly', 'pytorch_lightning', 'hydra', 'faiss', 'sklearn', 'av'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

