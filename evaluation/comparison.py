@@ -62,9 +62,11 @@ class Comparison:
     def _without_interval(self, test: str, p: float) -> str:
         why = f"{self.n} pairs are too few" if self.n < FEW else f"the {self.n} pairs all differ by the same"
         points = f"{100 * abs(self.difference):.1f} points (no interval: {why})"
+        first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
         if p < LEVEL:
-            first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
             return f"{first} is better than {second} by {points}, {test}"
+        if self.difference and self.n < FEW:
+            return f"{first} is ahead of {second} by {points}, which may be chance: {test}"
         return f"no difference seen between {self.a} and {self.b}: {points}, {test}"
 
     def to_json(self) -> str:

@@ -107,7 +107,7 @@ def print_differences(results: list[Result]) -> None:
     for name in sorted({result.data for result in results if result.metric == "mean_per_class"}):
         print(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
     for found in pairs:
-        print(f"{found[0].protocol} on {found[0].data}")
+        print(f"{found[0].protocol} on {found[0].data}, {found[0].metric}")
         for comparison in compare_all(found):
             print(f"  {comparison.verdict}")
     if pairs:

@@ -99,7 +99,8 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
     terms = columns[columns.index("step") + 1 : columns.index("loss") + 1] if "loss" in columns else []
     panels = [("loss", {"loss": "loss"})] if terms else []
     panels += [(name, {name: name}) for name in terms if name != "loss"]
-    panels += [("accuracy, %", {"knn": "kNN", "probe": "linear probe"}), ("RankMe", {"rankme": "RankMe"})]
+    panels += [("accuracy, %", {"knn": "kNN", "probe": "linear probe"})]
+    panels += [("RankMe of the projections", {"rankme": "RankMe"})]
     charts = [_line_chart(title, names, rows) for title, names in panels]
     return [chart for chart in charts if chart is not None]
 

@@ -234,7 +234,7 @@ def test_two_seeds_are_no_proof() -> None:
     found = compare(episodes(np.array([0.8, 0.9]), "x"), episodes(np.array([0.7, 0.8]), "y"))
     assert (found.test, found.p, found.interval, found.detectable) == ("sign-flip", 0.5, None, None)
     assert found.verdict == (
-        "no difference seen between x and y: 10.0 points (no interval: 2 pairs are too few), sign-flip p = 0.50"
+        "x is ahead of y by 10.0 points (no interval: 2 pairs are too few), which may be chance: sign-flip p = 0.50"
     )
     assert '"interval": null' in found.to_json()
 
