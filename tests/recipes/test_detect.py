@@ -78,8 +78,8 @@ def test_two_ranks_give_one_table(place: Path) -> None:
         (["checkpoint=zoo/a", "data=clipart_boxes", "task=mask"], "did you mean 'masks'"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, place: Path) -> None:
-    done = command(*words, cwd=place)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, place: Path, typed) -> None:
+    done = typed("detect", *words, cwd=place)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1, done.stderr
     assert not list(place.rglob("results.jsonl"))

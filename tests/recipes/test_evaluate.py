@@ -70,13 +70,13 @@ def test_a_zoo_is_judged_whole_and_one_protocol_has_a_command_of_its_own(place: 
     assert "5-way 2-shot" in done.stdout
 
 
-def test_help_names_every_protocol_and_option(tmp_path: Path) -> None:
-    said = command("evaluate", "--help", cwd=tmp_path).stdout
+def test_help_names_every_protocol_and_option(tmp_path: Path, typed) -> None:
+    said = typed("evaluate", "--help", cwd=tmp_path).stdout
     for name in protocols.names():
         assert f"options of {name}" in said
     for setting in ("checkpoint=null", "few_shot.episodes=2000", "knn.k=20", "cache=runs/cache"):
         assert setting in said
-    assert "k_shot=[1,5]" in command("few_shot", "--help", cwd=tmp_path).stdout
+    assert "k_shot=[1,5]" in typed("few_shot", "--help", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_help_names_every_protocol_and_option(tmp_path: Path) -> None:
         (["checkpoint=zoo/a", "precision=half"], "precision='half' is not possible"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, place: Path) -> None:
-    done = command("evaluate", *words, cwd=place)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, place: Path, typed) -> None:
+    done = typed("evaluate", *words, cwd=place)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1, done.stderr
     assert not list(place.rglob("results.jsonl")) and not list(place.rglob("features.npy"))

@@ -52,7 +52,7 @@ def test_what_can_be_measured_is_and_what_fails_is_said_at_the_end(place: Path) 
         (["zoo=zoo", "data=digits", "stesp=3"], "did you mean 'steps'"),
     ],
 )
-def test_a_mistake_is_said_clearly_and_ends_with_2(words: list[str], said: str, place: Path) -> None:
-    done = command(*words, cwd=place)
+def test_a_mistake_is_said_clearly_and_ends_with_2(words: list[str], said: str, place: Path, typed) -> None:
+    done = typed("ground_truth", *words, cwd=place)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not (place / "runs").exists()

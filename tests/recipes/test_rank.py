@@ -82,8 +82,8 @@ def test_a_benchmark_is_computed_on_all_images_and_may_download(
     assert expected.items() <= given.items()
 
 
-def test_help_names_every_metric(tmp_path: Path) -> None:
-    said = command("--help", cwd=tmp_path).stdout
+def test_help_names_every_metric(tmp_path: Path, typed) -> None:
+    said = typed("rank", "--help", cwd=tmp_path).stdout
     for name in (*evaluation.metrics(), "bootstrap=100", "benchmark=null", "max_images=auto", "download=false"):
         assert name in said
 
@@ -108,6 +108,6 @@ def test_help_names_every_metric(tmp_path: Path) -> None:
         (["zoo=zoo", "data=digits.npz", 'metrics=["nleep(covariance=diagonal)"]'], "must be one of full, diag"),
     ],
 )
-def test_a_mistake_is_said_clearly_and_ends_with_2(words: list[str], said: str, place: Path) -> None:
-    done = command(*words, cwd=place)
+def test_a_mistake_is_said_clearly_and_ends_with_2(words: list[str], said: str, place: Path, typed) -> None:
+    done = typed("rank", *words, cwd=place)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -32,8 +32,8 @@ def test_a_page_is_written_and_the_next_step_said(tmp_path: Path) -> None:
     assert following == f"next      open {(tmp_path / 'pages' / 'zoo.html').as_uri()} in a browser"
 
 
-def test_help_names_every_setting(tmp_path: Path) -> None:
-    said = command("--help", cwd=tmp_path).stdout
+def test_help_names_every_setting(tmp_path: Path, typed) -> None:
+    said = typed("report", "--help", cwd=tmp_path).stdout
     for setting in (
         "zoo=runs/zoo",
         "rankings=runs/ranking",
@@ -52,8 +52,8 @@ def test_help_names_every_setting(tmp_path: Path) -> None:
         (["zoo=.", "study=no.json"], "no.json cannot be read as JSON"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, tmp_path: Path) -> None:
-    done = command(*words, cwd=tmp_path)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, tmp_path: Path, typed) -> None:
+    done = typed("report", *words, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1, done.stderr
     assert not list(tmp_path.rglob("*.html"))

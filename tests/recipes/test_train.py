@@ -16,8 +16,8 @@ def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
-def test_help_names_every_member_and_every_option() -> None:
-    said = command("--help", "method=byol+dsa").stdout
+def test_help_names_every_member_and_every_option(tmp_path, typed) -> None:
+    said = typed("train", "--help", "method=byol+dsa", cwd=tmp_path).stdout
     for name in (*sslkit.methods(), *sslkit.regularizers()):
         assert f"  {name} " in said
     for setting in ("epochs=6", "data.batch_size=128", "trainer.precision=auto", "method.objective.momentum=0.996"):
@@ -40,8 +40,8 @@ def test_help_names_every_member_and_every_option() -> None:
         (["epochs"], "key=value"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path) -> None:
-    done = command(*words, cwd=tmp_path)
+def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path, typed) -> None:
+    done = typed("train", *words, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1 and lines[0].startswith("error: "), done.stderr

@@ -75,18 +75,22 @@ def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
 
 
 def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
-    settings = Training(schedule())
-    detector = build_detector(narrow(), 4, sizes=settings.schedule.sizes)
+    settings = Training(find_schedule("full", "voc07"))
+    detector = build_detector(narrow(), 4)
     decaying, free = make_optimizer(detector, settings).param_groups
     assert (decaying["weight_decay"], free["weight_decay"]) == (1e-4, 0)
     norms = [p for m in detector.modules() if isinstance(m, torch.nn.BatchNorm2d) for p in m.parameters()]
     assert {id(p) for p in free["params"]} == {id(p) for p in norms}
     assert len(decaying["params"]) + len(norms) == len(list(detector.parameters()))
-    assert isinstance(make_optimizer(detector, Training(schedule(), arch="vit_pyramid")), torch.optim.AdamW)
-    smoke = find_schedule("smoke", "clipart_boxes")
-    for arch in ("c4", "vit_pyramid"):
-        optimizer = make_optimizer(detector, Training(smoke, arch=arch))
-        assert isinstance(optimizer, torch.optim.AdamW) and optimizer.param_groups[0]["lr"] == smoke.lr
+    vit, smoke = replace(settings, arch="vit_pyramid"), replace(settings, schedule=find_schedule("smoke", ""))
+    for training, kind, lr in (
+        (settings, torch.optim.SGD, 0.02),
+        (vit, torch.optim.AdamW, 2.5e-5),
+        (smoke, torch.optim.AdamW, 3e-3),
+        (replace(smoke, arch="vit_pyramid"), torch.optim.AdamW, 3e-3),
+    ):
+        optimizer = make_optimizer(detector, training)
+        assert isinstance(optimizer, kind) and optimizer.param_groups[0]["lr"] == pytest.approx(lr)
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(often, tmp_path: Path) -> None:
