@@ -83,11 +83,14 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         dims = [0, *range(2, x.dim())]
         shape = [1, -1, *[1] * (x.dim() - 2)]
         wide = x if x.dtype is torch.float64 else x.float()
-        count = wide.numel() / wide.shape[1] * world_size()
-        mean = sum_over_ranks(wide.sum(dims)) / count
+        # maps may be of another size on each rank, as a detector's are
+        own = wide.new_full((1,), wide.numel() / wide.shape[1])
+        sums = sum_over_ranks(torch.cat([wide.sum(dims), own]))
+        count = sums[-1].detach()
+        mean = sums[:-1] / count
         centred = wide - mean.view(shape)
         var = sum_over_ranks(centred.square().sum(dims)) / count
-        self._update_running(mean.detach(), var.detach() * count / max(count - 1, 1))
+        self._update_running(mean.detach(), var.detach() * count / (count - 1).clamp(min=1))
         y = centred * torch.rsqrt(var + self.eps).view(shape)
         if self.affine:
             y = y * self.weight.view(shape) + self.bias.view(shape)

@@ -48,6 +48,12 @@ def steps(method: sslkit.Method, images: torch.Tensor, index: torch.Tensor, call
     return {"terms": {k: v.detach() for k, v in terms.items()}, "grads": grads, "state": state}
 
 
+def unequal_maps() -> list[torch.Tensor]:
+    """Of each rank, (N, 2, H, W) of another N, H and W."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(1 + rank, 2, 4 + rank, 3, generator=generator) + 5 * rank for rank in range(WORLD)]
+
+
 def made(name: str) -> sslkit.Method:
     return build(*name.split(), image_size=24, seed=1).double()
 
@@ -74,9 +80,10 @@ def work(rank: int, folder: Path) -> None:
     everything = distributed.gather(x.view(3, 1), dim=1)
     (everything[:, 0] * everything[:, 1]).sum().div(WORLD).backward()
     total = distributed.sum_over_ranks(x)
-    torch.save(
-        {"gathered": everything.detach(), "grad": x.grad, "sum": total.detach()}, folder / f"collective{rank}.pt"
-    )
+    found = {"gathered": everything.detach(), "grad": x.grad, "sum": total.detach()}
+    norm = distributed.SyncBatchNorm(2)
+    found |= {"normal": norm(unequal_maps()[rank]).detach(), "mean": norm.running_mean, "var": norm.running_var}
+    torch.save(found, folder / f"collective{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -120,6 +127,17 @@ def test_collectives_and_their_gradients(together: Path) -> None:
     # Each rank holds the whole loss over WORLD, so their sum is the loss, and its derivative is the other's value.
     torch.testing.assert_close(first["grad"], b)
     torch.testing.assert_close(second["grad"], a)
+
+
+def test_batch_norm_counts_maps_of_another_size_on_each_rank(together: Path) -> None:
+    maps = [part.flatten(2).transpose(0, 1).reshape(2, -1) for part in unequal_maps()]
+    norm = torch.nn.BatchNorm1d(2)
+    expected = norm(torch.cat(maps, 1).T).T.split([part.shape[1] for part in maps], 1)
+    for rank in range(WORLD):
+        part = torch.load(together / f"collective{rank}.pt", weights_only=True)
+        found = part["normal"].flatten(2).transpose(0, 1).reshape(2, -1)
+        torch.testing.assert_close(found, expected[rank].detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close((part["mean"], part["var"]), (norm.running_mean, norm.running_var))
 
 
 def test_one_process_is_the_identity() -> None:

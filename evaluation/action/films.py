@@ -44,12 +44,14 @@ def survey(films: Films, *, decoder: str = "auto", cache: str | Path | None = No
     """
     reader = open_reader(decoder)
     index = index_videos(films.root, films.paths, reader, None if cache is None else Path(cache))
-    frames = index.numbers["frames"]
-    unreadable = {int(row): index.reasons[int(row)] for row in np.flatnonzero(frames == 0)}
+    row_of = {path: row for row, path in enumerate(dict.fromkeys(films.paths))}  # lists may name a film twice
+    places = np.array([row_of[path] for path in films.paths])
+    sound = index.numbers["frames"][places] > 0
+    unreadable = {int(row): index.reasons[int(places[row])] for row in np.flatnonzero(~sound)}
     if unreadable and on_error == "raise":
         row, reason = next(iter(unreadable.items()))
         raise UserError(
             f"{films.name}: {len(unreadable)} of {len(films)} films cannot be read, the first is {films.path(row)}: "
             f"{reason}; on_error=skip goes on without them"
         )
-    return Opened(films.without(unreadable) if unreadable else films, index, np.flatnonzero(frames), reader)
+    return Opened(films.without(unreadable) if unreadable else films, index, places[sound], reader)

@@ -14,7 +14,7 @@ from evaluation.action.reading import FilmViews
 from evaluation.action.training import How
 from evaluation.models import LoadedModel
 from evaluation.tuning import Diverged, autocast
-from sslkit.data.loader import workers_for
+from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources import collate
 
 PASS = 15  # views of a forward pass: two for the 30 of a film
@@ -61,7 +61,8 @@ def view_features(
         num_workers=min(workers_for(views, how.workers, 1), len(views)),
         generator=torch.Generator().manual_seed(how.seed),
     )
-    for film in tqdm(loader, title, leave=False, unit="film", disable=None if how.progress else True):
+    hidden = None if how.progress else True
+    for film in tqdm(plain_errors(loader), title, len(views), leave=False, unit="film", disable=hidden):
         yield film["row"], _features(backbone, model, film["views"], how), film["reason"]
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from evaluation.detection.body import as_input
 from evaluation.detection.boxes import Boxes, Target, for_training, learnable
 from evaluation.detection.detector import seed_of
-from sslkit.data.loader import EpochBatches
+from sslkit.data.loader import EpochBatches, plain_errors
 from sslkit.errors import UserError
 
 KEPT = ("boxes", "labels", "masks")  # of a target, for torchvision
@@ -119,7 +119,7 @@ def training_batches(
         multiprocessing_context="spawn" if workers else None,
         generator=torch.Generator().manual_seed(seed_of("workers", seed, rank)),
     )
-    for images, targets in loader:
+    for images, targets in plain_errors(loader):
         there = [image.to(device, non_blocking=True) for image in images]
         own = [{k: target[k].to(device, non_blocking=True) for k in KEPT if k in target} for target in targets]
         yield there, own

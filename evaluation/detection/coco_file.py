@@ -15,6 +15,7 @@ from evaluation.detection.disk_images import few
 from evaluation.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
 
+LARGEST = 2**63  # of int64
 _KEYS = {
     "images": ("id", "file_name", "height", "width"),
     "annotations": ("id", "image_id", "category_id", "bbox"),
@@ -107,8 +108,8 @@ def read_coco(path: Path, masks: bool = True) -> CocoFile:
         ids=np.array([annotation["id"] for annotation in annotations], np.int64),
         category=np.array([annotation["category_id"] for annotation in annotations], np.int64),
         boxes=boxes,
-        area=_areas(annotations, boxes),
-        iscrowd=np.array([bool(annotation.get("iscrowd", 0)) for annotation in annotations]),
+        area=_areas(path, annotations, boxes),
+        iscrowd=_crowds(path, annotations),
         segmentations=[annotation.get("segmentation") if masks else None for annotation in annotations],
     )
 
@@ -172,7 +173,7 @@ def _boxes(path: Path, annotations: list[dict[str, Any]]) -> np.ndarray:
     """(M, 4) float64 xyxy."""
     for annotation in annotations:
         box = annotation["bbox"]
-        if not isinstance(box, list) or len(box) != 4 or not all(type(side) in (int, float) for side in box):
+        if not isinstance(box, list) or len(box) != 4 or not all(map(_number, box)):
             raise UserError(f"{path}: the bbox of annotation {annotation['id']} is not [x, y, width, height]: {box}")
     boxes = np.array([annotation["bbox"] for annotation in annotations], np.float64)
     bad = np.flatnonzero(~np.isfinite(boxes).all(1))
@@ -182,18 +183,34 @@ def _boxes(path: Path, annotations: list[dict[str, Any]]) -> np.ndarray:
     return boxes
 
 
-def _areas(annotations: list[dict[str, Any]], boxes: np.ndarray) -> np.ndarray:
+def _areas(path: Path, annotations: list[dict[str, Any]], boxes: np.ndarray) -> np.ndarray:
     """(M,) float64: what the file says, else the box's."""
-    own = (boxes[:, 2:] - boxes[:, :2]).prod(1)
-    return np.array(
-        [annotation.get("area", area) for annotation, area in zip(annotations, own, strict=True)], np.float64
-    )
+    own = (boxes[:, 2:] - boxes[:, :2]).prod(1).tolist()
+    areas = [annotation.get("area", area) for annotation, area in zip(annotations, own, strict=True)]
+    if wrong := [row for row, area in enumerate(areas) if not _number(area)]:
+        row = wrong[0]
+        raise UserError(f"{path}: the area of annotation {annotations[row]['id']} is no number: {areas[row]!r}")
+    return np.array(areas, np.float64)
+
+
+def _crowds(path: Path, annotations: list[dict[str, Any]]) -> np.ndarray:
+    """(M,) bool."""
+    flags = [annotation.get("iscrowd", 0) for annotation in annotations]
+    if wrong := [row for row, flag in enumerate(flags) if type(flag) not in (int, bool) or flag not in (0, 1)]:
+        row = wrong[0]
+        raise UserError(f"{path}: iscrowd of annotation {annotations[row]['id']} is neither 0 nor 1: {flags[row]!r}")
+    return np.array(flags, bool)
+
+
+def _number(value: Any) -> bool:
+    """Whether a value of the file is a number that float64 holds."""
+    return type(value) is float or (type(value) is int and abs(value) < LARGEST)
 
 
 def _whole(path: Path, what: str, values: list[Any]) -> np.ndarray:
     """int64, of numbers or of pairs of them. Raises UserError for values that are not whole numbers."""
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
-    wrong = [value for value in flat if type(value) is not int]
+    wrong = [value for value in flat if type(value) is not int or abs(value) >= LARGEST]
     if wrong:
         raise UserError(f"{path}: each {what} must be whole numbers, not {wrong[0]!r}")
     return np.array(values, np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from sslkit.data.decode import UnreadableImage, open_image, rgb, unreadable
 from sslkit.data.folder import PathList
@@ -61,13 +61,22 @@ class DiskImages:
             )
 
     def check_headers(self, name: str) -> None:
-        """Raises UserError when files are no images, or of another size than is said. Nothing is decoded."""
+        """Raises UserError when files are no images, or of another size than is said. Nothing is decoded.
+
+        Nor does it let pass an image that a viewer turns or mirrors without a change of its size: nothing then says
+        which of the two its boxes belong to.
+        """
         for row in range(len(self.paths)):
             try:
                 with open_image(self.path(row)) as image:
-                    self._upright(image, row)
+                    ambiguous = self._upright(image, row) is image and _turns_unseen(image)
             except UnreadableImage as error:
                 raise UserError(f"{name}: cannot read {self.path(row)}: {error}") from error
+            if ambiguous:
+                raise UserError(
+                    f"{self.path(row)} is to be turned or mirrored by its EXIF data, and its annotations do not say "
+                    "whether their boxes are of the image as it is stored: write it upright, without EXIF orientation"
+                )
 
     def _upright(self, image: Image.Image, row: int) -> Image.Image:
         height, width = self.sizes[row].tolist()
@@ -84,6 +93,14 @@ class DiskImages:
             f"{self.path(row)} is {image.size[0]} x {image.size[1]} pixels, its annotations say {width} x {height}: "
             "boxes of another size would be wrong"
         )
+
+
+def _turns_unseen(image: Image.Image) -> bool:
+    """Whether its EXIF data turn or mirror it, and it has the same size then."""
+    exif = Image.Exif()
+    exif.load(image.info.get("exif"))  # of the header; `getexif` decodes a PNG to its end
+    orientation = exif.get(ExifTags.Base.Orientation, 1)
+    return orientation in (2, 3, 4) or (orientation in (5, 6, 7, 8) and image.width == image.height)
 
 
 def few(names: Sequence[object]) -> str:

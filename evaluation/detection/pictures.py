@@ -42,13 +42,13 @@ def draw_predictions(
         sure = np.flatnonzero(scores >= least)
         _show(guess, image, f"found (score from {least:g})" if len(sure) else "nothing sure; the best guess")
         _objects(guess, prediction, data.classes, sure if len(sure) else np.arange(len(scores))[:1], not len(sure))
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     save_figure(figure, path)
 
 
 def _show(axis: "Axes", image: Any, title: str) -> None:
     axis.imshow(image.permute(1, 2, 0).numpy())
-    axis.set_title(title, fontsize=8)
+    axis.set_title(title, fontsize=8, parse_math=False)
 
 
 def _objects(
@@ -66,7 +66,7 @@ def _objects(
         axis.add_patch(Rectangle((x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0, fill=False, **style))
         score = f" {float(objects['scores'][row]):.2f}" if "scores" in objects else ""
         text = {"fontsize": 6, "color": "white", "backgroundcolor": (*colour[:3], 0.7), "va": "bottom"}
-        axis.text(x0, max(y0, 6), f"{classes[label - 1]}{score}", **text)
+        axis.text(x0, max(y0, 6), f"{classes[label - 1]}{score}", parse_math=False, **text)
         if "masks" in objects:
             mask = objects["masks"][row].numpy().astype(bool)
             layer = np.zeros((*mask.shape, 4))

@@ -13,6 +13,7 @@ from evaluation.detection.body import as_input
 from evaluation.detection.boxes import Boxes, Target
 from evaluation.detection.coco_ap import CocoAP
 from evaluation.detection.voc_ap import voc_ap
+from sslkit.data.loader import plain_errors
 
 INSIDE = 0.5  # a mask's probability from which a pixel belongs to the object
 Prediction = dict[str, Tensor]
@@ -50,7 +51,8 @@ def predictions(
     context = "spawn" if workers else None
     loader = DataLoader(_Images(data), batch_size=None, num_workers=workers, multiprocessing_context=context)
     title = progress if isinstance(progress, str) else "testing"
-    for image in tqdm(loader, title, len(data), unit="image", leave=False, disable=None if progress else True):
+    hidden = None if progress else True
+    for image in tqdm(plain_errors(loader), title, len(data), unit="image", leave=False, disable=hidden):
         [found] = detector([as_input(image.to(device), in_chans)])
         if "masks" in found:
             found["masks"] = found["masks"][:, 0] >= INSIDE

@@ -39,6 +39,8 @@ def open_splits(
         train, test = _both(data, root, masks, counts)
     if train.classes != test.classes:
         raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
+    if not (~(test.instances.iscrowd | test.instances.difficult)).any():
+        raise UserError(f"{test.name}: no object of its split {test.split!r} counts: all are crowds or difficult")
     if masks and not (train.has_masks and test.has_masks):
         raise UserError(f"{train.name} has boxes but no masks: protocol detection judges boxes alone")
     return train, test

@@ -36,6 +36,15 @@ def process_group(device: str = "auto") -> Iterator[torch.device]:
         dist.destroy_process_group()
 
 
+def same_on_all_ranks(number: int, device: torch.device) -> bool:
+    """Whether every rank says the same number."""
+    if world_size() == 1:
+        return True
+    ends = torch.tensor([number, -number], device=device)
+    dist.all_reduce(ends, dist.ReduceOp.MAX)
+    return ends.sum().item() == 0
+
+
 def agreed(found: bool, device: torch.device) -> bool:
     """What rank 0 found, on every rank."""
     if world_size() == 1:

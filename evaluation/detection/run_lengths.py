@@ -79,7 +79,10 @@ def _of_run_lengths(segmentation: dict[str, Any], height: int, width: int) -> by
     counts = segmentation.get("counts")
     if isinstance(counts, str):
         counts = counts.encode("ascii")
+        mask_functions().decode({"size": [height, width], "counts": counts})  # raises ValueError for another size
     elif isinstance(counts, list):
+        if any(type(count) is not int for count in counts):
+            raise UserError("its run lengths must be whole numbers")
         if sum(counts) != height * width or min(counts, default=0) < 0:
             raise UserError(f"its run lengths cover {sum(counts)} pixels, its image has {height * width}")
         return _bytes(mask_functions().frPyObjects(segmentation, height, width)["counts"])

@@ -20,6 +20,7 @@ from evaluation.detection.boxes import Boxes
 from evaluation.detection.detector import build_detector, seed_of
 from evaluation.detection.precise_bn import precise_batch_norm
 from evaluation.detection.precision import set_precision
+from evaluation.detection.ranks import same_on_all_ranks
 from evaluation.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.models import LoadedModel
 from evaluation.tuning import PRECISIONS
@@ -159,8 +160,15 @@ class _Run:
 
     def restore(self) -> None:
         """Go on from the checkpoint, if there is one."""
-        if self.checkpoint is None or not self.checkpoint.is_file():
-            return
+        if self.checkpoint is not None and self.checkpoint.is_file():
+            self._take_up()
+        if not same_on_all_ranks(self.step, self.device):
+            raise UserError(
+                f"the processes found different checkpoints in {self.checkpoint}: all machines must share that folder"
+            )
+
+    def _take_up(self) -> None:
+        """What the checkpoint holds."""
         try:
             state = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
             fits = state["key"] == self.key

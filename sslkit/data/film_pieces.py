@@ -1,5 +1,7 @@
 """cut_films: long films cut into short ones, each in a folder named after the film that it comes from."""
 
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,6 +26,11 @@ class Film:
     facts: VideoFacts
     pieces: int
     size: tuple[int, int]
+
+    @property
+    def learned(self) -> int:
+        """Pieces for training."""
+        return self.pieces - max(1, self.pieces // LEAST)
 
 
 def sample_films() -> list[Path]:
@@ -53,7 +60,7 @@ def cut_films(
     frames: of a piece, one after the other, none in two pieces. side: the shorter side of a piece in pixels.
     most: frames of a film that are used, from its start.
     Returns {film: (pieces for training, pieces for tests)}.
-    Raises UserError, before anything is written, for a film that is missing, cannot be read, is shorter than three
+    Raises UserError, with nothing written to `out`, for a film that is missing, cannot be read, is shorter than three
     pieces or has the name of another, for numbers out of range, and for an `out` that is there already.
     """
     out = Path(out)
@@ -64,16 +71,24 @@ def cut_films(
             raise UserError(f"{name}={value!r} must be a whole number from {least}")
     reader = open_reader("pyav")
     surveyed = _surveyed([Path(film) for film in films], reader, frames, side, most)
-    counts = {}
-    for film in tqdm(surveyed, "cutting", unit="film", leave=False, disable=None if progress else True):
-        learned = film.pieces - max(1, film.pieces // LEAST)
-        for number in range(film.pieces):
-            split = "train" if number < learned else "test"
-            which = np.arange(number * frames, (number + 1) * frames)
-            pictures = reader.frames(str(film.path), film.facts, which, film.size)
-            _encode(out / split / film.path.stem / f"{number:02d}.mp4", pictures)
-        counts[film.path.stem] = (learned, film.pieces - learned)
-    return counts
+    partial = out.with_name(f".{out.name}.{os.getpid()}.new")
+    try:
+        for film in tqdm(surveyed, "cutting", unit="film", leave=False, disable=None if progress else True):
+            _cut(film, partial, reader, frames)
+        os.replace(partial, out)
+    except UnreadableVideo as error:
+        raise UserError(f"{film.path} cannot be read to its end: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return {film.path.stem: (film.learned, film.pieces - film.learned) for film in surveyed}
+
+
+def _cut(film: Film, out: Path, reader: VideoReader, frames: int) -> None:
+    for number in range(film.pieces):
+        split = "train" if number < film.learned else "test"
+        which = np.arange(number * frames, (number + 1) * frames)
+        pictures = reader.frames(str(film.path), film.facts, which, film.size)
+        _encode(out / split / film.path.stem / f"{number:02d}.mp4", pictures)
 
 
 def _surveyed(paths: Sequence[Path], reader: VideoReader, frames: int, side: int, most: int) -> list[Film]:

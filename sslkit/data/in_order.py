@@ -7,9 +7,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from sslkit.data.images import Images
-from sslkit.data.loader import without_traceback, workers_for
+from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources import collate
-from sslkit.errors import UserError
 
 _MANY = 256  # videos: fewer are decoded sooner than workers start
 
@@ -25,7 +24,4 @@ def batches_in_order(images: Images, rows: Sequence[int], size: int) -> Iterator
     loader = DataLoader(
         images, batch_sampler=parts, collate_fn=collate, num_workers=workers, generator=torch.Generator()
     )
-    try:
-        yield from zip(parts, loader, strict=True)
-    except UserError as error:
-        raise without_traceback(error) from error
+    yield from plain_errors(zip(parts, loader, strict=True))

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from sslkit.data.sources import collate
 from sslkit.errors import UserError
 
 _MOST_WORKERS = 8
+Item = TypeVar("Item")
 
 
 class EpochSampler(Sampler[int]):
@@ -118,6 +119,14 @@ class TimedLoader:
             return next(batches, None)
         except UserError as error:
             raise without_traceback(error) from error
+
+
+def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
+    """What the loader gives; a UserError of a worker process comes without the worker's traceback."""
+    try:
+        yield from loader
+    except UserError as error:
+        raise without_traceback(error) from error
 
 
 def without_traceback(error: UserError) -> UserError:

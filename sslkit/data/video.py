@@ -3,6 +3,7 @@
 import copy
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -231,6 +232,8 @@ def open_video_files(root: Path, paths: Sequence[str], identity: Identity, optio
     identity: its labels are those of `paths`; unreadable videos are left out of both (see `Videos.kept`).
     Raises UserError as `open_videos` does.
     """
+    if twice := [path for path, many in Counter(paths).items() if many > 1]:
+        raise UserError(f"{identity.name}: {len(twice)} videos are listed more than once, the first is {twice[0]}")
     reader = open_reader(options.decoder)
     index = index_videos(root, paths, reader, None if options.cache is None else Path(options.cache))
     rows = [index.row(place) for place in range(len(index))]

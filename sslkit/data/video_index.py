@@ -149,7 +149,10 @@ def _exclusive(file: Path) -> Iterator[None]:
 
 
 def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry]) -> list[tuple[str, int, int]]:
-    """(path, size, time of change) of the files whose rows are missing or old."""
+    """(path, size, time of change) of the files whose rows are missing or old.
+
+    A file that could not be read is looked at again: what was in the way may be gone without a change of the file.
+    """
     changed = []
     for path in paths:
         try:
@@ -157,7 +160,7 @@ def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry]) -> list[
         except OSError as error:
             raise UserError(f"cannot read the video {root / path}: {error.strerror}") from error
         entry = known.get(path)
-        if entry is None or (entry.bytes, entry.changed) != (stat.st_size, stat.st_mtime_ns):
+        if entry is None or entry.facts is None or (entry.bytes, entry.changed) != (stat.st_size, stat.st_mtime_ns):
             changed.append((path, stat.st_size, stat.st_mtime_ns))
     return changed
 

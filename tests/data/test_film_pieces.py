@@ -7,7 +7,8 @@ import pytest
 from films import numbers_in, write_film, write_sound
 
 from sslkit.data.film_pieces import SAMPLES, cut_films, sample_films
-from sslkit.data.video_reader import open_reader
+from sslkit.data.pyav_reader import PyAVReader
+from sslkit.data.video_reader import UnreadableVideo, open_reader
 from sslkit.errors import UserError
 
 
@@ -51,6 +52,20 @@ def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
     with pytest.raises(UserError, match="is there already"):
         cut_films([film], tmp_path / "other")
+
+
+def test_a_film_that_breaks_in_the_middle_leaves_nothing_behind(monkeypatch, tmp_path: Path) -> None:
+    film, read = write_film(tmp_path / "film.mp4", 60), PyAVReader.frames
+
+    def broken(self, path, facts, numbers, *rest):
+        if numbers[0] >= 30:
+            raise UnreadableVideo(f"frame {numbers[0]} of 60 cannot be decoded")
+        return read(self, path, facts, numbers, *rest)
+
+    monkeypatch.setattr(PyAVReader, "frames", broken)
+    with pytest.raises(UserError, match=r"film.mp4 cannot be read to its end: frame 30 of 60 cannot be decoded"):
+        cut_films([film], tmp_path / "out", frames=5, progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
 
 
 def test_the_samples_are_found_or_it_is_said_how_to_get_them(monkeypatch) -> None:

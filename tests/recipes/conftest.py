@@ -1,9 +1,11 @@
 """A recipe's command within this process, for tests in which only its words and what it says matter."""
 
+import logging
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,28 @@ def typed(monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
         monkeypatch.chdir(cwd)
         monkeypatch.setattr(sys, "argv", [str(RECIPES / f"{recipe}.py"), *words])
         code = 0
-        try:
-            runpy.run_path(sys.argv[0], run_name="__main__")
-        except SystemExit as end:
-            code = end.code or 0
+        with _logging_as_it_was():
+            try:
+                runpy.run_path(sys.argv[0], run_name="__main__")
+            except SystemExit as end:
+                code = end.code or 0
         said = capsys.readouterr()
         return subprocess.CompletedProcess(list(sys.argv), code, said.out, said.err)
 
     return call
+
+
+@contextmanager
+def _logging_as_it_was() -> Iterator[None]:
+    """Recipes say how much Lightning logs, and Hydra's logging switches off the loggers that are there."""
+    root, names = logging.getLogger(), list(logging.root.manager.loggerDict)
+    loggers = [root, *map(logging.getLogger, names)]
+    before = [(logger.level, logger.disabled, logger.propagate, list(logger.handlers)) for logger in loggers]
+    try:
+        yield
+    finally:
+        for logger, (level, disabled, propagate, handlers) in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            logger.disabled, logger.propagate, logger.handlers = disabled, propagate, handlers
+        for name in logging.root.manager.loggerDict.keys() - set(names):  # of modules that it imported
+            logging.getLogger(name).disabled = False

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from sslkit.data.video_reader import EXTENSIONS
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
-SUFFIXES = (".avi", ".mp4", ".m4v", ".mkv", ".mov", ".mpeg", ".mpg", ".webm", ".wmv")
+SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
 SPLITS = ("train", "test")
 NAMED = 20  # of the missing files that an error says by name
 

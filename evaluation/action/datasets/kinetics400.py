@@ -17,14 +17,20 @@ COLUMNS = {"label", "youtube_id", "time_start", "time_end"}
 
 
 def read(root: Path, split: str, fold: int) -> Listing:
-    rows = _rows(next(root / name for name in _lists(split) if (root / name).is_file()))
-    classes = sorted({row["label"] for row in rows})
+    rows = _rows(_list(root, split))
+    classes = sorted({row["label"] for row in _rows(_list(root, "train"))})
+    if unknown := sorted({row["label"] for row in rows} - set(classes)):
+        raise UserError(f"{_list(root, split)}: the classes {', '.join(unknown)} are not in {_list(root, 'train')}")
     label = {name: number for number, name in enumerate(classes)}
     folder = next(root / name for name in _folders(split) if (root / name).is_dir())
     there = {os.path.splitext(os.path.basename(path))[0]: path for path in films_below(folder)}
     wanted = [f"{row['youtube_id']}_{int(row['time_start']):06d}_{int(row['time_end']):06d}" for row in rows]
     paths = [there.get(name, there.get(row["youtube_id"])) for name, row in zip(wanted, rows, strict=True)]
     return Listing(folder, wanted, paths, [label[row["label"]] for row in rows], classes)
+
+
+def _list(root: Path, split: str) -> Path:
+    return next(root / name for name in _lists(split) if (root / name).is_file())
 
 
 def _rows(file: Path) -> list[dict[str, str]]:

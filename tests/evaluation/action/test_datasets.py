@@ -163,6 +163,17 @@ def test_kinetics_without_its_columns_or_films(kinetics: Path, lines: Callable, 
         open_films(f"kinetics400:{kinetics}", "train")
 
 
+def test_kinetics_has_the_labels_of_train_in_both_lists(kinetics: Path, lines: Callable) -> None:
+    head = "label,youtube_id,time_start,time_end"
+    lines(kinetics / "annotations" / "val.csv", head, "petting animal (not cat),zz,0,10")
+    touch(kinetics / "val" / "zz_000000_000010.mp4")
+    train, test = (opened("kinetics400", kinetics, split) for split in ("train", "test"))
+    assert test.classes == train.classes and list(named(test).values()) == ["petting animal (not cat)"]
+    lines(kinetics / "annotations" / "val.csv", head, "juggling,zz,0,10")
+    with pytest.raises(UserError, match=r"val.csv: the classes juggling are not in .*train.csv"):
+        open_films(f"kinetics400:{kinetics}", "test", counts="warn")
+
+
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_nothing_on_the_disk_is_one_line_with_all_that_is_needed(name: str, split: str, tmp_path: Path) -> None:
@@ -175,10 +186,10 @@ def test_nothing_on_the_disk_is_one_line_with_all_that_is_needed(name: str, spli
 
 
 def test_folders_of_films(tmp_path: Path) -> None:
-    touch(*(tmp_path / "set" / path for path in ("train/b/1.mp4", "train/a/x/2.avi", "val/b/3.webm", "val/b/.4.mp4")))
+    touch(*(tmp_path / "set" / path for path in ("train/b/1.mp4", "train/a/x/2.3gp", "val/b/3.webm", "val/b/.4.mp4")))
     touch(tmp_path / "set" / "train" / "a" / "readme.txt")
     train, test = (open_films(f"video:{tmp_path / 'set'}", split) for split in ("train", "test"))
-    assert named(train) == {"a/x/2.avi": "a", "b/1.mp4": "b"} and named(test) == {"b/3.webm": "b"}
+    assert named(train) == {"a/x/2.3gp": "a", "b/1.mp4": "b"} and named(test) == {"b/3.webm": "b"}
     assert train.name == "set" and folds_of("video:set") == (1,)
 
 

@@ -1,6 +1,7 @@
 """Clips of films whose frames say their number: which frames, which squares of them, in which order."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,17 @@ def test_training_clips_are_a_function_of_seed_epoch_and_row(numbered: Path) -> 
     assert (first["clips"][long] != first["clips"][4 + long]).any(), "another epoch shows another clip"
     other = TrainingClips(films, SHAPE, seed=1).__getitems__(keys)
     assert (first["clips"][long] != other["clips"][long]).any()
+
+
+def test_a_film_that_is_listed_twice_shifts_no_other(tmp_path: Path) -> None:
+    for name, frames in (("a", 9), ("b", 14), ("c", 21)):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        write_film(tmp_path / "train" / name / f"{name}.mp4", frames)
+    films = open_films(f"video:{tmp_path}", "train")
+    rows = np.array([0, 1, 1, 2])
+    twice = replace(films, paths=tuple(films.paths[row] for row in rows), y=films.y[rows], sizes=films.sizes[rows])
+    found = survey(twice)
+    assert [found.facts(row).frames for row in range(4)] == [9, 14, 14, 21]
 
 
 def test_two_workers_give_the_clips_of_one(numbered: Path) -> None:

@@ -132,6 +132,15 @@ def test_labels_of_test_are_those_of_train(own: Path, change: Callable) -> None:
     assert np.array_equal(open_boxes(f"coco:{own}", "test").instances.labels, before)
 
 
+@pytest.mark.parametrize("orientation", [3, 6])
+def test_an_image_that_is_turned_without_a_change_of_size_is_refused(own: Path, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (128, 128)).save(own / "images/000.png", exif=exif)
+    with pytest.raises(UserError, match=r"000\.png is to be turned or mirrored by its EXIF data"):
+        open_boxes(f"coco:{own}", "train")
+
+
 def test_an_image_lying_on_its_side_is_turned_where_the_json_says_so(own: Path, change: Callable) -> None:
     image = Image.fromarray(np.arange(128 * 96, dtype=np.uint32).reshape(96, 128).astype(np.uint8)).convert("RGB")
     exif = Image.Exif()

@@ -57,6 +57,12 @@ def first(**changed: Any) -> Callable[[Json], Any]:
         (first(segmentation=[]), "1 of 2. annotations have no segmentation, ids 1000"),
         (first(segmentation="x"), "annotation 1000: its segmentation is neither"),
         (first(segmentation={"size": [9, 9], "counts": [81]}), "annotation 1000: its run lengths are of size"),
+        (first(segmentation={"size": [128, 128], "counts": [64.0, 64.0]}), "annotation 1000: .* must be whole numbers"),
+        (first(segmentation={"size": [128, 128], "counts": "zzz"}), "annotation 1000: .*decoded"),
+        (first(iscrowd="0"), "iscrowd of annotation 1000 is neither 0 nor 1: '0'"),
+        (first(area="big"), "area of annotation 1000 is no number: 'big'"),
+        (first(bbox=[5, 10, 10**400, 20]), r"is not \[x, y, width, height\]"),
+        (lambda c: c["images"][0].update(id=2**70), "each id of images must be whole numbers, not 11805916207174"),
         (first(segmentation={"size": [128, 128], "counts": [81]}), "annotation 1000: its run lengths cover 81 pixels"),
     ],
 )
