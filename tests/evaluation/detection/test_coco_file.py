@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("faster_coco_eval")
 
 from evaluation.detection.clipart_boxes import CLASSES
+from evaluation.detection.protocol import open_splits
 from evaluation.detection.sources import open_boxes
 from sslkit.errors import UserError
 
@@ -117,3 +118,9 @@ def test_masks_need_the_extra_and_boxes_do_not(own: Path, monkeypatch: pytest.Mo
     with pytest.raises(UserError, match=r'^masks need faster-coco-eval .* pip install -e "\.\[detection\]"$'):
         open_boxes(f"coco:{own}", "train")
     assert len(open_boxes(f"coco:{own}", "train", masks=False)) == 12
+
+
+def test_a_test_split_in_which_nothing_counts_is_said_before_the_training(own: Path, change: Callable) -> None:
+    change(lambda content: [row.update(iscrowd=1) for row in content["annotations"]], "test")
+    with pytest.raises(UserError, match="no object of its split 'test' counts: all are crowds or difficult"):
+        open_splits(f"coco:{own}")
