@@ -265,6 +265,8 @@ def test_a_list_of_files_with_labels_of_its_own(mixed: Path) -> None:
         warnings.simplefilter("ignore")
         videos = open_video_files(mixed, paths, identity, VideoOptions(cache=None, image_size=SIZE))
     assert videos.labels.tolist() == [7, 9] and videos.kept.tolist() == [0, 2] and videos.name == "listed"
+    with pytest.raises(UserError, match=r"listed: 1 videos are listed more than once, the first is b/3\.avi"):
+        open_video_files(mixed, [*paths, paths[0]], identity, VideoOptions(cache=None, image_size=SIZE))
 
 
 @pytest.mark.parametrize(
