@@ -23,6 +23,7 @@ class Settings:
     frames: int = setting(12, "of a piece")
     side: int = setting(96, "shorter side of a piece, in pixels")
     most: int = setting(300, "frames of a film that are used, from its start")
+    recolor: bool = setting(False, "true: each piece has colours of its own, which do not tell its film")
     progress: bool = setting(True, "a bar on a terminal")
 
 

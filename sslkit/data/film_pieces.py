@@ -15,6 +15,7 @@ from sslkit.errors import UserError
 
 SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
 LEAST = 3  # pieces of a film, of which one is for tests
+DARKEST = 0.3  # least share of its brightness that a recoloured channel keeps
 RATE = 25  # frames a second that a piece says of itself; nothing here reads it
 
 
@@ -53,12 +54,14 @@ def cut_films(
     frames: int = 12,
     side: int = 96,
     most: int = 300,
+    recolor: bool = False,
     progress: bool = True,
 ) -> dict[str, tuple[int, int]]:
     """Pieces of each film, MPEG-4 without sound: its first two thirds in OUT/train/FILM, the rest in OUT/test/FILM.
 
     frames: of a piece, one after the other, none in two pieces. side: the shorter side of a piece in pixels.
     most: frames of a film that are used, from its start.
+    recolor: every piece has colours of its own (`recolored`), so that a film cannot be told by its colours alone.
     Returns {film: (pieces for training, pieces for tests)}.
     Raises UserError, with nothing written to `out`, for a film that is missing, cannot be read, is shorter than three
     pieces or has the name of another, for numbers out of range, and for an `out` that is there already.
@@ -74,7 +77,7 @@ def cut_films(
     partial = out.with_name(f".{out.name}.{os.getpid()}.new")
     try:
         for film in tqdm(surveyed, "cutting", unit="film", leave=False, disable=None if progress else True):
-            _cut(film, partial, reader, frames)
+            _cut(film, partial, reader, frames, recolor)
         os.replace(partial, out)
     except UnreadableVideo as error:
         raise UserError(f"{film.path} cannot be read to its end: {error}") from error
@@ -83,11 +86,18 @@ def cut_films(
     return {film.path.stem: (film.learned, film.pieces - film.learned) for film in surveyed}
 
 
-def _cut(film: Film, out: Path, reader: VideoReader, frames: int) -> None:
+def recolored(pictures: np.ndarray, film: str, number: int) -> np.ndarray:
+    """(T, H, W, 3) uint8: the pictures of piece `number`, their channels exchanged and each darkened, all alike."""
+    rng = np.random.default_rng([number, *film.encode()])
+    return (pictures[..., rng.permutation(3)] * rng.uniform(DARKEST, 1, 3)).astype(np.uint8)
+
+
+def _cut(film: Film, out: Path, reader: VideoReader, frames: int, recolor: bool) -> None:
     for number in range(film.pieces):
         split = "train" if number < film.learned else "test"
         which = np.arange(number * frames, (number + 1) * frames)
         pictures = reader.frames(str(film.path), film.facts, which, film.size)
+        pictures = recolored(pictures, film.path.stem, number) if recolor else pictures
         _encode(out / split / film.path.stem / f"{number:02d}.mp4", pictures)
 
 

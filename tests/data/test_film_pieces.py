@@ -1,12 +1,14 @@
 """Films cut into pieces: which frames a piece has, where it lies, and what is refused."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
-from films import numbers_in, write_film, write_sound
+from films import encode, numbers_in, write_film, write_sound
+from sklearn.datasets import load_sample_image
 
-from sslkit.data.film_pieces import SAMPLES, cut_films, sample_films
+from sslkit.data.film_pieces import SAMPLES, cut_films, recolored, sample_films
 from sslkit.data.pyav_reader import PyAVReader
 from sslkit.data.video_reader import UnreadableVideo, open_reader
 from sslkit.errors import UserError
@@ -33,6 +35,26 @@ def test_pieces_have_all_frames_in_order_and_tests_come_from_the_end(tmp_path: P
 def test_most_says_how_much_of_a_film_is_used(tmp_path: Path) -> None:
     film = write_film(tmp_path / "film.mp4", 43)
     assert cut_films([film], tmp_path / "out", frames=5, most=19, progress=False) == {"film": (2, 1)}
+
+
+def test_recoloured_pieces_differ_in_colour_and_not_in_shape(tmp_path: Path) -> None:
+    photo = load_sample_image("flower.jpg")[:320, :320]
+    film = tmp_path / "flower.mp4"
+    encode(film, [photo] * 12)
+    reader, shown = open_reader("pyav"), {}
+    for recolor in (False, True):
+        out = tmp_path / str(recolor)
+        cut_films([film], out, frames=4, side=64, recolor=recolor, progress=False)
+        paths = sorted(out.rglob("*.mp4"), key=lambda path: path.name)
+        shown[recolor] = [reader.frames(str(p), reader.survey(str(p)), np.arange(4), (64, 64))[0] for p in paths]
+    plain, changed = (np.stack([piece.mean((0, 1)) for piece in shown[recolor]]) for recolor in (False, True))
+    assert np.ptp(plain, axis=0).max() < 2, "one still: all its pieces have one colour"
+    assert min(np.abs(a - b).max() for a, b in combinations(changed, 2)) > 10
+    for before, after in zip(shown[False], shown[True], strict=True):
+        shapes = np.corrcoef(before.mean(-1).ravel(), after.mean(-1).ravel())[0, 1]
+        assert shapes > 0.8
+    assert (recolored(photo[None], "flower", 1) == recolored(photo[None], "flower", 1)).all()
+    assert (recolored(photo[None], "flower", 1) != recolored(photo[None], "tree", 1)).any()
 
 
 def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
