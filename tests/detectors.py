@@ -8,7 +8,15 @@ from evaluation.detection.schedules import Schedule, find_schedule
 from evaluation.detection.sizes import Sizes
 from evaluation.models import LoadedModel, load_model
 
-SMALL = Sizes(sides=(96,), longest=192, anchors=(8, 16, 32, 64, 96), candidates=(100, 50), proposals=(30, 20), rois=8)
+SMALL = Sizes(
+    sides=(96,),
+    longest=192,
+    anchors=(8, 16, 32, 64, 96),
+    candidates=(100, 50),
+    level_candidates=(100, 50),
+    proposals=(30, 20),
+    rois=8,
+)
 
 
 def narrow(in_chans: int = 3) -> LoadedModel:

@@ -3,52 +3,68 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from evaluation.detection.body import as_input
-from evaluation.detection.boxes import Boxes, Target, for_training, learnable
+from evaluation.detection.boxes import Boxes, Target, for_training
 from evaluation.detection.detector import seed_of
-from sslkit.data.loader import EpochBatches, plain_errors
+from sslkit.data.loader import EpochSampler, plain_errors
 from sslkit.errors import UserError
 
 KEPT = ("boxes", "labels", "masks")  # of a target, for torchvision
 
 
-def training_rows(data: Boxes) -> Boxes:
-    """The images that something can be learned from. Raises UserError if there is none."""
-    rows = learnable(data.instances, data.sizes)
-    if not rows.any():
-        raise UserError(f"{data.name} has no image with an object in its split {data.split!r}: nothing to learn from")
-    return data if rows.all() else data.take(rows)
-
-
 class StepBatches(Sampler[list[int]]):
     """The rows of this rank's images in every step from `first` to `last`, epoch after epoch.
 
+    Images of one rank and step are all upright or all lying, as in detectron2: batch norm, which is tuned, sees less of
+    the zeros that fill smaller images up. Only what is left over of both kinds at an epoch's end is mixed.
+    upright: (N,) bool, images that are higher than wide. batch_size: of all ranks together.
     Raises UserError where the images do not fill a batch, or the ranks cannot share it evenly.
     """
 
-    def __init__(self, n: int, batch_size: int, seed: int, first: int, last: int, rank: int, world: int) -> None:
-        if n < batch_size:
-            raise UserError(f"batch_size={batch_size}, but only {n} training images have an object: lower batch_size")
+    def __init__(
+        self, upright: np.ndarray, batch_size: int, seed: int, first: int, last: int, rank: int, world: int
+    ) -> None:
+        if len(upright) < batch_size:
+            raise UserError(
+                f"batch_size={batch_size}, but only {len(upright)} training images have an object: lower batch_size"
+            )
         if batch_size % world:
             raise UserError(f"batch_size={batch_size} must be a multiple of the number of processes, {world}")
-        self.order = EpochBatches(n, batch_size, seed, rank, world)
-        self.first, self.last = first, last
+        self.sampler = EpochSampler(len(upright), seed)
+        self.upright, self.share, self.per_epoch = upright, batch_size // world, len(upright) // batch_size
+        self.first, self.last, self.rank, self.world = first, last, rank, world
 
     def __len__(self) -> int:
         return self.last - self.first
 
     def __iter__(self) -> Iterator[list[int]]:
-        step = self.first
-        while step < self.last:
-            epoch, within = divmod(step, len(self.order))
-            self.order.set_epoch(epoch)
-            rows = list(self.order)[within : within + self.last - step]
-            yield from rows
-            step += len(rows)
+        for epoch in range(self.first // self.per_epoch, -(-self.last // self.per_epoch)):
+            self.sampler.set_epoch(epoch)
+            parts = grouped(self.sampler.permutation().numpy(), self.upright, self.share)
+            steps = range(
+                max(self.first - epoch * self.per_epoch, 0), min(self.last - epoch * self.per_epoch, self.per_epoch)
+            )
+            for step in steps:
+                yield parts[step * self.world + self.rank].tolist()
+
+
+def grouped(rows: np.ndarray, upright: np.ndarray, share: int) -> list[np.ndarray]:
+    """Groups of `share` rows of one kind each, in the order in which walking through `rows` fills them.
+
+    rows: (N,) in any order. upright: (N,) bool, by row. What is left over makes a mixed group, if it is enough.
+    """
+    kinds = [rows[upright[rows] == kind] for kind in (False, True)]
+    full = [part for kind in kinds for part in np.split(kind, list(range(share, len(kind) + 1, share)))[:-1]]
+    place = np.argsort(rows)  # of each row in the order
+    full.sort(key=lambda part: place[part[-1]])
+    rest = np.concatenate([kind[len(kind) - len(kind) % share :] for kind in kinds])
+    rest = rest[np.argsort(place[rest])]
+    return full + [rest[:share]] * (len(rest) >= share)
 
 
 class Mirrored(Dataset):
@@ -107,9 +123,10 @@ def training_batches(
 ) -> Iterator[tuple[list[Tensor], list[dict[str, Tensor]]]]:
     """Images (in_chans, H, W) in [0, 1] and targets of the steps from `first` to `last`, on the device.
 
-    data: see `training_rows`. batch_size: of all ranks together. workers: processes that read images.
+    data: see `Boxes.to_learn_from`. batch_size: of all ranks together. workers: processes that read images.
     """
-    batches = StepBatches(len(data), batch_size, seed, first, last, rank, world)
+    upright = data.sizes[:, 0] > data.sizes[:, 1]
+    batches = StepBatches(upright, batch_size, seed, first, last, rank, world)
     loader = DataLoader(
         Mirrored(data, in_chans),
         batch_sampler=_WithFlips(batches, seed, rank),

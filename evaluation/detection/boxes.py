@@ -14,7 +14,10 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from sslkit.errors import UserError
+
 Target = dict[str, Any]
+LEAST_SIDE = 0.01  # pixels: in float32 a smaller side may be lost when a box is mirrored or scaled
 
 
 class Pixels(Protocol):
@@ -114,6 +117,8 @@ class Boxes(Dataset):
     ids: N unique names of images. image_ids: (N,) int64, unique too: COCO's own, or made of the name's digits.
     sizes: (N, 2) int64, height and width. outlines: None where the set has no masks.
     voc_form: how VOC's AP is taken on this set: "11point" (VOC 2007) or "area".
+    whole: whether these are all images of the split, of a published set as many as published; what nothing can be
+        learned from may be left out of train.
     note: what to print beside a number, or "". licence: of the images, in a line.
     """
 
@@ -128,6 +133,7 @@ class Boxes(Dataset):
     outlines: Outlines | None = field(default=None, repr=False)
     category_ids: tuple[int, ...] = ()
     voc_form: str = "area"
+    whole: bool = True
     note: str = ""
     licence: str = ""
 
@@ -177,7 +183,17 @@ class Boxes(Dataset):
             instances=self.instances.take(rows),
             pixels=self.pixels.take(rows),
             outlines=outlines,
+            whole=self.whole and np.array_equal(np.sort(rows), np.arange(len(self))),
         )
+
+    def to_learn_from(self) -> "Boxes":
+        """The images of which `for_training` leaves an object. Raises UserError if there is none."""
+        kept = learnable(self.instances, self.sizes)
+        if not kept.any():
+            raise UserError(
+                f"{self.name}: no object of its split {self.split!r} is there to learn from: all are crowds"
+            )
+        return self if kept.all() else replace(self.take(kept), whole=self.whole)
 
     def without_masks(self) -> "Boxes":
         """The same images, as a set of boxes alone."""
@@ -202,13 +218,13 @@ class Boxes(Dataset):
 
 
 def for_training(target: Target, height: int, width: int) -> Target:
-    """What a detector learns from: boxes cut to the image, without crowds and without boxes that are empty then.
+    """What a detector learns from: boxes cut to the image, without crowds and what has a side below 0.01 pixels then.
 
     Objects marked difficult stay. target: see `Boxes.target`; height, width: of its image.
     """
     limits = torch.tensor([width, height, width, height], dtype=target["boxes"].dtype)
     boxes = target["boxes"].clamp(min=0).minimum(limits)
-    kept = ~target["iscrowd"] & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    kept = ~target["iscrowd"] & (boxes[:, 2:] - boxes[:, :2] >= LEAST_SIDE).all(1)
     own = {key: value[kept] for key, value in target.items() if key not in ("boxes", "image_id")}
     return {"boxes": boxes[kept], **own, "image_id": target["image_id"]}
 
@@ -218,6 +234,6 @@ def learnable(instances: Instances, sizes: np.ndarray) -> np.ndarray:
     limits = np.repeat(sizes[:, ::-1].astype(np.float32), instances.counts, axis=0)  # x, y of each object's image
     low = instances.boxes[:, :2].clip(0).clip(max=limits)
     high = instances.boxes[:, 2:].clip(0).clip(max=limits)
-    good = ~instances.iscrowd & (high > low).all(1)
+    good = ~instances.iscrowd & (high - low >= np.float32(LEAST_SIDE)).all(1)
     image = np.repeat(np.arange(len(instances)), instances.counts)
     return np.bincount(image[good], minlength=len(instances)) > 0

@@ -4,21 +4,24 @@ torchvision has no such model; this one is made of its parts. Sources: He et al.
 Ren et al. 2015 (arXiv 1506.01497), He et al. 2017 (arXiv 1703.06870, figure 4 left), and the public configuration of
 MoCo (He et al. 2020, arXiv 1911.05722), whose extra batch norm behind layer4 is kept.
 
-What differs from detectron2, in which published numbers were made: torchvision's losses of boxes (smooth L1 with
-beta 1/9 instead of L1), and a regressor that has outputs for the background too, which nothing trains.
+What differs from detectron2, in which published numbers were made, and is torchvision's: the loss of boxes (smooth L1
+with beta 1/9 instead of L1); a regressor and a mask predictor that have outputs for the background too, which nothing
+trains; sides of resized images are rounded down; masks to learn from are resized, not polygons drawn anew, and found
+masks are put into boxes of whole pixels, one pixel wider. Of ours: `evaluation.detection.voc_ap` does not round.
 """
 
 from collections import OrderedDict
 
 from torch import Tensor, nn
 from torchvision.models._utils import IntermediateLayerGetter
-from torchvision.models.detection import FasterRCNN, MaskRCNN
+from torchvision.models.detection import FasterRCNN
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
 from torchvision.models.detection.mask_rcnn import MaskRCNNPredictor
 from torchvision.ops import roi_align
 
 from evaluation.detection.body import Fixed, resnet_body
+from evaluation.detection.c4_heads import C4Heads
 from evaluation.detection.sizes import Sizes
 from evaluation.models import LoadedModel
 
@@ -58,20 +61,18 @@ def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, size
         layer4, shared = Fixed(layer4), Fixed(shared)
     shared.out_channels = channels
     res5 = nn.Sequential(OrderedDict(layer4=layer4, norm=nn.BatchNorm2d(width)))
-    parts = {
-        "rpn_anchor_generator": AnchorGenerator((sizes.anchors,), ((0.5, 1.0, 2.0),)),
-        "box_head": nn.Sequential(OrderedDict(res5=res5, pool=nn.AdaptiveAvgPool2d(1), flat=nn.Flatten())),
-        "box_predictor": box_predictor(width, classes),
-        "image_mean": model.mean,
-        "image_std": model.std,
-        **sizes.arguments(),
-    }
-    if masks:
-        parts |= {"mask_head": res5, "mask_predictor": mask_predictor(width, classes)}
-    detector = (MaskRCNN if masks else FasterRCNN)(shared, **parts)
-    detector.roi_heads.box_roi_pool = SingleMapRoIAlign(POOLED, stride)
-    if masks:
-        detector.roi_heads.mask_roi_pool = SingleMapRoIAlign(POOLED, stride)
+    boxes = box_predictor(width, classes)
+    detector = FasterRCNN(
+        shared,
+        rpn_anchor_generator=AnchorGenerator((sizes.anchors,), ((0.5, 1.0, 2.0),)),
+        box_head=nn.Identity(),
+        box_predictor=boxes,
+        image_mean=model.mean,
+        image_std=model.std,
+        **sizes.arguments(sizes.candidates),
+    )
+    outlines = mask_predictor(width, classes) if masks else None
+    detector.roi_heads = C4Heads(SingleMapRoIAlign(POOLED, stride), res5, boxes, outlines, sizes.rois)
     return detector
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from evaluation.detection import run_lengths
-from evaluation.detection.boxes import Boxes, learnable
+from evaluation.detection.boxes import Boxes
 from evaluation.detection.coco_file import CocoFile, check_boxes, read_coco
 from evaluation.detection.disk_images import DiskImages, few
 from evaluation.detection.published import Published
@@ -57,7 +57,7 @@ def open_coco2017(
     pixels = DiskImages(folder / _FILES[split], PathList(file.paths), file.sizes)
     pixels.check_presence("coco2017")
     opened = _boxes(file, pixels, "coco2017", split, file.categories, note, licence)
-    return _whole_or_learnable(opened)
+    return opened.to_learn_from() if split == "train" else opened
 
 
 def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) -> Boxes:
@@ -84,7 +84,8 @@ def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) 
     pixels = DiskImages(folder, PathList(file.paths), file.sizes)
     pixels.check_presence(name)
     pixels.check_headers(name)
-    return _whole_or_learnable(_boxes(file, pixels, name, split, train.categories))
+    opened = _boxes(file, pixels, name, split, train.categories)
+    return opened.to_learn_from() if split == "train" else opened
 
 
 def coco_results(data: Boxes, row: int, prediction: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
@@ -130,19 +131,10 @@ def _boxes(
         pixels=pixels,
         outlines=file.outlines(),
         category_ids=category_ids,
+        whole=not note,
         note=note,
         licence=licence,
     )
-
-
-def _whole_or_learnable(opened: Boxes) -> Boxes:
-    """Of train the images that have an object to learn from."""
-    if opened.split != "train":
-        return opened
-    kept = learnable(opened.instances, opened.sizes)
-    if not kept.any():
-        raise UserError(f"{opened.name}: no image of train has an object to learn from: all are crowds")
-    return opened if kept.all() else opened.take(kept)
 
 
 def _check_categories(train: CocoFile, file: CocoFile) -> None:

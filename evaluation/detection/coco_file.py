@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.detection import run_lengths
-from evaluation.detection.boxes import Instances
+from evaluation.detection.boxes import LEAST_SIDE, Instances
 from evaluation.detection.disk_images import few
 from evaluation.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
@@ -115,12 +115,12 @@ def read_coco(path: Path, masks: bool = True) -> CocoFile:
 
 
 def check_boxes(file: CocoFile) -> None:
-    """Raises UserError for boxes of zero area or outside their image; one pixel over the edge is let pass."""
+    """Raises UserError for boxes without area or outside their image; one pixel over the edge is let pass."""
     size = file.sizes[file.image][:, ::-1]  # width, height
     sides = file.boxes[:, 2:] - file.boxes[:, :2]
     outside = (file.boxes[:, :2] < -1).any(1) | (file.boxes[:, 2:] > size + 1).any(1)
     for wrong, what in (
-        (~(sides > 0).all(1), "a width or height of zero or less"),
+        (~(sides >= LEAST_SIDE).all(1), f"no area, a width or height below {LEAST_SIDE} pixels"),
         (outside, "a box outside its image"),
     ):
         rows = np.flatnonzero(wrong)

@@ -41,7 +41,7 @@ def on_pyramid(
         "image_mean": model.mean,
         "image_std": model.std,
         "size_divisible": divisor,
-        **sizes.arguments(),
+        **sizes.arguments(sizes.level_candidates),
     }
     if not masks:
         return FasterRCNN(pyramid, box_predictor=box_predictor(HIDDEN, classes), **parts)

@@ -23,6 +23,7 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 
 TASKS = {"boxes": detection, "masks": segmentation}
+PLANNED = ("arch", "schedule", "trainable", "steps", "batch_size", "lr", "precision", "seed")
 USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}
 RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al. 2024
     "paper_voc07": {**USUAL, "data": "voc07", "trials": 5},
@@ -112,14 +113,15 @@ def _plan(recipe: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _announce(model: LoadedModel, train: Boxes, test: Boxes, task: str, plan: Mapping[str, Any]) -> None:
-    training = planned(train, test, masks=task == "masks", **plan)
+    how = {name: plan[name] for name in PLANNED if name in plan}
+    training = planned(train, masks=task == "masks", **how)
     schedule = training.schedule
     objects = f"{int(train.instances.counts.sum()):,} objects of {len(train.classes)} classes"
     ranks = f" on {world_size()} processes" if world_size() > 1 else ""
     trials = "1 trial" if plan["trials"] == 1 else f"{plan['trials']} trials"
     print(f"model     {model_line(model)}")
     print(f"data      {train.name}: {len(train):,} training images with {objects}, {len(test):,} test images")
-    print(f"plan      {described(training)}")
+    print(f"plan      {described(training, model, train, test)}")
     print(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}", flush=True)
 
 

@@ -18,18 +18,21 @@ def precise_batch_norm(net: nn.Module, forward: Callable[[Any], Any], batches: I
 
     forward: what is done with a batch, such as `lambda batch: net(*batch)`. Every batch counts the same; the variance
     is the mean variance within batches plus that of their means. Synchronised layers see the batch of all ranks.
+    Raises ValueError if a layer is used twice in a forward pass, as its statistics would be those of the second alone.
     """
     layers = [m for m in net.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
     if not layers:
         return 0
     before = [layer.momentum for layer in layers]
     sums = [torch.zeros(3, *layer.running_mean.shape, device=layer.running_mean.device).double() for layer in layers]
-    count = 0
+    used, count = [int(layer.num_batches_tracked) for layer in layers], 0
     try:
         for layer in layers:
             layer.momentum = 1.0  # the running statistics are then those of the last batch
-        for count, batch in enumerate(batches, 1):  # noqa: B007  read after the loop
+        for count, batch in enumerate(batches, 1):
             forward(batch)
+            if any(int(layer.num_batches_tracked) != start + count for layer, start in zip(layers, used, strict=True)):
+                raise ValueError("precise batch norm needs layers that are used once in each forward pass")
             for layer, total in zip(layers, sums, strict=True):
                 total += _moments(layer)
     finally:

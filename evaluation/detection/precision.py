@@ -23,8 +23,9 @@ def set_precision(detector: FasterRCNN, precision: str, device: torch.device) ->
     if precision == "float32":
         return detector
     heads = detector.roi_heads
-    layers = (heads.box_head, heads.box_predictor, heads.mask_head, heads.mask_predictor)
-    for part in (detector.backbone, detector.rpn.head, *layers):
+    head = getattr(heads.box_head, "res5", heads.box_head)  # C4's heads call layer4 by itself, for masks too
+    layers = (head, heads.box_predictor, heads.mask_head, heads.mask_predictor)
+    for part in dict.fromkeys((detector.backbone, detector.rpn.head, *layers)):
         if part is not None:
             part.forward = partial(_within, part.forward, precision, device)
     return detector

@@ -10,7 +10,7 @@ from torchvision.models.detection import FasterRCNN
 from tqdm import tqdm
 
 from evaluation.detection.body import as_input
-from evaluation.detection.boxes import Boxes, Target
+from evaluation.detection.boxes import Boxes, Pixels, Target
 from evaluation.detection.coco_ap import CocoAP
 from evaluation.detection.voc_ap import voc_ap
 from sslkit.data.loader import plain_errors
@@ -21,15 +21,16 @@ Prediction = dict[str, Tensor]
 
 @dataclass
 class _Images(Dataset):
-    """A set's images by row, without their masks, for workers."""
+    """A set's images by row, without what is in them, for workers."""
 
-    data: Boxes
+    pixels: Pixels
+    count: int
 
     def __len__(self) -> int:
-        return len(self.data)
+        return self.count
 
     def __getitem__(self, row: int) -> Tensor:
-        return self.data.pixels[row]
+        return self.pixels[row]
 
 
 @torch.inference_mode()
@@ -49,7 +50,9 @@ def predictions(
     detector: in eval mode, on the device. in_chans: 3, or 1 for a network of gray images.
     """
     context = "spawn" if workers else None
-    loader = DataLoader(_Images(data), batch_size=None, num_workers=workers, multiprocessing_context=context)
+    loader = DataLoader(
+        _Images(data.pixels, len(data)), batch_size=None, num_workers=workers, multiprocessing_context=context
+    )
     title = progress if isinstance(progress, str) else "testing"
     hidden = None if progress else True
     for image in tqdm(plain_errors(loader), title, len(data), unit="image", leave=False, disable=hidden):

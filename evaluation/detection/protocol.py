@@ -2,7 +2,6 @@
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,19 +73,22 @@ def measure(
     CocoAP("box")  # says now, not after the training, that its packages are missing
     loaded = load_model(model)
     train, test = open_splits(data, root, masks=masks, counts=counts)
+    train, test = (train, test) if masks else (train.without_masks(), test.without_masks())
     how = {"arch": arch, "trainable": trainable, "precision": precision, "seed": seed}
-    training = planned(train, test, masks=masks, schedule=schedule, steps=steps, batch_size=batch_size, lr=lr, **how)
+    training = planned(train, masks=masks, schedule=schedule, steps=steps, batch_size=batch_size, lr=lr, **how)
     seeds = list(range(seed, seed + trials))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
         bench = Bench(name, loaded, train, test, Place(folder, device, workers, every, progress))
         records = bench.run(training, seeds)
-        return results_of(bench, training, records, seeds) if records else []
+        results = results_of(bench, training, records, seeds) if records else []
+    for result in results if out is None else ():
+        del result.details["pictures"]  # they are gone with the folder
+    return results
 
 
 def planned(
     train: Boxes,
-    test: Boxes,
     *,
     masks: bool,
     arch: str = "c4",
@@ -97,18 +99,12 @@ def planned(
     lr: float | None = None,
     precision: str = "float32",
     seed: int = 0,
-    **_: Any,
 ) -> Training:
-    """How a detector is trained on a set; other arguments of `measure` do not matter.
-
-    Nothing on a set that is not whole is comparable to published numbers. Raises UserError.
-    """
+    """How a detector is trained on a set. Raises UserError for options out of range."""
     if arch not in ARCHITECTURES:
         raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
     check_trainable(trainable)
     chosen = find_schedule(schedule, train.name).changed(steps, batch_size, lr)
-    if any(part.note.startswith("not the published set") for part in (train, test)):
-        chosen = replace(chosen, published="")
     return Training(chosen, arch, masks, trainable, precision, seed)
 
 

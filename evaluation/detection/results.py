@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.detection.boxes import Boxes
 from evaluation.detection.training import Training
 from evaluation.detection.trials import Bench
+from evaluation.models import LoadedModel
 from evaluation.result import Result
 from evaluation.statistics import Estimate, over_seeds
 
@@ -17,6 +19,7 @@ FAMILIES = {
     "voc": ("voc_ap50", ("voc_ap", "voc_ap75")),
     "mask": ("coco_mask_ap", ("coco_mask_ap50", "coco_mask_ap75")),
 }
+RESNET50 = 23_508_032  # parameters of a ResNet-50 without its classifier
 TITLES = {"c4": "C4", "fpn": "FPN", "vit_pyramid": "ViT pyramid"}
 
 
@@ -37,18 +40,27 @@ def results_of(
     ]
 
 
-def described(training: Training) -> str:
+def described(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> str:
     """ "C4 Faster R-CNN, schedule smoke, not comparable to published numbers"."""
     schedule = training.schedule
     kind = f"{TITLES[training.arch]} {'Mask' if training.masks else 'Faster'} R-CNN"
     frozen = "" if training.trainable == "full" else ", frozen backbone"
-    found = f"as {schedule.published}" if comparable(training) else "not comparable to published numbers"
-    return f"{kind}{frozen}, schedule {schedule.name}, {found}"
+    precision = "" if training.precision == "float32" else f", {training.precision}"
+    published = comparable(training, model, train, test)
+    found = f"as {schedule.published}" if published else "not comparable to published numbers"
+    return f"{kind}{frozen}, schedule {schedule.name}{precision}, {found}"
 
 
-def comparable(training: Training) -> bool:
-    """Whether this is what a published schedule says; torchvision's losses differ a little, see `c4`."""
-    return bool(training.schedule.published) and (training.arch, training.trainable) == ("c4", "full")
+def comparable(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> bool:
+    """Whether this is what a published schedule says: its task, a ResNet-50 C4, float32, all images of the sets.
+
+    What torchvision does in another way than detectron2 is named in `evaluation.detection.c4`.
+    """
+    schedule, how = training.schedule, (training.arch, training.trainable, training.precision, training.masks)
+    if not schedule.published or how != ("c4", "full", "float32", schedule.masks):
+        return False
+    resnet50 = model.in_chans == 3 and sum(p.numel() for p in model.net.parameters()) == RESNET50
+    return resnet50 and train.whole and test.whole
 
 
 def _result(
@@ -70,7 +82,7 @@ def _result(
     return Result.of(
         over_seeds(values[metric]),
         protocol=bench.name,
-        recipe=described(training),
+        recipe=described(training, bench.model, bench.train, bench.test),
         metric=metric,
         model=bench.model.name,
         data=bench.test.name,
@@ -88,7 +100,7 @@ def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
     """The choices made."""
     schedule, test = training.schedule, bench.test
     found = {
-        "comparable": comparable(training),
+        "comparable": comparable(training, bench.model, bench.train, test),
         "schedule": schedule.name,
         "arch": training.arch,
         "trainable": training.trainable,

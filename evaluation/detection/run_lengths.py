@@ -13,7 +13,7 @@ from sslkit.errors import UserError
 class RunLengths:
     """`Outlines` of M objects: their run lengths in one block of bytes, object m from ends[m] to ends[m + 1].
 
-    One block takes little memory, and forked workers do not copy it.
+    One block takes little memory, and is handed to a worker as a whole.
     """
 
     block: bytes

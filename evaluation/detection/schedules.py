@@ -1,8 +1,8 @@
 """How long and how fast a detector is trained: `full` is what papers publish, `short` and `smoke` are not comparable.
 
 Sources of `full`: the public detection configuration of MoCo (He et al. 2020, arXiv 1911.05722) for VOC 07+12 and for
-COCO's 2x; COCO's 1x (Mask R-CNN, detectron2) has half of it; VOC 07's 9,000 steps are MoCo's, where its drops were
-not found and stand in the proportion of 07+12's. Drops divide the rate by 10.
+COCO's 2x; COCO's 1x (Mask R-CNN, detectron2) has half of it. No file with VOC 07's 9,000 steps was found: its drops
+stand in the proportion of 07+12's, and its results say so. Drops divide the rate by 10.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ class Schedule:
     batch_size: images of a step, of all processes together. lr: at that batch. weight_decay: of all weights but those
     of norm layers. sizes: of images, anchors and regions. precise: batches of the precise batch norm at the end.
     optimizer: "sgd", which is ViTDet's AdamW for a plain ViT, or "adamw", with lr as it is for any network.
-    published: whose numbers it is comparable with, "" for none.
+    published: whose numbers it is comparable with, "" for none; with masks: those of Mask R-CNN.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Schedule:
     precise: int = 200
     optimizer: str = "sgd"
     published: str = ""
+    masks: bool = False
 
     def factor(self, step: int) -> float:
         """Of the learning rate at step 0 ... steps - 1: from 1/1000 up to 1 over the warm-up, then falling by drops."""
@@ -45,7 +46,9 @@ class Schedule:
         return rise * 0.1 ** sum(step >= drop for drop in self.drops)
 
     def changed(self, steps: int | None = None, batch_size: int | None = None, lr: float | None = None) -> "Schedule":
-        """With other numbers, None for its own: drops and warm-up in proportion, lr in proportion to the batch.
+        """With other numbers, None for its own: drops in proportion, lr in proportion to the batch.
+
+        The warm-up stays as long, but is never more than half of the steps.
 
         Raises UserError for numbers out of range.
         """
@@ -70,15 +73,25 @@ class Schedule:
 _VOC_SIZES = Sizes(sides=tuple(range(480, 801, 32)))
 _COCO_SIZES = Sizes(sides=tuple(range(640, 801, 32)))
 _SMALL_SIZES = Sizes(
-    sides=(128,), longest=256, anchors=(8, 16, 32, 64, 128), candidates=(1000, 500), proposals=(200, 100), rois=32
+    sides=(128,),
+    longest=256,
+    anchors=(8, 16, 32, 64, 128),
+    candidates=(1000, 500),
+    level_candidates=(1000, 500),
+    proposals=(200, 100),
+    rois=32,
 )
 _FULL = {
-    "voc07": Schedule("full", 9000, (6750, 8250), 100, _VOC_SIZES, published="VOC 07, MoCo's recipe"),
+    "voc07": Schedule(
+        "full", 9000, (6750, 8250), 100, _VOC_SIZES, published="MoCo's 9,000 steps on VOC 07, drops assumed"
+    ),
     "voc0712": Schedule("full", 24000, (18000, 22000), 100, _VOC_SIZES, published="VOC 07+12, MoCo's recipe"),
-    "coco2017": Schedule("full", 90000, (60000, 80000), 1000, _COCO_SIZES, published="COCO 1x"),
+    "coco2017": Schedule("full", 90000, (60000, 80000), 1000, _COCO_SIZES, published="COCO 1x", masks=True),
 }
 _FULL["voc0712_paper"] = replace(_FULL["voc0712"], published="")
-_TWICE = Schedule("full_2x", 180000, (120000, 160000), 1000, _COCO_SIZES, published="COCO 2x, MoCo's recipe")
+_TWICE = Schedule(
+    "full_2x", 180000, (120000, 160000), 1000, _COCO_SIZES, published="COCO 2x, MoCo's recipe", masks=True
+)
 # AdamW, since from the published first weights (standard deviation .01) SGD hardly moves the layers of a small network:
 # after 200 steps on 8 images narrow_resnet had AP50 100 % on them with AdamW, 37 to 68 % with SGD.
 _SMOKE = Schedule(

@@ -11,12 +11,12 @@ PUBLISHED_SIDE = 800  # that the published sizes of anchors belong to
 
 @dataclass(frozen=True)
 class Sizes:
-    """Defaults: detectron2's C4 configuration, with MoCo's numbers of tested regions.
+    """Defaults: detectron2's configuration of C4, with MoCo's numbers of tested regions, and of FPN for its levels.
 
     sides: what the shorter side is brought to, in pixels; one is drawn for each training image, tests take the last.
     longest: no side becomes longer. anchors: five sides of square anchors in pixels of the resized image.
-    candidates: anchors kept before non-maximum suppression in training and in tests; on a pyramid, of each level.
-    proposals: regions kept after it. rois: regions of an image that the heads learn from.
+    candidates: anchors kept before non-maximum suppression in training and in tests. level_candidates: those of each
+    level of a pyramid. proposals: regions kept after it. rois: regions of an image that the heads learn from.
     Raises UserError for sides below 96 pixels and another number of anchors.
     """
 
@@ -24,6 +24,7 @@ class Sizes:
     longest: int = 1333
     anchors: tuple[int, ...] = (32, 64, 128, 256, 512)
     candidates: tuple[int, int] = (12000, 6000)
+    level_candidates: tuple[int, int] = (2000, 1000)
     proposals: tuple[int, int] = (2000, 1000)
     rois: int = 512
 
@@ -38,13 +39,13 @@ class Sizes:
         """Side of the box that a pyramid looks for at stride 16: 224 of 800 pixels (FPN, eq. 1)."""
         return 224 * self.sides[-1] / PUBLISHED_SIDE
 
-    def arguments(self) -> dict[str, Any]:
-        """As torchvision's FasterRCNN takes them."""
+    def arguments(self, candidates: tuple[int, int]) -> dict[str, Any]:
+        """As torchvision's FasterRCNN takes them. candidates: of one map (`candidates`, or `level_candidates`)."""
         return {
             "min_size": self.sides,
             "max_size": self.longest,
-            "rpn_pre_nms_top_n_train": self.candidates[0],
-            "rpn_pre_nms_top_n_test": self.candidates[1],
+            "rpn_pre_nms_top_n_train": candidates[0],
+            "rpn_pre_nms_top_n_test": candidates[1],
             "rpn_post_nms_top_n_train": self.proposals[0],
             "rpn_post_nms_top_n_test": self.proposals[1],
             "box_batch_size_per_image": self.rois,

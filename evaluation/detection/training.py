@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torchvision.models.detection import FasterRCNN
 from tqdm import tqdm
 
-from evaluation.detection.batches import training_batches, training_rows
+from evaluation.detection.batches import training_batches
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.detector import build_detector, seed_of
 from evaluation.detection.precise_bn import precise_batch_norm
@@ -29,6 +29,7 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.zoo import write_whole
 
+UNDECAYED = ("pos_embed", "cls_token", "reg_token")
 SHOWN = 20  # steps of which the mean loss is kept; checkpoints lie between two such means
 SAVED = 120.0  # seconds between two checkpoints
 VIT_LR, VIT_DECAY = 1e-4 * PUBLISHED_BATCH / 64, 0.1  # ViTDet's (arXiv 2203.16527), which has batches of 64
@@ -78,16 +79,16 @@ def train_detector(
 
     Objects marked difficult are learned from, crowds are not, as in detectron2. Every draw is a function of
     (seed, step, rank).
-    checkpoint: file that is written every `every` seconds; where it exists the run goes on from it and ends, on one
-        CPU and number of threads, with the weights that it would have had without the stop, to the last bit. A GPU
-        adds in another order each time. The file is left as it is; delete it when the result is kept.
+    checkpoint: file that is written every `every` seconds and after the last step; where it exists the run goes on from
+        it and ends, on one CPU and number of threads, with the weights that it would have had without the stop, to the
+        last bit. A GPU adds in another order each time. The file is left as it is; delete it when the result is kept.
     workers: processes that read images. progress: a bar on a terminal, or its title.
     Under torch.distributed (see `evaluation.detection.ranks`) each rank takes its part of every batch, gradients are
     averaged and batch norm is synchronised.
     Raises UserError for a checkpoint that is damaged or of other settings, too few images, and a loss that is NaN or
     infinite.
     """
-    rows = training_rows(data if training.masks else data.without_masks())
+    rows = (data if training.masks else data.without_masks()).to_learn_from()
     run = _Run(model, rows, training, device, checkpoint, workers)
     with _randomness(device):
         run.restore()
@@ -117,7 +118,8 @@ class _Run:
         self.optimizer = make_optimizer(self.detector, training)
         self.data, self.training, self.device = data, training, device
         self.in_chans, self.checkpoint, self.workers = model.in_chans, checkpoint, workers
-        self.key = f"{model.digest} {data.digest} {training!r} {world_size()} ranks"
+        pixels = (model.in_chans, model.mean, model.std)
+        self.key = f"{model.digest} {pixels} {data.digest} {training!r} {world_size()} ranks"
         self.step, self.losses = 0, []
 
     def fit(self, every: float, progress: bool | str) -> None:
@@ -133,7 +135,8 @@ class _Run:
                     self.losses.append((self.step, sum(sums) / len(sums)))
                     bar.set_postfix(loss=f"{self.losses[-1][1]:.3f}", refresh=False)
                     sums = []
-                    if self.checkpoint and time.monotonic() - saved >= every:
+                    ended = self.step == schedule.steps  # what follows, tests too, may be killed as well
+                    if self.checkpoint and (ended or time.monotonic() - saved >= every):
                         self.save()
                         saved = time.monotonic()
 
@@ -217,18 +220,20 @@ class _Run:
 def make_optimizer(detector: nn.Module, training: Training) -> torch.optim.Optimizer:
     """The schedule's optimizer: SGD of momentum 0.9, or AdamW.
 
-    Where the schedule says SGD a ViT gets AdamW with ViTDet's rate and decay, in proportion to the batch.
-    No decay on norm layers. Each group keeps its rate in "start".
+    Where the schedule says SGD a ViT gets AdamW with ViTDet's rate and decay, in proportion to the batch; ViTDet's
+    lower rates of early blocks and its drop path are left out. No decay of norm layers, nor of a ViT's positions and
+    class token. Each group keeps its rate in "start".
     """
-    norms = {id(p) for m in detector.modules() if _is_norm(m) for p in m.parameters(recurse=False)}
+    undecayed = {id(p) for m in detector.modules() if _is_norm(m) for p in m.parameters(recurse=False)}
+    undecayed |= {id(p) for name, p in detector.named_parameters() if name.endswith(UNDECAYED)}
     tuned = [p for p in detector.parameters() if p.requires_grad]
     schedule, lr, decay = training.schedule, training.schedule.lr, training.schedule.weight_decay
     vit = training.arch == "vit_pyramid" and schedule.optimizer == "sgd"
     if vit:
         lr, decay = VIT_LR * lr / 0.02, VIT_DECAY
     groups = [
-        {"params": [p for p in tuned if id(p) not in norms], "weight_decay": decay, "lr": lr, "start": lr},
-        {"params": [p for p in tuned if id(p) in norms], "weight_decay": 0.0, "lr": lr, "start": lr},
+        {"params": [p for p in tuned if id(p) not in undecayed], "weight_decay": decay, "lr": lr, "start": lr},
+        {"params": [p for p in tuned if id(p) in undecayed], "weight_decay": 0.0, "lr": lr, "start": lr},
     ]
     groups = [group for group in groups if group["params"]]
     adamw = vit or schedule.optimizer == "adamw"

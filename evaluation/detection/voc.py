@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets.voc07 import CLASSES
-from evaluation.detection.boxes import Boxes, Instances, learnable
+from evaluation.detection.boxes import Boxes, Instances
 from evaluation.detection.disk_images import DiskImages
 from evaluation.detection.published import Published
 from sslkit.data.folder import PathList
@@ -85,10 +85,11 @@ def open_voc(name: str, split: str = "train", root: Path = Path("data"), counts:
         pixels=pixels,
         category_ids=tuple(range(1, len(CLASSES) + 1)),
         voc_form="11point",
+        whole=not note,
         note=note,
         licence="images of Flickr, under its terms of use",
     )
-    return opened.take(learnable(instances, sizes)) if split == "train" else opened
+    return opened.to_learn_from() if split == "train" else opened
 
 
 def _files(year: str, image_set: str) -> tuple[str, ...]:
@@ -140,9 +141,15 @@ def _parsed(image: str, root: ElementTree.Element) -> _Image:
     for thing in root.findall("object"):
         left, top, right, bottom = (float(_text(thing, f"bndbox/{side}")) for side in ("xmin", "ymin", "xmax", "ymax"))
         boxes.append((left - 1, top - 1, right, bottom))
-        labels.append(CLASSES.index(_text(thing, "name")) + 1)
+        labels.append(_label(_text(thing, "name")))
         difficult.append(thing.findtext("difficult", "0").strip() == "1")
     return _Image(image, size, boxes, labels, difficult)
+
+
+def _label(name: str) -> int:
+    if name not in CLASSES:
+        raise ValueError(f"unknown category {name!r}; known: {', '.join(CLASSES)}")
+    return CLASSES.index(name) + 1
 
 
 def _text(element: ElementTree.Element, path: str) -> str:

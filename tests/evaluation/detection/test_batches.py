@@ -5,24 +5,49 @@ import pytest
 import torch
 from detectors import images
 
-from evaluation.detection.batches import StepBatches, mirrored, training_batches, training_rows
+from evaluation.detection.batches import StepBatches, grouped, mirrored, training_batches
 from evaluation.detection.boxes import for_training
 from sslkit.errors import UserError
 
 CPU = torch.device("cpu")
 
 
+def lying(n: int) -> np.ndarray:
+    return np.zeros(n, bool)
+
+
 def test_a_run_from_the_middle_sees_what_the_whole_run_saw() -> None:
-    whole = list(StepBatches(10, 4, 3, 0, 9, 0, 1))
-    assert list(StepBatches(10, 4, 3, 5, 9, 0, 1)) == whole[5:]
+    whole = list(StepBatches(lying(10), 4, 3, 0, 9, 0, 1))
+    assert list(StepBatches(lying(10), 4, 3, 5, 9, 0, 1)) == whole[5:]
     assert len(whole) == 9 and len({*whole[0], *whole[1]}) == 8, "two batches an epoch, no image twice"
     assert whole[:2] != whole[2:4]
 
 
 def test_ranks_share_the_batches_of_one() -> None:
-    whole = list(StepBatches(12, 4, 0, 0, 6, 0, 1))
-    parts = [list(StepBatches(12, 4, 0, 0, 6, rank, 2)) for rank in (0, 1)]
+    whole = list(StepBatches(lying(12), 4, 0, 0, 6, 0, 1))
+    parts = [list(StepBatches(lying(12), 4, 0, 0, 6, rank, 2)) for rank in (0, 1)]
     assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(rows) for rows in whole]
+
+
+@pytest.mark.parametrize("n", [40, 41, 47])
+@pytest.mark.parametrize("world", [1, 2])
+def test_images_of_a_rank_and_step_are_of_one_kind(n: int, world: int) -> None:
+    upright = np.random.default_rng(n).random(n) < 0.3
+    parts = [list(StepBatches(upright, 8, 0, 0, 10, rank, world)) for rank in range(world)]
+    for epoch in (range(5), range(5, 10)):
+        used = [tuple(rows) for part in parts for step, rows in enumerate(part) if step in epoch]
+        assert all(len(rows) == 8 // world for rows in used)
+        assert len({row for rows in used for row in rows}) == 40, "no image twice in an epoch"
+        assert sum(0 < upright[list(rows)].sum() < len(rows) for rows in used) <= 1, "one mixed group, of what is left"
+    again = list(StepBatches(upright, 8, 0, 7, 10, 0, world))
+    assert again == parts[0][7:]
+
+
+def test_groups_come_in_the_order_in_which_they_are_full() -> None:
+    upright = np.array([False, True, False, True, False, True, True])
+    found = grouped(np.array([0, 1, 2, 3, 4, 5, 6]), upright, 2)
+    assert [group.tolist() for group in found] == [[0, 2], [1, 3], [5, 6]]
+    assert [group.tolist() for group in grouped(np.array([4, 1, 0, 2]), upright, 2)] == [[4, 0], [1, 2]]
 
 
 @pytest.mark.parametrize("row", range(4))
@@ -45,10 +70,20 @@ def test_batches_are_the_same_from_any_step_and_some_images_are_mirrored() -> No
     for (a, s), (b, t) in zip(whole[6:], later, strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
         assert all(torch.equal(x["boxes"], y["boxes"]) for x, y in zip(s, t, strict=True))
-    plain = [images()[row][0] / 255 for row in range(8)]
-    seen = [image for batch, _ in whole for image in batch]
-    as_they_are = sum(any(torch.equal(image, one) for one in plain) for image in seen)
-    assert 0 < as_they_are < len(seen) == 16
+    plain = [(image / 255, target["boxes"]) for image, target in images()]
+    kinds = []
+    for image, target in ((image, target) for batch in whole for image, target in zip(*batch, strict=True)):
+        turned = [torch.equal(image, one) for one, _ in plain], [torch.equal(image, one.flip(-1)) for one, _ in plain]
+        kinds.append(any(turned[1]))
+        _, boxes = plain[turned[kinds[-1]].index(True)]
+        expected = (
+            boxes if not kinds[-1] else torch.stack([128 - boxes[:, 2], boxes[:, 1], 128 - boxes[:, 0], boxes[:, 3]], 1)
+        )
+        assert torch.equal(target["boxes"], expected)
+    assert 0 < sum(kinds) < len(kinds) == 16 and len({tuple(kinds[i : i + 2]) for i in range(0, 16, 2)}) > 1
+    ranks = [list(training_batches(images(), 3, CPU, first=0, rank=rank, world=2, **how)) for rank in (0, 1)]
+    firsts = [torch.stack([batch[0] for batch, _ in own]) for own in ranks]
+    assert not torch.equal(*firsts)
 
 
 def test_images_without_objects_are_left_out() -> None:
@@ -57,14 +92,15 @@ def test_images_without_objects_are_left_out() -> None:
     crowd[data.instances.ends[1] : data.instances.ends[2]] = True
     from dataclasses import replace
 
-    left = training_rows(replace(data, instances=replace(data.instances, iscrowd=crowd)))
+    left = replace(data, instances=replace(data.instances, iscrowd=crowd)).to_learn_from()
+    assert left.whole == data.whole
     assert list(left.ids) == [data.ids[row] for row in (0, 2, 3)]
-    with pytest.raises(UserError, match="no image with an object"):
-        training_rows(replace(data, instances=replace(data.instances, iscrowd=np.ones_like(crowd))))
+    with pytest.raises(UserError, match="is there to learn from"):
+        replace(data, instances=replace(data.instances, iscrowd=np.ones_like(crowd))).to_learn_from()
 
 
 def test_too_few_images_are_refused() -> None:
     with pytest.raises(UserError, match="only 3 training images"):
-        StepBatches(3, 4, 0, 0, 1, 0, 1)
+        StepBatches(lying(3), 4, 0, 0, 1, 0, 1)
     with pytest.raises(UserError, match="multiple of the number of processes, 2"):
-        StepBatches(9, 3, 0, 0, 1, 0, 2)
+        StepBatches(lying(9), 3, 0, 0, 1, 0, 2)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from evaluation.detection.batches import mirrored
 from evaluation.detection.boxes import Boxes, Instances, for_training, learnable
 from evaluation.detection.clipart_boxes import open_clipart_boxes
 from evaluation.detection.sources import NAMES, open_boxes
@@ -85,6 +86,16 @@ def test_training_leaves_out_crowds_and_empty_boxes_and_keeps_difficult_objects(
     assert kept["boxes"].tolist() == [[0, 2, 8, 9], [1, 1, 2, 2]] and kept["labels"].tolist() == [1, 5]
     assert kept["masks"][:, 0, 0].tolist() == [0, 4] and kept["image_id"] == 4
     assert target["boxes"] is boxes and boxes[0, 0] == -5
+
+
+def test_a_side_that_float32_loses_in_the_mirror_is_left_out() -> None:
+    thin = torch.tensor([[100.0, 5, np.nextafter(np.float32(100), np.float32(101)), 50], [100, 5, 100.02, 50]])
+    flags = {name: torch.zeros(2, dtype=torch.bool) for name in ("iscrowd", "difficult")}
+    target = {"boxes": thin, "labels": torch.ones(2), **flags, "image_id": 0}
+    kept = for_training(target, 100, 1000)
+    assert len(kept["boxes"]) == 1
+    _, changed = mirrored(torch.zeros(3, 100, 1000), kept)
+    assert (changed["boxes"][:, 2:] > changed["boxes"][:, :2]).all()
 
 
 def test_learnable_images_are_those_with_something_left_for_training() -> None:

@@ -1,5 +1,7 @@
 """Detectors on loaded models: their parameters, strides, gradients, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +62,23 @@ def test_a_region_is_pooled_where_it_lies_on_the_map() -> None:
     pooled = SingleMapRoIAlign(14, stride=8)({"0": ramp}, [box], [(50, 66)])
     expected = 10 + 28 * (torch.arange(14) + 0.5) / 14
     assert torch.allclose(pooled[0, 0, 3], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("arch", "candidates"), [("c4", (12000, 6000)), ("fpn", (2000, 1000))])
+def test_a_level_of_a_pyramid_keeps_fewer_candidates_than_the_one_map(arch: str, candidates: tuple[int, int]) -> None:
+    kept = build_detector(narrow(), 4, arch=arch).rpn._pre_nms_top_n
+    assert (kept["training"], kept["testing"]) == candidates
+
+
+def test_tests_take_the_last_side_and_give_boxes_in_the_images_own_pixels() -> None:
+    sizes = replace(SMALL, sides=(96, 128), longest=400)
+    detector = build_detector(narrow(), 4, sizes=sizes).eval()
+    seen = []
+    detector.backbone.register_forward_hook(lambda _m, given, _out: seen.append(tuple(given[0].shape[-2:])))
+    detector.roi_heads.score_thresh = 0.0
+    [found] = detector([torch.rand(3, 64, 96)])
+    assert seen == [(128, 192)]
+    assert found["boxes"][:, 2].max() <= 96 and found["boxes"][:, 3].max() <= 64 and found["boxes"].max() > 48
 
 
 @pytest.mark.parametrize("arch", ["c4", "fpn"])
@@ -172,17 +191,55 @@ def test_sizes_out_of_range_are_refused() -> None:
         Sizes(anchors=(8, 16))
 
 
-def test_bfloat16_computes_layers_and_leaves_boxes_exact() -> None:
+@pytest.mark.parametrize("masks", [False, True])
+def test_a_training_step_takes_its_regions_through_layer4_once(masks: bool) -> None:
+    detector = build_detector(narrow(), 4, masks=masks, sizes=SMALL)
+    regions = []
+    detector.roi_heads.box_head.res5.norm.register_forward_hook(lambda _m, given, _out: regions.append(len(given[0])))
+    detector(*a_batch())
+    assert regions == [2 * SMALL.rois]
+
+
+def test_masks_are_learned_from_the_maps_of_regions_with_objects() -> None:
+    detector = build_detector(narrow(), 4, masks=True, sizes=SMALL)
+    heads, seen = detector.roi_heads, {}
+    heads.box_head.res5.register_forward_hook(lambda _m, _i, out: seen.update(maps=out))
+    heads.mask_predictor.register_forward_hook(lambda _m, given, _out: seen.update(masked=given[0]))
+    select = heads.select_training_samples
+
+    def sampled(*given):
+        found = select(*given)
+        seen["labels"] = torch.cat(found[2])
+        return found
+
+    heads.select_training_samples = sampled
+    detector(*a_batch())
+    objects = seen["labels"] > 0
+    assert 0 < objects.sum() < len(objects) and torch.equal(seen["masked"], seen["maps"][objects])
+
+
+@pytest.mark.parametrize("arch", ["c4", "fpn", "vit_pyramid"])
+def test_images_are_normalised_as_the_model_was_pretrained(arch: str) -> None:
+    name = "random:narrow_vit" if arch == "vit_pyramid" else "random:narrow_resnet"
+    model = replace(load_model(name, image_size=28), mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    detector = build_detector(model, 4, arch=arch, sizes=SMALL)
+    images, _ = detector.transform([torch.tensor([0.5, 0.7, 0.9])[:, None, None].expand(3, 128, 128)])
+    assert images.tensors[0].mean((1, 2)).tolist() == pytest.approx([1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_bfloat16_computes_layers_and_leaves_boxes_exact(masks: bool) -> None:
     model, cpu = narrow(), torch.device("cpu")
-    detector = set_precision(build_detector(model, 4, masks=True, sizes=SMALL), "bfloat16", cpu)
+    detector = set_precision(build_detector(model, 4, masks=masks, sizes=SMALL), "bfloat16", cpu)
     kinds = []
-    detector.backbone.conv1.register_forward_hook(lambda _m, _i, out: kinds.append(out.dtype))
+    for layer in (detector.backbone.conv1, detector.roi_heads.box_head.res5.layer4[0].conv1):
+        layer.register_forward_hook(lambda _m, _i, out: kinds.append(out.dtype))
     losses = detector(*a_batch())
     sum(losses.values()).backward()
-    assert kinds == [torch.bfloat16] and all(loss.dtype == torch.float32 for loss in losses.values())
+    assert kinds == [torch.bfloat16] * 2 and all(loss.dtype == torch.float32 for loss in losses.values())
     assert all(p.grad is not None for p in detector.parameters())
     with torch.no_grad():
         [found] = detector.eval()([as_input(images(1)[0][0], 3)])
-        [exact] = build_detector(model, 4, masks=True, sizes=SMALL).eval()([as_input(images(1)[0][0], 3)])
+        [exact] = build_detector(model, 4, masks=masks, sizes=SMALL).eval()([as_input(images(1)[0][0], 3)])
     assert (found["boxes"] != found["boxes"].bfloat16().float()).float().mean() > 0.3
-    assert found.keys() == exact.keys() and found["masks"].dtype == torch.float32
+    assert found.keys() == exact.keys() and all(found[key].dtype == exact[key].dtype for key in exact)

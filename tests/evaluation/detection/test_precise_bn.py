@@ -1,5 +1,6 @@
 """Precise batch norm against the moments of all rows in float64."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -25,3 +26,10 @@ def test_layers_in_eval_mode_and_weights_stay() -> None:
     precise_batch_norm(net, net, [torch.randn(8, 2) + 5])
     assert net[0].running_mean.tolist() == [0, 0] and net[1].running_mean.min() > 3
     assert precise_batch_norm(net.eval(), net, [torch.zeros(8, 2)]) == 0
+
+
+def test_a_layer_that_is_used_twice_is_refused() -> None:
+    norm = nn.BatchNorm1d(2)
+    with pytest.raises(ValueError, match="used once in each forward pass"):
+        precise_batch_norm(nn.Sequential(norm), lambda batch: norm(norm(batch)), [torch.randn(8, 2)])
+    assert norm.momentum == 0.1

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from detectors import images, narrow, schedule
+from detectors import SMALL, images, narrow, schedule
 
 from evaluation.detection import training as module
 from evaluation.detection.detector import build_detector
 from evaluation.detection.prediction import average_precisions, predictions
 from evaluation.detection.schedules import find_schedule
 from evaluation.detection.training import Training, make_optimizer, train_detector
+from evaluation.models import load_model
 from sslkit.errors import UserError
 
 CPU = torch.device("cpu")
@@ -103,6 +104,28 @@ def test_a_checkpoint_that_does_not_fit_is_refused(often, tmp_path: Path) -> Non
         train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, **QUIET)
 
 
+def test_a_run_on_other_pixels_is_another_run(often, tmp_path: Path) -> None:
+    file, model = tmp_path / "run.ckpt", narrow()
+    train_detector(model, images(), Training(schedule(2)), checkpoint=file, every=0, **QUIET)
+    with pytest.raises(UserError, match="belongs to a run with other settings"):
+        train_detector(replace(model, mean=(0.1, 0.2, 0.3)), images(), Training(schedule(2)), checkpoint=file, **QUIET)
+
+
+def test_the_last_step_is_kept_whatever_the_time_between_checkpoints(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    train_detector(narrow(), images(), Training(schedule(3)), checkpoint=file, every=1e9, **QUIET)
+    assert torch.load(file, weights_only=True)["step"] == 3
+
+
+def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
+    detector = build_detector(load_model("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL)
+    decaying, free = make_optimizer(detector, Training(schedule(), arch="vit_pyramid")).param_groups
+    own = detector.backbone.body.net
+    places = {id(own.pos_embed), id(own.cls_token)}
+    assert places <= {id(p) for p in free["params"]} and not places & {id(p) for p in decaying["params"]}
+    assert free["weight_decay"] == 0 < decaying["weight_decay"]
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_with_a_line() -> None:
     wild = replace(schedule(40), lr=1e9, warmup=0)
     with pytest.raises(UserError, match="NaN or infinite at step"):
@@ -114,7 +137,7 @@ import sys, torch
 sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 from pathlib import Path
-from detectors import images, narrow, schedule
+from detectors import SMALL, images, narrow, schedule
 from evaluation.detection import training as module
 from evaluation.detection.ranks import process_group
 from evaluation.detection.schedules import find_schedule

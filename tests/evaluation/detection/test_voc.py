@@ -142,7 +142,7 @@ def test_bad_files_are_named(root: Path) -> None:
         (good[:50], "ParseError"),
         (good.replace("<name>", "<title>").replace("</name>", "</title>"), "<object> has no name"),
         (good.replace("<ymax>", "<ymax>x"), "could not convert string to float"),
-        (good.replace("<name>", "<name>sea"), "is not in list"),
+        (good.replace("<name>", "<name>sea"), "unknown category 'seacat'; known: aeroplane"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message) as caught:

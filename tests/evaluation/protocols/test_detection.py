@@ -12,8 +12,6 @@ from PIL import Image
 from evaluation import run, store
 from evaluation.detection import trials as module
 from evaluation.detection.pictures import draw_predictions
-from evaluation.detection.protocol import planned
-from evaluation.detection.results import comparable
 from evaluation.protocols.detection import detection
 from evaluation.protocols.segmentation import segmentation
 from evaluation.result import Result
@@ -67,13 +65,6 @@ def test_vocs_numbers_come_first_on_its_own_sets(data: dict) -> None:
     assert found[0].details["voc_form"] == "11point"
 
 
-@pytest.mark.parametrize(("note", "whole"), [("", True), ("not the published set: 4 images instead of 5011", False)])
-def test_a_part_of_a_published_set_is_not_comparable(note: str, whole: bool, data: dict) -> None:
-    train, test = (replace(part, name="voc07", note=note) for part in data.values())
-    assert comparable(planned(train, test, masks=False)) == whole
-    assert not comparable(planned(train, test, masks=False, schedule="short"))
-
-
 def test_evaluate_keeps_the_results_beside_the_weights(tmp_path: Path) -> None:
     options = {"detection": {"schedule": "smoke", "steps": 1, "batch_size": 2}}
     data = {"train": images(4), "test": images(2, "test")}
@@ -106,6 +97,12 @@ def test_all_that_is_missing_on_disk_is_said_at_once(tmp_path: Path) -> None:
     assert all(name in str(error.value) for name in ("trainval.txt", "Main/test.txt", "JPEGImages", "Annotations"))
     with pytest.raises(UserError, match="did you mean 'voc07'"):
         detection(narrow(), "voc7", root=tmp_path)
+
+
+def test_without_a_folder_no_picture_is_promised(data: dict, tmp_path: Path) -> None:
+    assert "pictures" not in detection(narrow(), data, **QUICK)[0].details
+    [picture] = detection(narrow(), data, out=tmp_path, **QUICK)[0].details["pictures"]
+    assert (tmp_path / "detection" / picture).is_file()
 
 
 def test_splits_must_fit_each_other(data: dict) -> None:
