@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from sslkit.data import loader as loader_module
 from sslkit.data.images import Images
-from sslkit.data.loader import EpochBatches, EpochSampler, TimedLoader, make_loader
+from sslkit.data.loader import EpochBatches, EpochSampler, TimedLoader, make_loader, plain_errors
 from sslkit.data.sources import collate, open_images
 from sslkit.errors import UserError
 
@@ -210,3 +210,22 @@ def test_it_wraps_any_loader_with_batches() -> None:
     batches = EpochBatches(len(images), 32, 0)
     timed = TimedLoader(DataLoader(images, batch_sampler=batches, collate_fn=collate))
     assert timed.sampler is batches and timed.batch_sampler is batches and timed.dataset is images
+
+
+class Damaged(Dataset):
+    """One image, which cannot be read."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, row: int) -> int:
+        raise UserError("cannot read flower.png: it breaks off")
+
+
+def test_what_a_worker_says_comes_without_its_traceback() -> None:
+    loader = DataLoader(Damaged(), num_workers=1)
+    with pytest.raises(UserError, match="Traceback"):
+        list(loader)
+    with pytest.raises(UserError) as caught:
+        list(plain_errors(loader))
+    assert str(caught.value) == "cannot read flower.png: it breaks off"

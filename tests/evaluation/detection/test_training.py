@@ -179,18 +179,34 @@ def test_a_killed_process_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     assert same(a, b)
 
 
-@pytest.mark.slow
-def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path: Path) -> None:
+def two_ranks(folder: Path, *checkpoints: str) -> list[tuple[int, str]]:
+    """What becomes of two processes of one training, each with its checkpoint: exit codes, and what is said."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    command = [sys.executable, str(script(tmp_path / "run.py", 4)), str(tmp_path / "r.ckpt"), str(tmp_path / "r")]
+    command = [sys.executable, str(script(folder / "run.py", 4))]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ranks = [subprocess.Popen(command, env=environment(RANK=r, LOCAL_RANK=r, **shared)) for r in ("0", "1")]
-    assert [process.wait(timeout=1200) for process in ranks] == [0, 0]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(folder / checkpoint), str(folder / "r")],
+            env=environment(RANK=str(number), LOCAL_RANK=str(number), **shared),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, checkpoint in enumerate(checkpoints)
+    ]
+    said = [process.communicate(timeout=1200)[1] for process in ranks]
+    return [(process.returncode, text) for process, text in zip(ranks, said, strict=True)]
+
+
+@pytest.mark.slow
+def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path: Path) -> None:
+    assert [code for code, _ in two_ranks(tmp_path, "r.ckpt", "r.ckpt")] == [0, 0]
     one, two = (torch.load(tmp_path / f"r-{rank}.pt", weights_only=True) for rank in (0, 1))
     assert one["synced"] == two["synced"] > 5 and same(one["state"], two["state"])
     assert torch.load(tmp_path / "r.ckpt", weights_only=True)["step"] == 4
+    for code, said in two_ranks(tmp_path, "r.ckpt", "elsewhere.ckpt"):
+        assert code == 1 and "the processes found different checkpoints" in said
 
 
 @pytest.mark.slow
