@@ -193,7 +193,8 @@ def check(words: list[str], tree: Mapping[str, Any]) -> None:
             if not isinstance(node, Mapping) or part not in node:
                 known = node if isinstance(node, Mapping) else ()
                 path = ".".join(parts[:depth])
-                raise UserError(f"there is no setting {key!r}: {path or 'at the top'} {members.nearest(part, known)}")
+                of = f" in {path}" if path else ""
+                raise UserError(f"there is no setting {key!r}{of}: {members.nearest(part, known)}")
             node = node[part]
 
 

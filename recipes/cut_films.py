@@ -37,7 +37,10 @@ def main(config: dict[str, Any]) -> None:
     counts = cut_films(films, out, **config)
     for name, (train, test) in counts.items():
         print(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}")
-    print(f"next      python recipes/train.py method=byol+dsa data=video:{out}")
+    shape = (
+        f"data.frames={config['frames']} data.stride=1 data.batch_size={min(sum(n for n, _ in counts.values()), 128)}"
+    )
+    print(f"next      python recipes/train.py method=byol+dsa data=video:{out} {shape}")
 
 
 if __name__ == "__main__":

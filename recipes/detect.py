@@ -7,7 +7,8 @@ python recipes/detect.py checkpoint=runs/zoo/NAME recipe=paper_voc07 root=data  
 torchrun --nproc-per-node=8 recipes/detect.py checkpoint=runs/zoo/NAME recipe=paper_coco root=data
 
 Recipes: paper_voc07, paper_voc0712, paper_coco. The same command goes on where it was stopped. Every schedule but full
-is marked as not comparable to published numbers. FOLDER holds train.json and test.json, written as COCO's.
+is marked as not comparable to published numbers. FOLDER holds train.json and test.json, written as COCO's; their
+file_name is relative to FOLDER.
 """
 
 import os
@@ -42,7 +43,7 @@ class Settings:
     root: str = setting("data", "folder of the published data sets")
     counts: str = setting("raise", "a published set with another number of images than published: raise, or warn")
     out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
-    every: float = setting(120.0, "seconds between two checkpoints")
+    every: float = setting(60.0, "seconds between two checkpoints")
     device: str = setting("auto", "auto, cpu, cuda")
     workers: int = setting(0, "processes that read images, for each process that trains")
     progress: bool = setting(True, "bars on a terminal")

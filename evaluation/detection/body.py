@@ -47,15 +47,20 @@ def resnet_body(model: LoadedModel) -> ResNetBody:
 
     Raises UserError for another network, and for images of other than one or three channels.
     """
-    check_channels(model)
+    check_resnet(model)
+    net = copy.deepcopy(model.net).requires_grad_(True)
+    channels, strides = _measured(net, model.in_chans)
+    return ResNetBody(net, channels, strides)
+
+
+def check_resnet(model: LoadedModel) -> None:
+    """Raises UserError for a network that is no ResNet of images of one or three channels."""
+    check_images(model)
     if not is_resnet(model.net):
         raise UserError(
             f"{model.name} is {type(model.net).__name__}: a C4 or FPN detector takes a ResNet of timm or torchvision; "
             "for a plain ViT take arch=vit_pyramid"
         )
-    net = copy.deepcopy(model.net).requires_grad_(True)
-    channels, strides = _measured(net, model.in_chans)
-    return ResNetBody(net, channels, strides)
 
 
 def is_resnet(net: nn.Module) -> bool:
@@ -66,8 +71,13 @@ def is_resnet(net: nn.Module) -> bool:
     return isinstance(net, (ResNet, TorchvisionResNet)) and all(hasattr(net, stage) for stage in STAGES)
 
 
-def check_channels(model: LoadedModel) -> None:
-    """Raises UserError for a network that can be given neither colour images nor gray ones."""
+def check_images(model: LoadedModel) -> None:
+    """Raises UserError for a network of clips, and one that can be given neither colour images nor gray ones."""
+    if model.frames is not None:
+        raise UserError(
+            f"{model.name} takes clips of {model.frames} frames, and a detector gives it images: judge it by "
+            "recipes/action_eval.py"
+        )
     if model.in_chans not in (1, 3):
         raise UserError(f"{model.name} takes images of {model.in_chans} channels; a detector gives it 3, or 1 (gray)")
 

@@ -20,13 +20,14 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
 from torchvision.models.detection.mask_rcnn import MaskRCNNPredictor
 from torchvision.ops import roi_align
 
-from evaluation.detection.body import Fixed, resnet_body
+from evaluation.detection.body import Fixed, check_resnet, resnet_body
 from evaluation.detection.c4_heads import C4Heads
 from evaluation.detection.sizes import Sizes
 from evaluation.models import LoadedModel
 
 POOLED = 14  # cells a side of a region on layer3's map; layer4 halves them
 MASK_WIDTH = 256
+check = check_resnet
 
 
 class SingleMapRoIAlign(nn.Module):

@@ -9,7 +9,7 @@ from torchvision.models.detection import FasterRCNN
 
 from evaluation.detection.body import check_trainable
 from evaluation.detection.sizes import Sizes
-from evaluation.models import load_model
+from evaluation.models import LoadedModel, load_model
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -42,16 +42,22 @@ def build_detector(
     Raises UserError for an unknown arch and for a network that does not fit it.
     """
     check_trainable(trainable)
-    if arch not in ARCHITECTURES:
-        raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
         raise UserError(f"classes={classes!r} must be the number of kinds of objects, from 1")
-    build = importlib.import_module(f"evaluation.detection.{arch}").build
     loaded = load_model(model)
+    check_fit(loaded, arch)
+    build = importlib.import_module(f"evaluation.detection.{arch}").build
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed_of("detector", seed))
         detector = build(loaded, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
     return detector.train()
+
+
+def check_fit(model: LoadedModel, arch: str) -> None:
+    """Raises UserError for an unknown arch and for a network that does not fit it; nothing is built."""
+    if arch not in ARCHITECTURES:
+        raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
+    importlib.import_module(f"evaluation.detection.{arch}").check(model)
 
 
 def seed_of(purpose: str, *numbers: int) -> int:

@@ -1,5 +1,6 @@
 """Images of detection sets that are files: their presence, their sizes, their pixels."""
 
+import glob
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,9 +57,17 @@ class DiskImages:
         missing = [path for path in names if os.path.basename(path) not in present[os.path.dirname(path)]]
         if missing:
             raise UserError(
-                f"{name}: {len(missing)} of {len(names)} images are not below {self.root}: {few(missing)}: is it "
-                "unpacked whole?"
+                f"{name}: {len(missing)} of {len(names)} images are not below {self.root}: {few(missing)}: "
+                f"{self._advice(missing[0])}"
             )
+
+    def _advice(self, missing: str) -> str:
+        """How to mend a missing file: it may lie one folder deeper than it is said to."""
+        found = next(iter(sorted(self.root.glob(f"*/{glob.escape(missing)}"))), None)
+        if found is None:
+            return "is it unpacked whole?"
+        place = found.relative_to(self.root)
+        return f"found {place} instead: write that as file_name, which is relative to {self.root}"
 
     def check_headers(self, name: str) -> None:
         """Raises UserError when files are no images, or of another size than is said. Nothing is decoded.

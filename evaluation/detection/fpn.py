@@ -9,13 +9,14 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.faster_rcnn import TwoMLPHead
 from torchvision.ops import MultiScaleRoIAlign
 
-from evaluation.detection.body import STAGES, Fixed, resnet_body
+from evaluation.detection.body import STAGES, Fixed, check_resnet, resnet_body
 from evaluation.detection.c4 import box_predictor, mask_predictor
 from evaluation.detection.sizes import Sizes
 from evaluation.models import LoadedModel
 
 WIDTH, HIDDEN, MASK_HIDDEN = 256, 1024, 256
 LEVELS = tuple(map(str, range(len(STAGES))))
+check = check_resnet
 
 
 def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:

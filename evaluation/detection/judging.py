@@ -1,12 +1,14 @@
 """What a person sees of detection: the plan, a bar for each trial, one table, the pictures, and the next command."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from evaluation import store
 from evaluation.detection.boxes import Boxes
+from evaluation.detection.detector import check_fit
 from evaluation.detection.protocol import open_splits, planned
 from evaluation.detection.ranks import process_group
 from evaluation.detection.results import described
@@ -18,12 +20,14 @@ from evaluation.run import results_folder
 from evaluation.summary import chosen, print_differences
 from evaluation.summary import described as model_line
 from evaluation.tables import table
+from evaluation.tuning import whole_number
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
 TASKS = {"boxes": detection, "masks": segmentation}
 PLANNED = ("arch", "schedule", "trainable", "steps", "batch_size", "lr", "precision", "seed")
+UNTOLD = ("progress", "workers", "every", "device", "model")  # they change no number
 USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}
 RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al. 2024
     "paper_voc07": {**USUAL, "data": "voc07", "trials": 5},
@@ -58,7 +62,11 @@ def judge(
     plan = _plan(recipe, {"data": data, "task": task, **options})
     source, task = plan.pop("data"), plan.pop("task")
     train, test = open_splits(source, root, masks=task == "masks", counts=counts)
-    models = [load_model(one, image_size=image_size) for one in chosen(checkpoint, zoo)]
+    whole_number("trials", plan["trials"], 1)
+    sources = chosen(checkpoint, zoo)
+    models = [load_model(one, image_size=image_size) for one in sources]
+    for model in models:
+        check_fit(model, plan["arch"])
     results: list[Result] = []
     with process_group(device):
         for model in models:
@@ -71,7 +79,8 @@ def judge(
                 results.append(result)
                 store.append(folder, result)
     if results:
-        _conclude(results, models, out, source, task, plan)
+        place = {"root": root, "out": out, "counts": counts, "image_size": image_size}
+        _conclude(results, models, out, hint(models, sources, {"data": source, "task": task, **plan, **place}))
     return results
 
 
@@ -86,14 +95,30 @@ def shown(results: list[Result]) -> list[Result]:
     return rows if several else [replace(row, model="") for row in rows]
 
 
-def hint(model: LoadedModel, several: bool, source: Any, task: str, plan: Mapping[str, Any]) -> str:
-    """The next command to type: beside the same network untrained, then what can be compared with papers."""
-    name = str(model.entry.folder) if model.entry else model.name
-    if not several and model.entry:
-        words = [f"checkpoint=[{name},random:{name}]", f"data={source}", f"schedule={plan['schedule']}"]
-        words += ["task=masks"] if task == "masks" else []
-        return f"python recipes/detect.py {' '.join([*words, 'trials=3'])}   (beside the same network untrained)"
-    return f"python recipes/detect.py checkpoint={name} recipe=paper_voc07 root=data   (numbers to compare with papers)"
+def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, Any]) -> str:
+    """The next command to type: beside the same network untrained, over more seeds, or all on one page.
+
+    sources: what the models were asked for by. plan: every option; those that are usual are left out.
+    """
+    entries = [model.entry for model in models if model.entry]
+    if len(models) > 1:
+        zoo = entries[0].folder.parent if entries else "runs/zoo"
+        return f"python recipes/report.py zoo={zoo}   # all results of a zoo on one page"
+    name = str(entries[0].folder) if entries else str(sources[0])
+    told = {"checkpoint": f"[{name},random:{name}]" if entries else name, "data": plan["data"], **plan}
+    more = told["trials"] == 1
+    told["trials"] = 3 if more else told["trials"]
+    words = [f"{key}={value}" for key, value in told.items() if key not in UNTOLD and value != _usual(key)]
+    why = "beside the same network untrained" if entries else "how much the seed decides"
+    return f"python recipes/detect.py {' '.join(words)}   # {why}"
+
+
+def _usual(name: str) -> Any:
+    """The default of an option of `detection` or `judge`."""
+    for function in (judge, detection):
+        if name in (known := signature(function).parameters):
+            return known[name].default
+    return USUAL.get(name)
 
 
 def _plan(recipe: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,9 +150,7 @@ def _announce(model: LoadedModel, train: Boxes, test: Boxes, task: str, plan: Ma
     print(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}", flush=True)
 
 
-def _conclude(
-    results: list[Result], models: list[LoadedModel], out: str | Path, source: Any, task: str, plan: Mapping[str, Any]
-) -> None:
+def _conclude(results: list[Result], models: list[LoadedModel], out: str | Path, following: str) -> None:
     print(f"\n{table(shown(results))}\n")
     print_differences(results)
     pictures = {}
@@ -138,4 +161,4 @@ def _conclude(
     print(f"pictures  {', '.join(pictures)}")
     print(f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}")
     print(f"seconds   {sum(result.seconds for result in results):.0f}")
-    print(f"next      {hint(models[0], len(models) > 1, source, task, plan)}")
+    print(f"next      {following}")

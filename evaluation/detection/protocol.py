@@ -8,7 +8,7 @@ from typing import Any
 from evaluation.detection.body import check_trainable
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.coco_ap import CocoAP
-from evaluation.detection.detector import ARCHITECTURES
+from evaluation.detection.detector import check_fit
 from evaluation.detection.results import results_of
 from evaluation.detection.schedules import find_schedule
 from evaluation.detection.sources import open_boxes
@@ -19,7 +19,6 @@ from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.tuning import whole_number
 from sslkit.errors import UserError
-from sslkit.members import nearest
 
 
 def open_splits(
@@ -41,7 +40,7 @@ def open_splits(
     if not (~(test.instances.iscrowd | test.instances.difficult)).any():
         raise UserError(f"{test.name}: no object of its split {test.split!r} counts: all are crowds or difficult")
     if masks and not (train.has_masks and test.has_masks):
-        raise UserError(f"{train.name} has boxes but no masks: protocol detection judges boxes alone")
+        raise UserError(f"{train.name} has boxes but no masks: take task=boxes (protocol detection)")
     return train, test
 
 
@@ -72,6 +71,7 @@ def measure(
     whole_number("trials", trials, 1), whole_number("seed", seed, 0), whole_number("workers", workers, 0)
     CocoAP("box")  # says now, not after the training, that its packages are missing
     loaded = load_model(model)
+    check_fit(loaded, arch)
     train, test = open_splits(data, root, masks=masks, counts=counts)
     train, test = (train, test) if masks else (train.without_masks(), test.without_masks())
     how = {"arch": arch, "trainable": trainable, "precision": precision, "seed": seed}
@@ -101,8 +101,6 @@ def planned(
     seed: int = 0,
 ) -> Training:
     """How a detector is trained on a set. Raises UserError for options out of range."""
-    if arch not in ARCHITECTURES:
-        raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
     check_trainable(trainable)
     chosen = find_schedule(schedule, train.name).changed(steps, batch_size, lr)
     return Training(chosen, arch, masks, trainable, precision, seed)

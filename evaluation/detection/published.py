@@ -31,7 +31,7 @@ class Published:
             raise UserError(
                 f"{self.title} cannot be opened from {root.absolute()}: of its split {split!r} these are missing below "
                 f"{below}: {', '.join(absent[nearest])}. From: {self.origin}.{fetched} If it is elsewhere: "
-                f"{self.name}:ROOT"
+                f"root=FOLDER or data={self.name}:FOLDER"
             )
         return root / places[nearest]
 

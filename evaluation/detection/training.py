@@ -13,13 +13,14 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torchvision.models.detection import FasterRCNN
-from tqdm import tqdm
 
 from evaluation.detection.batches import training_batches
 from evaluation.detection.boxes import Boxes
+from evaluation.detection.checkpoint import Checkpoint
 from evaluation.detection.detector import build_detector, seed_of
 from evaluation.detection.precise_bn import precise_batch_norm
 from evaluation.detection.precision import set_precision
+from evaluation.detection.progress import Progress
 from evaluation.detection.ranks import same_on_all_ranks
 from evaluation.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.models import LoadedModel
@@ -27,11 +28,10 @@ from evaluation.tuning import PRECISIONS
 from sslkit.distributed import rank, synchronize_batch_norm, world_size
 from sslkit.errors import UserError
 from sslkit.members import nearest
-from sslkit.zoo import write_whole
 
 UNDECAYED = ("pos_embed", "cls_token", "reg_token")
-SHOWN = 20  # steps of which the mean loss is kept; checkpoints lie between two such means
-SAVED = 120.0  # seconds between two checkpoints
+SHOWN = 20  # steps of which the mean loss is kept
+SAVED = 60.0  # seconds between two checkpoints
 VIT_LR, VIT_DECAY = 1e-4 * PUBLISHED_BATCH / 64, 0.1  # ViTDet's (arXiv 2203.16527), which has batches of 64
 
 
@@ -117,28 +117,26 @@ class _Run:
         self.net = DistributedDataParallel(self.detector, ids) if world_size() > 1 else self.detector
         self.optimizer = make_optimizer(self.detector, training)
         self.data, self.training, self.device = data, training, device
-        self.in_chans, self.checkpoint, self.workers = model.in_chans, checkpoint, workers
+        self.in_chans, self.workers = model.in_chans, workers
         pixels = (model.in_chans, model.mean, model.std)
-        self.key = f"{model.digest} {pixels} {data.digest} {training!r} {world_size()} ranks"
-        self.step, self.losses = 0, []
+        key = f"{model.digest} {pixels} {data.digest} {training!r} {world_size()} ranks"
+        self.checkpoint = Checkpoint(checkpoint, key)
+        self.step, self.losses, self.pending = 0, [], []  # pending: losses of the steps since the last mean
 
     def fit(self, every: float, progress: bool | str) -> None:
-        schedule, sums, saved = self.training.schedule, [], time.monotonic()
-        title = progress if isinstance(progress, str) else "training"
-        hidden = None if progress and rank() == 0 else True
-        with tqdm(total=schedule.steps, initial=self.step, desc=title, unit="step", leave=False, disable=hidden) as bar:
-            for batch in self._batches("training", self.step, schedule.steps):
-                sums.append(self._learn(batch))
+        steps, saved = self.training.schedule.steps, time.monotonic()
+        with Progress(progress, steps, self.step) as shown:
+            for batch in self._batches("training", self.step, steps):
+                self.pending.append(self._learn(batch))
                 self.step += 1
-                bar.update()
-                if self.step % SHOWN == 0 or self.step == schedule.steps:
-                    self.losses.append((self.step, sum(sums) / len(sums)))
-                    bar.set_postfix(loss=f"{self.losses[-1][1]:.3f}", refresh=False)
-                    sums = []
-                    ended = self.step == schedule.steps  # what follows, tests too, may be killed as well
-                    if self.checkpoint and (ended or time.monotonic() - saved >= every):
-                        self.save()
-                        saved = time.monotonic()
+                if self.step % SHOWN == 0 or self.step == steps:
+                    self.losses.append((self.step, sum(self.pending) / len(self.pending)))
+                    self.pending = []
+                shown.update(self.step, self.losses)
+                ended = self.step == steps  # what follows, tests too, may be killed as well
+                if ended or time.monotonic() - saved >= every:
+                    self.save()
+                    saved = time.monotonic()
 
     def settle(self) -> None:
         """Precise batch norm at the last step."""
@@ -154,34 +152,23 @@ class _Run:
 
     def save(self) -> None:
         """Only rank 0 writes: the others have the same state."""
-        if rank() != 0:
-            return
-        state = {"key": self.key, "step": self.step, "losses": self.losses}
-        state |= {"detector": self.detector.state_dict(), "optimizer": self.optimizer.state_dict()}
-        with write_whole(self.checkpoint) as partial:
-            torch.save(state, partial)
+        if rank() == 0:
+            state = {"step": self.step, "losses": self.losses, "pending": self.pending}
+            state |= {"detector": self.detector.state_dict(), "optimizer": self.optimizer.state_dict()}
+            self.checkpoint.save(state)
 
     def restore(self) -> None:
         """Go on from the checkpoint, if there is one."""
-        if self.checkpoint is not None and self.checkpoint.is_file():
-            self._take_up()
+        if state := self.checkpoint.load():
+            self.detector.load_state_dict(state["detector"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.losses = [tuple(pair) for pair in state["losses"]]
+            self.step, self.pending = state["step"], state["pending"]
         if not same_on_all_ranks(self.step, self.device):
             raise UserError(
-                f"the processes found different checkpoints in {self.checkpoint}: all machines must share that folder"
+                f"the processes found different checkpoints in {self.checkpoint.path}: all machines must share that "
+                "folder"
             )
-
-    def _take_up(self) -> None:
-        """What the checkpoint holds."""
-        try:
-            state = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
-            fits = state["key"] == self.key
-        except Exception as error:
-            raise UserError(f"{self.checkpoint} cannot be read ({error}): delete it to start anew") from error
-        if not fits:
-            raise UserError(f"{self.checkpoint} belongs to a run with other settings: delete it, or give another out")
-        self.detector.load_state_dict(state["detector"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.losses = state["step"], [tuple(pair) for pair in state["losses"]]
 
     def _learn(self, batch: Any) -> float:
         """One step; gives the sum of the losses."""

@@ -1,6 +1,7 @@
 """Trials: a detector trained from each seed and tested once, each recorded when it is done; a kill loses nothing."""
 
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.pictures import draw_predictions
@@ -87,6 +89,8 @@ class Bench:
         with _claimed(self.place.out / f"{self.name}.jsonl", key) as records:
             known = records and records.find(key)
             if agreed(known is not None, device):
+                if rank() == 0 and self.place.progress:
+                    tqdm.write(f"{title}: was done before, its numbers are kept", file=sys.stderr)
                 return known
             started = time.perf_counter()
             checkpoint = self.folder / f"{run_id(key)}.ckpt"

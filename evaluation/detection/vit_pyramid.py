@@ -14,7 +14,7 @@ from torchvision.models.convnext import LayerNorm2d
 from torchvision.models.detection import FasterRCNN
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
-from evaluation.detection.body import Fixed, check_channels
+from evaluation.detection.body import Fixed, check_images
 from evaluation.detection.fpn import LEVELS, WIDTH, on_pyramid
 from evaluation.detection.sizes import Sizes
 from evaluation.models import LoadedModel
@@ -52,21 +52,27 @@ class SimplePyramid(nn.Module):
         return OrderedDict(zip(names, maps, strict=True))
 
 
-def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
-    """Faster or Mask R-CNN on a plain ViT (`mae` entries, timm's vit_* and deit_*); see `build_detector`.
-
-    Raises UserError for another network, and for patches of other than 1, 2, 4, 8, 16 or 32 pixels.
-    """
-    check_channels(model)
+def check(model: LoadedModel) -> None:
+    """Raises UserError for another network than a plain ViT, and for patches of other than 1, 2, 4, 8, 16 or 32 px."""
+    check_images(model)
     if not model.backbone.is_vit:
         raise UserError(
             f"{model.name} is {type(model.net).__name__}: arch=vit_pyramid takes timm's VisionTransformer; "
             "for a ResNet take arch=c4 or arch=fpn"
         )
-    net = _any_size(copy.deepcopy(model.net).requires_grad_(True))
-    patch = net.patch_embed.patch_size[0]
+    patch = model.net.patch_embed.patch_size[0]
     if patch not in (1, 2, *STRIDES):
         raise UserError(f"{model.name} has patches of {patch} pixels: arch=vit_pyramid needs 1, 2, 4, 8, 16 or 32")
+
+
+def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
+    """Faster or Mask R-CNN on a plain ViT (`mae` entries, timm's vit_* and deit_*); see `build_detector`.
+
+    Raises UserError as `check` does.
+    """
+    check(model)
+    net = _any_size(copy.deepcopy(model.net).requires_grad_(True))
+    patch = net.patch_embed.patch_size[0]
     body: nn.Module = TokenMap(net)
     if trainable == "frozen":
         body = Fixed(body)

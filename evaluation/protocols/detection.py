@@ -29,7 +29,7 @@ def detection(
     device: str = "auto",
     workers: int = 0,
     counts: str = "raise",
-    every: float = 120.0,
+    every: float = 60.0,
     progress: bool = True,
 ) -> list[Result]:
     """AP on the test images of a detector trained on the training images, the mean over trials.

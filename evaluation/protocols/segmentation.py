@@ -29,7 +29,7 @@ def segmentation(
     device: str = "auto",
     workers: int = 0,
     counts: str = "raise",
-    every: float = 120.0,
+    every: float = 60.0,
     progress: bool = True,
 ) -> list[Result]:
     """AP of the masks and boxes of a Mask R-CNN, the mean over trials; the arguments are those of `detection`.

@@ -201,7 +201,7 @@ def test_coco_2017_that_is_not_whole_is_said(published: Path, monkeypatch: pytes
         open_boxes("coco2017", "train", empty)
     message = str(caught.value)
     assert "annotations/instances_train2017.json, train2017" in message and "https://cocodataset.org" in message
-    assert "\n" not in message and message.endswith("coco2017:ROOT")
+    assert "\n" not in message and message.endswith("coco2017:FOLDER")
 
 
 def test_the_published_counts() -> None:

@@ -54,6 +54,7 @@ def first(**changed: Any) -> Callable[[Json], Any]:
             r"images/000\.png is 128 x 128 pixels, its annotations say 120 x 128",
         ),
         (lambda c: c["images"][0].update(file_name="gone/1.png"), r"1 of 12 images are not below .*: gone/1\.png"),
+        (lambda c: c["images"][0].update(file_name="000.png"), "found images/000.png instead: write that as file_name"),
         (lambda c: [row.update(iscrowd=1) for row in c["annotations"]], "is there to learn from: all are crowds"),
         (first(segmentation=[]), "1 of 2. annotations have no segmentation, ids 1000"),
         (first(segmentation="x"), "annotation 1000: its segmentation is neither"),

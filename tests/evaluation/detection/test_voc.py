@@ -120,7 +120,7 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
         for file in ("JPEGImages", "Annotations", "ImageSets/Main/trainval.txt"):
             assert f"VOC{year}/{file}" in message
         assert f"VOCDetection({str(tmp_path)!r}, year='{year}', image_set='trainval', download=True)" in message
-    assert "https://" in message and message.endswith("voc0712:ROOT") and not any(tmp_path.iterdir())
+    assert "https://" in message and message.endswith("voc0712:FOLDER") and not any(tmp_path.iterdir())
 
 
 def test_another_number_of_images_is_an_error_unless_it_is_meant(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,55 @@
+"""What is said of detection: the next command, and what is refused before anything is shown."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from evaluation.detection import judging
+from evaluation.detection.judging import USUAL, hint, judge
+from sslkit.errors import UserError
+
+PLAN = {**USUAL, "data": "clipart_boxes", "schedule": "smoke", "root": "data", "out": "runs/evaluation", "every": 5.0}
+
+
+def model(folder: str | None = None) -> SimpleNamespace:
+    return SimpleNamespace(name="a", entry=folder and SimpleNamespace(folder=Path(folder)))
+
+
+def test_the_next_command_keeps_all_that_was_asked_for() -> None:
+    plan = {**PLAN, "steps": 20, "arch": "fpn", "trainable": "frozen", "root": "big", "lr": None}
+    said = hint([model("zoo/a")], ["zoo/a"], plan)
+    assert said.startswith("python recipes/detect.py checkpoint=[zoo/a,random:zoo/a] data=clipart_boxes ")
+    words = set(said.partition("   ")[0].split()[3:])
+    told = {"data=clipart_boxes", "schedule=smoke", "steps=20", "arch=fpn", "trainable=frozen", "root=big", "trials=3"}
+    assert words == told
+
+
+def test_what_is_no_entry_is_named_as_it_was_asked_for() -> None:
+    said = hint([model()], ["random:zoo/a"], {**PLAN, "trials": 5, "task": "masks"})
+    words = "checkpoint=random:zoo/a task=masks schedule=smoke trials=5 data=clipart_boxes"
+    assert set(said.partition("   ")[0].split()[2:]) == set(words.split())
+
+
+def test_after_several_comes_the_page_of_their_zoo() -> None:
+    assert hint([model("zoo/a"), model()], ["zoo/a", "random:zoo/a"], PLAN).startswith(
+        "python recipes/report.py zoo=zoo "
+    )
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "options", "said"),
+    [
+        ("random:narrow_resnet", {"trials": 0}, "trials=0 must be"),
+        ("random:narrow_resnet", {"arch": "vit_pyramid"}, "takes timm's VisionTransformer"),
+        ("random:narrow_vit", {}, "for a plain ViT take arch=vit_pyramid"),
+        ("random:narrow_slow", {}, "takes clips of 16 frames, and a detector gives it images: .*action_eval.py"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(
+    checkpoint: str, options: dict, said: str, monkeypatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(judging, "_announce", lambda *_: pytest.fail("the plan was shown"))
+    with pytest.raises(UserError, match=said):
+        judge(checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options)
+    assert capsys.readouterr().out == ""
