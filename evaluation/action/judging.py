@@ -36,7 +36,8 @@ def judge(
     `evaluation.protocols.action.action`. Each result is added to the zoo entry's results.jsonl, or below `out`.
     Returns the results of all. Raises UserError before anything is computed.
     """
-    models = [load_model(one, image_size=image_size) for one in chosen(checkpoint, zoo)]
+    asked = chosen(checkpoint, zoo)
+    models = [load_model(one, image_size=image_size) for one in asked]
     results = []
     for model in models:
         print(f"model     {described(model)}", flush=True)
@@ -47,7 +48,8 @@ def judge(
     print_differences(results)
     _print_unpaired(results)
     print(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
-    print(f"next      {hint(models, results, {**options, 'image_size': image_size, 'out': out})}")
+    names = [_name(one, model) for one, model in zip(asked, models, strict=True)]
+    print(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
     return results
 
 
@@ -65,18 +67,25 @@ def _row(result: Result, name: str) -> Result:
     return replace(result, metric=name, **asdict(result.others[name]))
 
 
-def hint(models: list[LoadedModel], results: list[Result], options: Mapping[str, Any]) -> str:
+def _name(asked: Any, model: LoadedModel) -> str:
+    """What a command line calls a model: its entry's folder, or the word that asked for it."""
+    if model.entry:
+        return str(model.entry.folder)
+    return asked if isinstance(asked, str) else model.name
+
+
+def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[str, Any]) -> str:
     """The next command to type, as a shell takes it: beside an untrained network, then the other protocol.
 
-    options: those of `judge`; each that differs from its default is in the command.
+    names: of all models on a command line. first, result: the first of them, and what it got. options: those of
+    `judge`; each that differs from its default is in the command.
     """
-    names = [str(model.entry.folder) if model.entry else model.name for model in models]
     defaults = {"data": None, **members.options(action)}
     asked = {name: value for name, value in options.items() if name in defaults and value != defaults[name]}
-    if len(models) == 1 and models[0].entry:
+    if len(names) == 1 and first.entry:
         # the untrained network is no entry, so it does not know the entry's films and stride
-        asked["stride"] = results[0].details["stride"]
-        if source := source_of(models[0], **_picked(asked, "data", "recipe")):
+        asked["stride"] = result.details["stride"]
+        if source := source_of(first, **_picked(asked, "data", "recipe")):
             asked["data"] = source
         words = _words({"checkpoint": [names[0], f"random:{names[0]}"], **asked})
         return f"python recipes/action_eval.py {words}   # beside the same network untrained"

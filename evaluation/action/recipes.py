@@ -11,8 +11,8 @@ None decays the weights of batch normalisation. What differs from PySlowFast, wh
 
 - linear: its detached trunk is in train mode and normalises by the statistics of the batch; ours is in eval mode and
   normalises by the running ones, which stay as they are
-- tests: at 256 pixels its head pools windows of 7 x 7 places of the 8 x 8 map, and means the softmax over the windows;
-  ours takes the softmax of the mean over the whole map
+- tests: at 256 pixels its head pools windows of 7 x 7 places of the 8 x 8 map, and the score is the mean of their
+  softmax; ours is the softmax of the mean over the whole map
 - the span of a clip: it spreads the frames over length * stride * fps / 30 frames of the film; ours are whole strides
   apart, counted in the film's own frames, whatever its rate
 - the shape of a clip: its slow_r50 takes 8 x 8 (frames x stride) at 224 pixels; ours what the network was pretrained

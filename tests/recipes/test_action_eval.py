@@ -19,7 +19,7 @@ from evaluation.models import load_model
 from evaluation.protocols.action import action, evaluate
 from evaluation.records import read_records
 from evaluation.result import Result
-from sslkit import members
+from sslkit import backbones, members, zoo
 from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry
 
@@ -112,6 +112,9 @@ def test_two_networks_are_compared_and_their_results_kept(place: Path, monkeypat
         and results[0].paired_on == results[1].paired_on
     )
     assert all(name in said for name in both) and "0.49 M parameters, 128 features, clips of 16 frames" in said
+    (line,) = (line for line in said.splitlines() if line.startswith("next "))
+    assert all(word in shlex.split(line) for word in ("image_size=16", "out=out", "stride=2", "protocol=fine_tune"))
+    assert f"checkpoint=[{','.join(both)}]" in shlex.split(line)
     assert "action on motion" in said and "p=" in said.replace(" = ", "=").replace("p ", "p"), "McNemar's test"
     for name in both:
         (kept,) = store.read(place / "out" / name.replace(":", "_"))
@@ -173,11 +176,11 @@ def result(stride: int = 2) -> Result:
 def test_the_next_command_has_every_option_and_can_be_pasted(monkeypatch) -> None:
     assert {*UNUSUAL, *TRAINED} | {"say"} == {*members.options(action), "data"}, "all of them are tried here"
     model = load_model("random:narrow_slow:1", image_size=16)
-    said = hint([model], [result()], {**UNUSUAL, **TRAINED})
+    said = hint(["random:narrow_slow:1"], model, result(), {**UNUSUAL, **TRAINED})
     wanted = {"checkpoint": "random:narrow_slow:1", **UNUSUAL, "protocol": "fine_tune"}
     assert parsed(said, monkeypatch) == wanted, "those of the linear recipe are not for the other protocol"
-    said = hint([model, model], [result(), result()], {**members.options(action), "protocol": "fine_tune", "seed": 1})
-    wanted = {"checkpoint": ["random:narrow_slow:1"] * 2, "seed": 1, "protocol": "linear"}
+    said = hint(["a", "random:b"], model, result(), {**members.options(action), "protocol": "fine_tune", "seed": 1})
+    wanted = {"checkpoint": ["a", "random:b"], "seed": 1, "protocol": "linear"}
     assert parsed(said, monkeypatch) == wanted, "defaults are left out"
 
 
@@ -185,12 +188,34 @@ def test_the_next_command_of_an_entry_gives_its_films_and_stride_to_the_untraine
     entry = ZooEntry(Path("my zoo/byol+dsa,0"), {"data": {"source": "video:own films"}})
     model = dataclasses.replace(load_model("random:narrow_slow", image_size=16), entry=entry)
     both = ["my zoo/byol+dsa,0", "random:my zoo/byol+dsa,0"]
-    said = hint([model], [result(stride=3)], {})
+    said = hint(both[:1], model, result(stride=3), {})
     assert parsed(said, monkeypatch) == {"checkpoint": both, "data": "video:own films", "stride": 3}
-    said = hint([model], [result()], {**UNUSUAL, **TRAINED})
+    said = hint(both[:1], model, result(), {**UNUSUAL, **TRAINED})
     assert parsed(said, monkeypatch) == {"checkpoint": both, **UNUSUAL, **TRAINED}
-    said = hint([model], [result()], {"recipe": "paper_ucf101", "folds": [2]})
+    said = hint(both[:1], model, result(), {"recipe": "paper_ucf101", "folds": [2]})
     assert parsed(said, monkeypatch) == {"checkpoint": both, "recipe": "paper_ucf101", "folds": [2], "stride": 2}
+
+
+def test_the_next_command_of_an_entry_compares_it_with_the_untrained_network(place: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(place)
+    body = backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4)
+    shape = {"name": "narrow_slow", "lines": body.recipe.lines, "image_size": 16, "in_chans": 3, "frames": 4}
+    card = {"backbone": {**shape, "stride": 1}, "data": {"source": "video:motion"}}
+    card["normalize"] = {"mean": [0.4] * 3, "std": [0.2] * 3}
+    zoo.save(Path("my zoo/a"), body.export(), card)
+    options = {"epochs": 1, "clips": 1, "crops": 1, "features": "once", "workers": 0, "progress": False}
+
+    def judged(**given) -> tuple[str, dict]:
+        judge(**given)
+        said = capsys.readouterr().out
+        (line,) = (line for line in said.splitlines() if line.startswith("next "))
+        return said, parsed(line.removeprefix("next").strip(), monkeypatch)
+
+    _, given = judged(checkpoint="my zoo/a", cache=None, **options)
+    said, following = judged(**given)
+    assert "no verdict" not in said and "action on motion, top1" in said, "they are a pair"
+    assert following["checkpoint"] == given["checkpoint"] == ["my zoo/a", "random:my zoo/a"]
+    assert following["protocol"] == "fine_tune" and "features" not in following
 
 
 @pytest.mark.parametrize(
