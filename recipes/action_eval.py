@@ -7,7 +7,8 @@ python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_k400 root=da
 python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_ucf101 root=data    (its three splits, their mean)
 
 Recipes: paper_k400, paper_ucf101, paper_hmdb51, slowfast_ucf101, slowfast_hmdb51; see evaluation/action/recipes.py.
-FOLDER holds train/CLASS/FILM and test/CLASS/FILM. The same command goes on where it was stopped.
+FOLDER holds train/CLASS/FILM and test/CLASS/FILM. The same command goes on where it was stopped;
+a split with features=once begins anew.
 """
 
 import os

@@ -1,6 +1,8 @@
 """Films that are ready to be read: surveyed once, those that cannot be decoded left out and named."""
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,18 @@ from sslkit.errors import UserError
 
 
 @dataclass(frozen=True)
-class Opened:
+class SurveyedVideos:
     """films: those that can be decoded. index: what a survey found of each, at `places`. reader: of their frames."""
 
     films: Films
     index: VideoIndex
     places: np.ndarray
     reader: VideoReader
+
+    @cached_property
+    def changed(self) -> str:
+        """sha256 (hex) of when each film was last changed, to the ns: other content of the same size has another."""
+        return hashlib.sha256(self.index.numbers["changed"][self.places].tobytes()).hexdigest()
 
     def facts(self, row: int) -> VideoFacts:
         """How many frames a film has, of what aspect, and where its key frames are."""
@@ -35,11 +42,13 @@ class Opened:
         return frames, where.reshape(np.shape(numbers))
 
 
-def survey(films: Films, *, decoder: str = "auto", cache: str | Path | None = None, on_error: str = "skip") -> Opened:
+def survey(
+    films: Films, *, decoder: str = "auto", cache: str | Path | None = None, on_error: str = "skip"
+) -> SurveyedVideos:
     """Look through every film once, or read what an earlier look found in the folder `cache`.
 
     decoder: see `sslkit.data.video_reader.open_reader`. on_error: what a film that cannot be decoded does: "skip"
-    leaves it out, with the reason in `films.lost`, "raise" stops.
+    leaves it out, with the reason in `films.left_out`, "raise" stops.
     Raises UserError for a decoder that is not there, with on_error="raise" for such films, and where no film is left.
     """
     reader = open_reader(decoder)
@@ -54,4 +63,4 @@ def survey(films: Films, *, decoder: str = "auto", cache: str | Path | None = No
             f"{films.name}: {len(unreadable)} of {len(films)} films cannot be read, the first is {films.path(row)}: "
             f"{reason}; on_error=skip goes on without them"
         )
-    return Opened(films.without(unreadable) if unreadable else films, index, places[sound], reader)
+    return SurveyedVideos(films.without(unreadable) if unreadable else films, index, places[sound], reader)

@@ -1,17 +1,25 @@
 """What a person sees of action recognition: a line for each split as it goes, one table, and the next command."""
 
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from evaluation import store
+from evaluation.action.recipes import RECIPES
+from evaluation.action.recipes import chosen as recipe_of
 from evaluation.models import LoadedModel, load_model
-from evaluation.protocols.action import action
+from evaluation.protocols.action import action, source_of
 from evaluation.result import Result
 from evaluation.run import results_folder
 from evaluation.summary import chosen, described, print_differences
 from evaluation.tables import table
+from sslkit import members
+
+OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
+PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
 
 
 def judge(
@@ -28,7 +36,8 @@ def judge(
     `evaluation.protocols.action.action`. Each result is added to the zoo entry's results.jsonl, or below `out`.
     Returns the results of all. Raises UserError before anything is computed.
     """
-    models = [load_model(one, image_size=image_size) for one in chosen(checkpoint, zoo)]
+    asked = chosen(checkpoint, zoo)
+    models = [load_model(one, image_size=image_size) for one in asked]
     results = []
     for model in models:
         print(f"model     {described(model)}", flush=True)
@@ -37,8 +46,10 @@ def judge(
         store.append(folder, results[-1])
     print(f"\n{table(shown(results))}\n")
     print_differences(results)
+    _print_unpaired(results)
     print(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
-    print(f"next      {hint(models, options)}")
+    names = [_name(one, model) for one, model in zip(asked, models, strict=True)]
+    print(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
     return results
 
 
@@ -56,17 +67,61 @@ def _row(result: Result, name: str) -> Result:
     return replace(result, metric=name, **asdict(result.others[name]))
 
 
-def hint(models: list[LoadedModel], options: Mapping[str, Any]) -> str:
-    """The next command to type: beside an untrained network, then the other protocol."""
-    model = models[0]
-    name = str(model.entry.folder) if model.entry else model.name
-    asked = ("data", "protocol", "recipe", "epochs", "features")
-    words = [f"{word}={options[word]}" for word in asked if options.get(word) not in (None, "live")]
-    if len(models) == 1 and model.entry:
-        words = [f"checkpoint=[{name},random:{name}]", *words]
-        return f"python recipes/action_eval.py {' '.join(words)}   (beside the same network untrained)"
-    data = options.get("data") or "video:FOLDER"
-    return f"python recipes/action_eval.py checkpoint={name} data={data} protocol=fine_tune"
+def _name(asked: Any, model: LoadedModel) -> str:
+    """What a command line calls a model: its entry's folder, or the word that asked for it."""
+    if model.entry:
+        return str(model.entry.folder)
+    return asked if isinstance(asked, str) else model.name
+
+
+def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[str, Any]) -> str:
+    """The next command to type, as a shell takes it: beside an untrained network, then the other protocol.
+
+    names: of all models on a command line. first, result: the first of them, and what it got. options: those of
+    `judge`; each that differs from its default is in the command.
+    """
+    defaults = {"data": None, **members.options(action)}
+    asked = {name: value for name, value in options.items() if name in defaults and value != defaults[name]}
+    if len(names) == 1 and first.entry:
+        # the untrained network is no entry, so it does not know the entry's films and stride
+        asked["stride"] = result.details["stride"]
+        if source := source_of(first, **_picked(asked, "data", "recipe")):
+            asked["data"] = source
+        words = _words({"checkpoint": [names[0], f"random:{names[0]}"], **asked})
+        return f"python recipes/action_eval.py {words}   # beside the same network untrained"
+    done = RECIPES[recipe_of(**_picked(asked, "protocol", "recipe"))].protocol
+    dropped = OF_ONE_PROTOCOL if "data" in asked else {*OF_ONE_PROTOCOL, "folds"}
+    kept = {name: value for name, value in asked.items() if name not in dropped}
+    other = "linear" if done == "fine_tune" else "fine_tune"
+    words = _words({"checkpoint": names if len(names) > 1 else names[0], **kept, "protocol": other})
+    return f"python recipes/action_eval.py {words}"
+
+
+def _picked(asked: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: asked.get(name) for name in names}
+
+
+def _words(options: Mapping[str, Any]) -> str:
+    """The options as words of a command line, quoted for Hydra and for the shell."""
+    return " ".join(shlex.quote(f"{name}={_written(value)}") for name, value in options.items())
+
+
+def _written(value: Any) -> str:
+    """A value as Hydra reads it."""
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_written, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value)
+    return text if PLAIN.fullmatch(text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _print_unpaired(results: list[Result]) -> None:
+    """Why networks that were judged by other clips have no verdict; see `evaluation.action.results`."""
+    shapes = {result.model: "{length} x {stride} at {sizes[crop]} px".format(**result.details) for result in results}
+    if len(set(shapes.values())) > 1:
+        told = "; ".join(f"{model}: {shape}" for model, shape in shapes.items())
+        print(f"no verdict between networks of other clips ({told}): give frames, stride and image_size for all\n")
 
 
 def _line(text: str) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from evaluation.action.crops import Sizes, crop_places, short_side
-from evaluation.action.films import Opened
+from evaluation.action.films import SurveyedVideos
 from evaluation.statistics import generator
 from sslkit.data.clip_sampling import clip_frames, random_starts, uniform_starts
 from sslkit.data.loader import EpochBatches
@@ -20,15 +20,18 @@ from sslkit.errors import UserError
 
 @dataclass(frozen=True)
 class ClipShape:
-    """length: frames of a clip. stride: frames of the film from one to the next. sizes: of its crops."""
+    """length: frames of a clip. stride: frames of the film from one to the next. sizes: of its crops, in pixels."""
 
     length: int
     stride: int
     sizes: Sizes
 
+    def __str__(self) -> str:
+        return f"{self.length} x {self.stride} at {self.sizes.crop} px"
+
 
 @dataclass(frozen=True)
-class Views:
+class EvalViews:
     """What a film is judged by: `clips` in time (rule: see `sslkit.data.clip_sampling`) times `crops` (1 or 3)."""
 
     clips: int = 10
@@ -55,18 +58,18 @@ class TrainingClips(Dataset):
 
     decodes = True
 
-    def __init__(self, opened: Opened, shape: ClipShape, seed: int) -> None:
-        self.opened, self.shape, self.seed = opened, shape, seed
+    def __init__(self, videos: SurveyedVideos, shape: ClipShape, seed: int) -> None:
+        self.videos, self.shape, self.seed = videos, shape, seed
 
     def __len__(self) -> int:
-        return len(self.opened.films)
+        return len(self.videos.films)
 
     def __getitems__(self, keys: list[tuple[int, int]]) -> dict[str, Any]:
         """clips: (n, C, T, S, S) uint8. label: (n,) int64. rows: (n,) the films that are shown. bad: their paths."""
         bad: dict[str, None] = {}
         found = [self._next(epoch, row, bad) for epoch, row in keys]
         rows = torch.tensor([row for row, _ in found])
-        label = torch.from_numpy(self.opened.films.y)[rows]
+        label = torch.from_numpy(self.videos.films.y)[rows]
         return {"clips": torch.stack([clip for _, clip in found]), "label": label, "rows": rows, "bad": list(bad)}
 
     def _next(self, epoch: int, row: int, bad: dict[str, None]) -> tuple[int, Tensor]:
@@ -75,18 +78,18 @@ class TrainingClips(Dataset):
             try:
                 return candidate, self._clip(epoch, candidate)
             except UnreadableVideo:
-                bad[self.opened.films.paths[candidate]] = None
-        raise UserError(f"{self.opened.films.name}: none of the {len(self)} training films can be read")
+                bad[self.videos.films.paths[candidate]] = None
+        raise UserError(f"{self.videos.films.name}: none of the {len(self)} training films can be read")
 
     def _clip(self, epoch: int, row: int) -> Tensor:
         """(C, T, S, S): the shorter side brought to a drawn size, then a square from a drawn place."""
         rng, shape, sizes = generator(self.seed, f"crop {epoch} {row}"), self.shape, self.shape.sizes
-        facts = self.opened.facts(row)
+        facts = self.videos.facts(row)
         (start,) = random_starts(facts.frames, 1, shape.length, shape.stride, (self.seed, epoch, row))
         (numbers,) = clip_frames(np.array([start]), facts.frames, shape.length, shape.stride)
         height, width = short_side(facts.aspect, int(rng.integers(sizes.short[0], sizes.short[1] + 1)))
         top, left = (int(rng.integers(side - sizes.crop + 1)) for side in (height, width))
-        frames, where = self.opened.read(row, numbers, (height, width))
+        frames, where = self.videos.read(row, numbers, (height, width))
         return _clip_of(frames[:, top : top + sizes.crop, left : left + sizes.crop], where)
 
 
@@ -95,11 +98,11 @@ class FilmViews(Dataset):
 
     decodes = True
 
-    def __init__(self, opened: Opened, shape: ClipShape, views: Views) -> None:
-        self.opened, self.shape, self.views = opened, shape, views
+    def __init__(self, videos: SurveyedVideos, shape: ClipShape, views: EvalViews) -> None:
+        self.videos, self.shape, self.views = videos, shape, views
 
     def __len__(self) -> int:
-        return len(self.opened.films)
+        return len(self.videos.films)
 
     def __getitem__(self, row: int) -> dict[str, Any]:
         """views: (V, C, T, S, S) uint8, the crops of the first clip first; None where the film cannot be decoded.
@@ -109,12 +112,12 @@ class FilmViews(Dataset):
         """
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)} films")
-        facts, shape, size = self.opened.facts(row), self.shape, self.shape.sizes.test
+        facts, shape, size = self.videos.facts(row), self.shape, self.shape.sizes.test
         starts = uniform_starts(facts.frames, self.views.clips, shape.length, shape.stride, self.views.rule)
         numbers = clip_frames(starts, facts.frames, shape.length, shape.stride)
         height, width = short_side(facts.aspect, size)
         try:
-            frames, where = self.opened.read(row, numbers, (height, width))
+            frames, where = self.videos.read(row, numbers, (height, width))
         except UnreadableVideo as error:
             return {"row": row, "views": None, "reason": str(error)}
         places = dict.fromkeys(crop_places(height, width, size, self.views.crops))

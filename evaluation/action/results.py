@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.action import datasets
+from evaluation.action.recipes import Recipe, fit_of
 from evaluation.action.runs import FEATURES, ONCE, Run
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import Estimate, over_seeds
@@ -15,25 +16,30 @@ from evaluation.trials import spread, unpacked
 NAMED = 50  # films left out that a result names; action.jsonl has all of them
 
 
-def result_of(runs: list[Run], records: list[dict[str, Any]], said: str) -> Result:
-    """One result of R runs, one for each official split. said: what the recipe is called."""
+def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, description: str) -> Result:
+    """One result of R runs, one for each official split.
+
+    planned: the recipe before it was fitted to the films of each split. description: what it is called.
+    """
     first = runs[0]
-    plan, films = first.recipe, first.test.films
+    films = first.test.films
     several = len(runs) > 1
     folds = [run.test.films.fold for run in runs]
     one = f", split {folds[0]}" if len(datasets.folds_by_name(films.name)) > 1 else ""
     where = f", mean of splits {', '.join(map(str, folds))}" if several else one
     once = "" if first.features == FEATURES[0] else f", features of {ONCE} extracted once"
+    plan = [f"{planned.protocol.replace('_', '-')}, {description}", fit_of(planned, [run.recipe for run in runs])]
+    seen = f"{first.shape}{once}, {first.views}{where}"
     estimate, others, outcomes, paired_on = _several(runs, records) if several else _single(first, records[0])
     return Result.of(
         estimate,
         protocol="action",
-        recipe=f"{plan.protocol.replace('_', '-')}, {said}{once}, {first.views}{where}",
+        recipe=", ".join(filter(None, [*plan, seen])),
         metric="top1",
         model=first.model.name,
         data=films.name,
         others=others,
-        seeds=[first.how.seed],
+        seeds=[first.options.seed],
         digests=_digests(runs),
         seconds=sum(record["seconds"] for record in records),
         details={**_details(runs, records), **(spread(records) if several else {})},
@@ -60,10 +66,11 @@ def _several(runs: list[Run], records: list[dict[str, Any]]) -> tuple[Estimate, 
 
 
 def _tested(run: Run, record: dict[str, Any]) -> str:
-    """Digest of the films that were judged, and their labels."""
+    """Digest of what was judged: the films, their labels, and the clips and crops that each was judged by."""
     films, out = run.test.films, set(record["left_out"])
     rows = [row for row, path in enumerate(films.paths) if path not in out]
-    return rows_digest(np.array([films.paths[row] for row in rows]), films.y[rows])
+    tested = rows_digest(np.array([films.paths[row] for row in rows]), films.y[rows])
+    return hashlib.sha256(f"{tested} {asdict(run.shape)} {asdict(run.views)}".encode()).hexdigest()
 
 
 def _digests(runs: list[Run]) -> dict[str, str]:
@@ -78,13 +85,13 @@ def _digests(runs: list[Run]) -> dict[str, str]:
 def _details(runs: list[Run], records: list[dict[str, Any]]) -> dict[str, Any]:
     first = runs[0]
     plan = {name: value for name, value in asdict(first.recipe).items() if name not in ("data", "folds", "view")}
-    lost: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     for run, record in zip(runs, records, strict=True):
-        lost |= {**run.train.films.lost, **run.test.films.lost, **record["unreadable"]}
-    unreadable = sorted(f"{path}: {reason}" for path, reason in lost.items() if reason != "missing")
-    missing = sorted(path for path, reason in lost.items() if reason == "missing")
+        left_out |= {**run.train.films.left_out, **run.test.films.left_out, **record["unreadable"]}
+    unreadable = sorted(f"{path}: {reason}" for path, reason in left_out.items() if reason != "missing")
+    missing = sorted(path for path, reason in left_out.items() if reason == "missing")
     notes = dict.fromkeys(part.films.note for run in runs for part in (run.train, run.test) if part.films.note)
-    said = {
+    remarks = {
         "unreadable": len(unreadable),
         "unreadable_films": unreadable[:NAMED],
         "missing": len(missing),
@@ -96,12 +103,12 @@ def _details(runs: list[Run], records: list[dict[str, Any]]) -> dict[str, Any]:
         **asdict(first.shape),
         **asdict(first.views),
         "features": first.features,
-        "precision": first.how.precision,
+        "precision": first.options.precision,
         "decoder": first.train.reader.name,
         "device": records[0]["device"],
         "films": [[len(run.train.films), len(run.test.films)] for run in runs],
         "losses": [[record["losses"][0], record["losses"][-1]] for record in records],
-        **{name: value for name, value in said.items() if value},
+        **{name: value for name, value in remarks.items() if value},
     }
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from evaluation.action.cached import train_head
 from evaluation.action.classifier import build_classifier
-from evaluation.action.films import Opened
-from evaluation.action.reading import ClipShape, FilmViews, TrainingClips, Views
+from evaluation.action.films import SurveyedVideos
+from evaluation.action.reading import ClipShape, EvalViews, FilmViews, TrainingClips
 from evaluation.action.recipes import Recipe
 from evaluation.action.testing import FilmScores, score_films, view_features
-from evaluation.action.training import How, State, train
+from evaluation.action.training import RunOptions, State, train
 from evaluation.measures import measured
 from evaluation.models import LoadedModel
 from evaluation.records import Records, each_once, run_id
@@ -23,7 +23,7 @@ from evaluation.tuning import Diverged
 from sslkit.errors import UserError
 
 FEATURES = ("live", "once")
-ONCE = Views(clips=10, crops=1, rule="endpoints")  # of a training film whose features are extracted once
+ONCE = EvalViews(clips=10, crops=1, rule="endpoints")  # of a training film whose features are extracted once
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Run:
     """
 
     model: LoadedModel
-    train: Opened
-    test: Opened
+    train: SurveyedVideos
+    test: SurveyedVideos
     recipe: Recipe
     shape: ClipShape
-    views: Views
+    views: EvalViews
     features: str
-    how: How
+    options: RunOptions
 
     @property
     def key(self) -> dict[str, Any]:
@@ -54,18 +54,20 @@ class Run:
             "fold": films.fold,
             "train": self.train.films.digest,
             "test": films.digest,
+            "changed": [self.train.changed, self.test.changed],
             "decoder": self.train.reader.name,
             "recipe": asdict(self.recipe),
             "shape": asdict(self.shape),
             "views": asdict(self.views),
             "features": self.features,
-            "precision": self.how.precision,
-            "seed": self.how.seed,
+            "precision": self.options.precision,
+            "seed": self.options.seed,
         }
 
     def values(self, folder: Path) -> dict[str, Any]:
         """Train, test, and what the record holds. folder: of the checkpoint, which `done` removes.
 
+        Its seconds count what went into the checkpoint too, where there was one to go on from.
         Raises UserError where the loss becomes infinite, and where no test film can be read.
         """
         started = time.perf_counter()
@@ -80,10 +82,10 @@ class Run:
             "losses": state.losses,
             "unreadable": {
                 **dict.fromkeys(state.bad, "while training"),
-                **{self.test.films.paths[row]: reason for row, reason in scores.lost.items()},
+                **{self.test.films.paths[row]: reason for row, reason in scores.unreadable.items()},
             },
-            "seconds": time.perf_counter() - started,
-            "device": self.how.device.type,
+            "seconds": state.seconds + time.perf_counter() - started,
+            "device": self.options.device.type,
         }
 
     def checkpoint(self, folder: Path) -> Path:
@@ -92,24 +94,24 @@ class Run:
     def _done(self, folder: Path) -> tuple[State, FilmScores]:
         recipe, films = self.recipe, self.train.films
         net = build_classifier(
-            self.model, recipe.protocol, len(films.classes), dropout=recipe.dropout, seed=self.how.seed
+            self.model, recipe.protocol, len(films.classes), dropout=recipe.dropout, seed=self.options.seed
         )
         if self.features == "once":
             state = self._trained_once(net)
         else:
-            clips = TrainingClips(self.train, self.shape, self.how.seed)
-            state = train(net, self.model, clips, recipe, self.how, self.checkpoint(folder))
-        return state, score_films(net, self.model, FilmViews(self.test, self.shape, self.views), self.how)
+            clips = TrainingClips(self.train, self.shape, self.options.seed)
+            state = train(net, self.model, clips, recipe, self.options, self.checkpoint(folder))
+        return state, score_films(net, self.model, FilmViews(self.test, self.shape, self.views), self.options)
 
     def _trained_once(self, net: Any) -> State:
         views, films = FilmViews(self.train, self.shape, ONCE), self.train.films
-        found = list(view_features(net.backbone, self.model, views, self.how, "features"))
+        found = list(view_features(net.backbone, self.model, views, self.options, "features"))
         read = [(row, features.clone()) for row, features, _ in found if features is not None]
         bad = [films.paths[row] for row, features, _ in found if features is None]
         if not read:
             raise UserError(f"{films.name}: none of the {len(films)} training films can be read")
         y = films.y[[row for row, _ in read]]
-        losses = train_head(net, [features for _, features in read], y, self.recipe, self.how)
+        losses = train_head(net, [features for _, features in read], y, self.recipe, self.options)
         return State(losses=losses, bad=bad)
 
     def _judged(self, scores: FilmScores) -> dict[str, Any]:
@@ -123,7 +125,7 @@ class Run:
             "others": {name: asdict(other) for name, other in others.items()},
             "right": packed(np.asarray(right)),
             "tested": len(ids),
-            "left_out": [films.paths[row] for row in scores.lost],
+            "left_out": [films.paths[row] for row in scores.unreadable],
         }
 
 

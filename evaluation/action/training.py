@@ -32,8 +32,8 @@ SAVE_SECONDS = 300.0  # between two checkpoints
 
 
 @dataclass(frozen=True)
-class How:
-    """Where and how a training runs; none of it but `precision` and `seed` changes what is learned.
+class RunOptions:
+    """Where and how a training and its test run; none of it but `precision` and `seed` changes what is learned.
 
     precision: "float32", or "bfloat16" autocast. seed: of order, clips, crops, colours, dropout and the head's start.
     workers: processes that decode, see `sslkit.data.loader.make_loader`. save_seconds: between two checkpoints, 0 for
@@ -53,7 +53,7 @@ class State:
     """How far a training is.
 
     losses: the mean of each epoch. total: the sum in the epoch that is under way; mean: as it was last looked at.
-    bad: films that could not be read.
+    bad: films that could not be read. seconds: that went into the checkpoint it was taken up from.
     """
 
     step: int = 0
@@ -61,6 +61,7 @@ class State:
     total: Tensor | None = None
     bad: list[str] = field(default_factory=list)
     mean: float = math.nan
+    seconds: float = 0.0
 
 
 def rate_factor(recipe: Recipe, epoch: float) -> float:
@@ -83,7 +84,12 @@ def make_optimizer(part: nn.Module, recipe: Recipe) -> torch.optim.SGD:
 
 
 def train(
-    net: nn.Sequential, model: LoadedModel, clips: TrainingClips, recipe: Recipe, how: How, checkpoint: Path | None
+    net: nn.Sequential,
+    model: LoadedModel,
+    clips: TrainingClips,
+    recipe: Recipe,
+    options: RunOptions,
+    checkpoint: Path | None,
 ) -> State:
     """Train `learned(net)` in place to the recipe's last epoch; gives the losses and the films that could not be read.
 
@@ -91,45 +97,44 @@ def train(
     already, training goes on from it, and ends with the weights that it would have had without the stop. None: no file.
     Raises Diverged when the loss is NaN or infinite, UserError for a checkpoint that is damaged.
     """
-    net.to(how.device)
+    net.to(options.device)
     optimizer = make_optimizer(learned(net), recipe)
     state = load(checkpoint, net, optimizer) if checkpoint and checkpoint.is_file() else State()
-    schedule = Schedule(len(clips), recipe.batch_size, recipe.epochs, how.seed, state.step)
-    saved = time.monotonic()
+    schedule = Schedule(len(clips), recipe.batch_size, recipe.epochs, options.seed, state.step)
+    started = saved = time.monotonic()
     net.train()
-    for batch in _feed(clips, schedule, state, how):
-        loss = _step(net, model, optimizer, batch, recipe, how, schedule.per_epoch, state.step)
+    for batch in _feed(clips, schedule, state, options):
+        drawn = view_generator(options.seed, *divmod(state.step, schedule.per_epoch))
+        clip_views = _augmented(batch["clips"].to(options.device, non_blocking=True), model, recipe, drawn)
+        set_rate(optimizer, recipe, state.step / schedule.per_epoch)
+        with own_randomness(options, state.step), autocast(options.precision, options.device):
+            scores = net(clip_views)
+        loss = descend(optimizer, scores, batch["label"].to(options.device, non_blocking=True))
         _note(state, loss, batch, schedule.per_epoch)
-        if checkpoint and time.monotonic() - saved >= how.save_seconds:
-            save(checkpoint, net, optimizer, state)
+        if checkpoint and time.monotonic() - saved >= options.save_seconds:
             saved = time.monotonic()
+            save(checkpoint, net, optimizer, state, saved - started)
     if checkpoint and len(schedule):
-        save(checkpoint, net, optimizer, state)
+        save(checkpoint, net, optimizer, state, time.monotonic() - started)
     net.eval()
     return state
 
 
-def _step(
-    net: nn.Sequential,
-    model: LoadedModel,
-    optimizer: torch.optim.Optimizer,
-    batch: dict[str, Any],
-    recipe: Recipe,
-    how: How,
-    per_epoch: int,
-    step: int,
-) -> Tensor:
-    """One step of the optimizer; the loss, detached."""
-    epoch, within = divmod(step, per_epoch)
-    clips = batch["clips"].to(how.device, non_blocking=True)
-    target = batch["label"].to(how.device, non_blocking=True)
-    drawn = view_generator(how.seed, epoch, within)
-    (views,) = augment_clips(clips[:, None], recipe.view, clips.shape[-1], drawn)
+def _augmented(pixels: Tensor, model: LoadedModel, recipe: Recipe, drawn: torch.Generator) -> Tensor:
+    """One view of each clip (B, C, T, S, S) uint8, as the network takes it."""
+    (views,) = augment_clips(pixels[:, None], recipe.view, pixels.shape[-1], drawn)
+    return normalize(views, model)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: float) -> None:
+    """The recipe's learning rate when so many epochs are done."""
     for group in optimizer.param_groups:
-        group["lr"] = recipe.lr * rate_factor(recipe, step / per_epoch)
-    with _own_randomness(how.seed, step, how.device), autocast(how.precision, how.device):
-        scores = net(normalize(views, model))
-    loss = F.cross_entropy(scores.float(), target)
+        group["lr"] = recipe.lr * rate_factor(recipe, epoch)
+
+
+def descend(optimizer: torch.optim.Optimizer, scores: Tensor, label: Tensor) -> Tensor:
+    """One step of the optimizer down the cross-entropy; the loss, detached. scores: (B, K). label: (B,) int64."""
+    loss = F.cross_entropy(scores.float(), label)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -152,18 +157,18 @@ def _note(state: State, loss: Tensor, batch: dict[str, Any], per_epoch: int) -> 
         state.total = None
 
 
-def _feed(clips: TrainingClips, schedule: Schedule, state: State, how: How) -> Iterator[dict[str, Any]]:
+def _feed(clips: TrainingClips, schedule: Schedule, state: State, options: RunOptions) -> Iterator[dict[str, Any]]:
     """The batches that are left, with a bar that says the last epoch's loss and the share of time spent waiting."""
     loader = DataLoader(
         clips,
         batch_sampler=schedule,
         collate_fn=collate,
-        num_workers=min(workers_for(clips, how.workers, 1), len(schedule)),
-        pin_memory=how.device.type == "cuda",
-        generator=torch.Generator().manual_seed(how.seed),
+        num_workers=min(workers_for(clips, options.workers, 1), len(schedule)),
+        pin_memory=options.device.type == "cuda",
+        generator=torch.Generator().manual_seed(options.seed),
     )
     start, waited = time.perf_counter(), 0.0
-    hidden = None if how.progress else True
+    hidden = None if options.progress else True
     with tqdm(total=schedule.steps, initial=state.step, desc="training", leave=False, disable=hidden) as bar:
         batches = iter(loader)
         while True:
@@ -182,8 +187,9 @@ def _feed(clips: TrainingClips, schedule: Schedule, state: State, how: How) -> I
 
 
 @contextmanager
-def _own_randomness(seed: int, step: int, device: torch.device) -> Iterator[None]:
+def own_randomness(options: RunOptions, step: int) -> Iterator[None]:
     """PyTorch's global generators, which dropout draws from, as a function of (seed, step); put back afterwards."""
+    seed, device = options.seed, options.device
     own = int.from_bytes(hashlib.blake2b(f"dropout {seed} {step}".encode(), digest_size=7).digest(), "little")
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(own)
@@ -193,8 +199,8 @@ def _own_randomness(seed: int, step: int, device: torch.device) -> Iterator[None
         yield
 
 
-def save(path: Path, net: nn.Sequential, optimizer: torch.optim.Optimizer, state: State) -> None:
-    """Write a checkpoint, whole or not at all."""
+def save(path: Path, net: nn.Sequential, optimizer: torch.optim.Optimizer, state: State, seconds: float) -> None:
+    """Write a checkpoint, whole or not at all. seconds: since the training was begun or taken up."""
     content = {
         "weights": learned(net).state_dict(),
         "optimizer": optimizer.state_dict(),
@@ -202,6 +208,7 @@ def save(path: Path, net: nn.Sequential, optimizer: torch.optim.Optimizer, state
         "losses": state.losses,
         "total": state.total,
         "bad": state.bad,
+        "seconds": state.seconds + seconds,
     }
     with write_whole(path) as partial:
         torch.save(content, partial)
@@ -213,7 +220,8 @@ def load(path: Path, net: nn.Sequential, optimizer: torch.optim.Optimizer) -> St
         content = torch.load(path, map_location=next(net.parameters()).device, weights_only=True)
         learned(net).load_state_dict(content["weights"])
         optimizer.load_state_dict(content["optimizer"])
-        return State(content["step"], content["losses"], content["total"], content["bad"])
+        names = ("step", "losses", "total", "bad", "seconds")
+        return State(**{name: content[name] for name in names})
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path} is no checkpoint of this training ({reason}): remove it to begin anew") from error

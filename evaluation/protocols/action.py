@@ -14,10 +14,10 @@ import torch
 from evaluation.action import datasets, recipes
 from evaluation.action.crops import Sizes
 from evaluation.action.films import survey
-from evaluation.action.reading import ClipShape, Views
+from evaluation.action.reading import ClipShape, EvalViews
 from evaluation.action.results import result_of
 from evaluation.action.runs import FEATURES, Run, done
-from evaluation.action.training import How
+from evaluation.action.training import RunOptions
 from evaluation.linear_heads import device_of
 from evaluation.models import LoadedModel, load_model
 from evaluation.result import Result
@@ -69,12 +69,14 @@ def action(
         weight_decay, dropout: others than the recipe's; a rate that is not given goes with the batch size, warm-up
         with the epochs, and the result's recipe says what was changed.
     frames, stride: of a clip; None: what the model was pretrained with, else 16 and 64 // frames.
-    clips, crops, rule: of a test film, see `evaluation.action.reading.Views`.
+    clips, crops, rule: of a test film, see `evaluation.action.reading.EvalViews`.
     features: "live", or "once" for the linear protocol on small sets: ten clips of each film pass the backbone once,
-        their middle squares, without augmentation; the result's recipe says so.
+        their middle squares, without augmentation; the result's recipe says so. Nothing is kept of a split until it is
+        done, so one that is stopped begins anew.
     precision: "float32", or "bfloat16" autocast. seed: of everything drawn. image_size: where the model does not say.
-    out: folder of `action.jsonl`, to which every finished split is added, and of checkpoints: the same call goes on
-        where it was stopped, and ends with the same numbers. cache: folder of the index of films; None: none is kept.
+    out: folder of `action.jsonl`, to which every finished split is added, and of checkpoints: the same call takes up
+        a stopped training at its last one, and ends with the same numbers. A film that is changed is trained on and
+        judged anew. cache: folder of the index of films; None: none is kept.
     root, counts: see `open_films`. on_error: "skip" leaves out and names films that cannot be decoded, or "raise".
     device: "auto" is a GPU if there is one. workers: processes that decode. save_seconds: between two checkpoints.
     say: called with a line when something is done.
@@ -83,15 +85,16 @@ def action(
     interval, each split with its own interval in `others`, and values and std in `details`.
     Raises UserError for options out of range, a network of images, missing films, and a loss that becomes infinite.
     """
-    plan, said = _plan(protocol, recipe, epochs, batch_size, lr, weight_decay, dropout)
-    views = Views(clips, crops, rule)
+    changes = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "weight_decay": weight_decay, "dropout": dropout}
+    plan, description = recipes.changed(recipes.chosen(protocol, recipe), changes)
+    views = EvalViews(clips, crops, rule)
     _check(features, plan.protocol, precision)
     loaded = load_model(model, image_size=image_size)
-    source = data or (_own_films(loaded) if recipe is None else None) or plan.data
+    source = source_of(loaded, data, recipe) or plan.data
     used = _folds(source, folds, plan.folds)
     shape = _shape(loaded, frames, stride)
     seed = whole_number("seed", seed, 0)
-    how = How(device_of(device), precision, seed, workers, float(save_seconds), progress)
+    options = RunOptions(device_of(device), precision, seed, workers, float(save_seconds), progress)
     listed = [_listed(source, fold, root, counts) for fold in used]
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,8 +104,8 @@ def action(
         counted = f"{len(train.films):,} training and {len(test.films):,} test films"
         say(f"{test.films.name}, split {test.films.fold}: {counted}")
         fitted = recipes.fitted(plan, len(train.films), scale=lr is None)
-        runs.append(Run(loaded, train, test, fitted, shape, views, features, how))
-    return result_of(runs, done(runs, folder, say), said)
+        runs.append(Run(loaded, train, test, fitted, shape, views, features, options))
+    return result_of(runs, done(runs, folder, say), plan, description)
 
 
 def open_data(subject: Subject) -> datasets.Films:
@@ -133,27 +136,12 @@ def evaluate(
     save_seconds: float = 300.0,
 ) -> list[Result]:
     """A head or all weights of a network of clips, on films; resumed by the same command; see `action`."""
-    asked = {
-        "protocol": protocol,
-        "recipe": recipe,
-        "folds": folds,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "lr": lr,
-    }
-    asked |= {"weight_decay": weight_decay, "dropout": dropout, "frames": frames, "stride": stride, "clips": clips}
-    asked |= {"crops": crops, "rule": rule, "features": features, "precision": precision, "on_error": on_error}
-    place = {"root": subject.root, "out": subject.out, "seed": subject.seed, "save_seconds": save_seconds}
+    options = dict(locals())
+    del options["subject"]
+    options |= {"root": subject.root, "out": subject.out, "seed": subject.seed}
     passed = ("cache", "counts", "device", "workers", "progress")
-    how = {name: subject.how[name] for name in passed if name in subject.how}
-    return [action(subject.model, subject.data, **asked, **place, **how)]
-
-
-def _plan(protocol: str | None, recipe: str | None, *changes: float | None) -> tuple[recipes.Recipe, str]:
-    """The recipe with its changes, and what it is called. changes: epochs, batch_size, lr, weight_decay, dropout."""
-    names = ("epochs", "batch_size", "lr", "weight_decay", "dropout")
-    given = {name: value for name, value in zip(names, changes, strict=True) if value is not None}
-    return recipes.changed(recipes.chosen(protocol, recipe), given)
+    options |= {name: subject.how[name] for name in passed if name in subject.how}
+    return [action(subject.model, subject.data, **options)]
 
 
 def _listed(source: str, fold: int, root: str | Path, counts: str) -> tuple[datasets.Films, datasets.Films]:
@@ -162,8 +150,10 @@ def _listed(source: str, fold: int, root: str | Path, counts: str) -> tuple[data
     return datasets.open_films(source, "train", **how), datasets.open_films(source, "test", **how)
 
 
-def _own_films(model: LoadedModel) -> str | None:
-    """The folder of films that a zoo entry was pretrained on."""
+def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str | None:
+    """The films that are asked for, or without a recipe those that a zoo entry was pretrained on; else None."""
+    if data or recipe:
+        return data
     source = str(model.entry.card.get("data", {}).get("source", "")) if model.entry else ""
     return source if source.startswith("video:") else None
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 import importlib
-import inspect
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -13,11 +13,15 @@ import pytest
 from motion_films import write_motions
 
 from evaluation import store
-from evaluation.action.judging import judge
+from evaluation.action.judging import hint, judge
 from evaluation.action.recipes import RECIPES as NAMED
-from evaluation.protocols.action import action
+from evaluation.models import load_model
+from evaluation.protocols.action import action, evaluate
 from evaluation.records import read_records
+from evaluation.result import Result
+from sslkit import backbones, members, zoo
 from sslkit.errors import UserError
+from sslkit.zoo import ZooEntry
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 NET = ["checkpoint=random:narrow_slow", "image_size=16", "frames=4", "stride=2"]
@@ -60,8 +64,21 @@ def test_help_says_every_recipe_and_setting(monkeypatch) -> None:
     said = shared.plain_help(recipe.Settings(), recipe.__doc__, {})
     assert all(name in said for name in NAMED)
     assert "checkpoint=null" in said and "rule=slowfast" in said
-    taken = {**inspect.signature(judge).parameters, **inspect.signature(action).parameters}
-    assert {field.name for field in dataclasses.fields(recipe.Settings)} <= set(taken)
+
+
+def test_one_list_of_options_is_that_of_the_others(monkeypatch) -> None:
+    """`action`, its protocol's `evaluate` and the command's settings: the same names, the same defaults."""
+    monkeypatch.syspath_prepend(str(RECIPES))
+    settings = dataclasses.asdict(importlib.import_module("action_eval").Settings())
+    options, of_protocol = members.options(action), members.options(evaluate)
+    assert of_protocol == {name: options[name] for name in of_protocol}
+    assert settings == {
+        "checkpoint": None,
+        "zoo": None,
+        "data": None,
+        **{n: v for n, v in options.items() if n != "say"},
+    }
+    assert {**members.options(judge), **options} == options
 
 
 @pytest.mark.slow
@@ -89,12 +106,116 @@ def test_two_networks_are_compared_and_their_results_kept(place: Path, monkeypat
     both = ["random:narrow_slow:1", "random:narrow_slow:2"]
     results = judge(both, data="video:motion", image_size=16, out="out", cache=None, progress=False, **options)
     said = capsys.readouterr().out
-    assert [result.model for result in results] == both and results[0].paired_on == results[1].paired_on
+    assert (
+        "no verdict" not in said
+        and [result.model for result in results] == both
+        and results[0].paired_on == results[1].paired_on
+    )
     assert all(name in said for name in both) and "0.49 M parameters, 128 features, clips of 16 frames" in said
+    (line,) = (line for line in said.splitlines() if line.startswith("next "))
+    assert all(word in shlex.split(line) for word in ("image_size=16", "out=out", "stride=2", "protocol=fine_tune"))
+    assert f"checkpoint=[{','.join(both)}]" in shlex.split(line)
     assert "action on motion" in said and "p=" in said.replace(" = ", "=").replace("p ", "p"), "McNemar's test"
     for name in both:
         (kept,) = store.read(place / "out" / name.replace(":", "_"))
         assert kept.outcomes is not None and len(kept.outcomes) == 6
+
+
+def test_networks_of_other_clips_get_no_verdict(place: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(place)
+    options = {"epochs": 1, "frames": 4, "clips": 1, "crops": 1, "features": "once", "workers": 0, "progress": False}
+    both = [load_model(f"random:narrow_slow:{size}", image_size=size) for size in (16, 20)]
+    judge(both, data="video:motion", out="sizes", cache=None, **options)
+    said = capsys.readouterr().out
+    assert "no verdict between networks of other clips (" in said and "McNemar" not in said
+    assert "random:narrow_slow:16: 4 x 16 at 16 px; random:narrow_slow:20: 4 x 16 at 20 px" in said
+
+
+def parsed(command: str, monkeypatch) -> dict:
+    """The settings that Hydra reads of a command line, given by a shell."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf
+
+    monkeypatch.syspath_prepend(str(RECIPES))
+    quoted = importlib.import_module("command")._quoted
+    program, recipe, *words = shlex.split(command, comments=True)
+    assert (program, recipe) == ("python", "recipes/action_eval.py")
+    found = OverridesParser.create().parse_overrides([quoted(word) for word in words])
+    return {one.key_or_group: OmegaConf.to_container(OmegaConf.create([one.value()]))[0] for one in found}
+
+
+UNUSUAL = {
+    "data": 'video:my films/a=b, c\'s "d"',
+    "root": "other root",
+    "folds": [1],
+    "frames": 4,
+    "stride": 2,
+    "clips": 3,
+    "crops": 1,
+    "rule": "endpoints",
+    "precision": "bfloat16",
+    "seed": 3,
+    "image_size": 16,
+    "cache": None,
+    "out": "here",
+    "counts": "warn",
+    "on_error": "raise",
+    "save_seconds": 1.5,
+    "device": "cpu",
+    "workers": 0,
+    "progress": False,
+}
+TRAINED = {"epochs": 2, "batch_size": 3, "lr": 0.25, "weight_decay": 1e-3, "dropout": 0.5, "recipe": "paper_k400"}
+TRAINED |= {"protocol": "linear", "features": "once"}
+
+
+def result(stride: int = 2) -> Result:
+    return Result("action", "", "top1", 0.5, details={"stride": stride})
+
+
+def test_the_next_command_has_every_option_and_can_be_pasted(monkeypatch) -> None:
+    assert {*UNUSUAL, *TRAINED} | {"say"} == {*members.options(action), "data"}, "all of them are tried here"
+    model = load_model("random:narrow_slow:1", image_size=16)
+    said = hint(["random:narrow_slow:1"], model, result(), {**UNUSUAL, **TRAINED})
+    wanted = {"checkpoint": "random:narrow_slow:1", **UNUSUAL, "protocol": "fine_tune"}
+    assert parsed(said, monkeypatch) == wanted, "those of the linear recipe are not for the other protocol"
+    said = hint(["a", "random:b"], model, result(), {**members.options(action), "protocol": "fine_tune", "seed": 1})
+    wanted = {"checkpoint": ["a", "random:b"], "seed": 1, "protocol": "linear"}
+    assert parsed(said, monkeypatch) == wanted, "defaults are left out"
+
+
+def test_the_next_command_of_an_entry_gives_its_films_and_stride_to_the_untrained_network(monkeypatch) -> None:
+    entry = ZooEntry(Path("my zoo/byol+dsa,0"), {"data": {"source": "video:own films"}})
+    model = dataclasses.replace(load_model("random:narrow_slow", image_size=16), entry=entry)
+    both = ["my zoo/byol+dsa,0", "random:my zoo/byol+dsa,0"]
+    said = hint(both[:1], model, result(stride=3), {})
+    assert parsed(said, monkeypatch) == {"checkpoint": both, "data": "video:own films", "stride": 3}
+    said = hint(both[:1], model, result(), {**UNUSUAL, **TRAINED})
+    assert parsed(said, monkeypatch) == {"checkpoint": both, **UNUSUAL, **TRAINED}
+    said = hint(both[:1], model, result(), {"recipe": "paper_ucf101", "folds": [2]})
+    assert parsed(said, monkeypatch) == {"checkpoint": both, "recipe": "paper_ucf101", "folds": [2], "stride": 2}
+
+
+def test_the_next_command_of_an_entry_compares_it_with_the_untrained_network(place: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(place)
+    body = backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4)
+    shape = {"name": "narrow_slow", "lines": body.recipe.lines, "image_size": 16, "in_chans": 3, "frames": 4}
+    card = {"backbone": {**shape, "stride": 1}, "data": {"source": "video:motion"}}
+    card["normalize"] = {"mean": [0.4] * 3, "std": [0.2] * 3}
+    zoo.save(Path("my zoo/a"), body.export(), card)
+    options = {"epochs": 1, "clips": 1, "crops": 1, "features": "once", "workers": 0, "progress": False}
+
+    def judged(**given) -> tuple[str, dict]:
+        judge(**given)
+        said = capsys.readouterr().out
+        (line,) = (line for line in said.splitlines() if line.startswith("next "))
+        return said, parsed(line.removeprefix("next").strip(), monkeypatch)
+
+    _, given = judged(checkpoint="my zoo/a", cache=None, **options)
+    said, following = judged(**given)
+    assert "no verdict" not in said and "action on motion, top1" in said, "they are a pair"
+    assert following["checkpoint"] == given["checkpoint"] == ["my zoo/a", "random:my zoo/a"]
+    assert following["protocol"] == "fine_tune" and "features" not in following
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Films:
 
     root: the folder that `paths`, (N,) written with "/", lie below. y: (N,) int64 labels. classes: their names.
     name, split: for tables. fold: which of the official splits, from 1. sizes: (N,) int64 bytes of each file.
-    lost: why a film that the set's lists name is not here, by its path: "missing", or what the decoder said.
+    left_out: why a film that the set's lists name is not here, by its path: "missing", or what the decoder said.
     note: what to print beside a number, or "".
     """
 
@@ -37,7 +37,7 @@ class Films:
     split: str
     sizes: np.ndarray = field(repr=False)
     fold: int = 1
-    lost: Mapping[str, str] = field(default_factory=dict, repr=False)
+    left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
     note: str = ""
 
     def __len__(self) -> int:
@@ -48,14 +48,17 @@ class Films:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 (hex) of the manifest: the films that are here, by path, label and size in bytes, and the classes."""
+        """sha256 (hex) of the manifest: the films that are here, by path, label and size in bytes, and the classes.
+
+        It tells copies of a set apart and leaves out when a file was changed, which a copy need not keep.
+        """
         digest = hashlib.sha256(repr((self.name, self.split, self.fold, self.classes)).encode())
         for path, label, size in zip(self.paths, self.y.tolist(), self.sizes.tolist(), strict=True):
             digest.update(f"{path}\t{label}\t{size}\n".encode())
         return digest.hexdigest()
 
     def without(self, unreadable: Mapping[int, str]) -> "Films":
-        """The films but for some rows, which go to `lost` with the reason that each comes with.
+        """The films but for some rows, which go to `left_out` with the reason that each comes with.
 
         Raises UserError where none is left.
         """
@@ -64,8 +67,8 @@ class Films:
             first, reason = next(iter(unreadable.items()))
             raise UserError(f"{self.name}: none of the {len(self)} films can be read; {self.path(first)}: {reason}")
         paths = tuple(self.paths[row] for row in kept)
-        lost = {**self.lost, **{self.paths[row]: reason for row, reason in unreadable.items()}}
-        return replace(self, paths=paths, y=self.y[kept], sizes=self.sizes[kept], lost=lost)
+        left_out = {**self.left_out, **{self.paths[row]: reason for row, reason in unreadable.items()}}
+        return replace(self, paths=paths, y=self.y[kept], sizes=self.sizes[kept], left_out=left_out)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Entry:
             raise UserError(self._missing_films(listing, missing, split, fold))
         films = present(listing, name=self.name, split=split, fold=fold)
         wrong = self._check(films, split, fold, counts)
-        return replace(films, note="; ".join(filter(None, (wrong, _lost(films, len(listing.wanted))))))
+        return replace(films, note="; ".join(filter(None, (wrong, _count_missing(films, len(listing.wanted))))))
 
     def _locate(self, root: Path, fold: int) -> Path:
         """The folder of the set. Raises UserError when a file is missing in each that it may be."""
@@ -173,13 +176,13 @@ class Entry:
 
 
 def present(listing: Listing, *, name: str, split: str, fold: int = 1) -> Films:
-    """The films of a listing that are on the disk; the others are in `lost`."""
+    """The films of a listing that are on the disk; the others are in `left_out`."""
     rows = [row for row, path in enumerate(listing.paths) if path is not None]
     paths = tuple(str(listing.paths[row]) for row in rows)
     sizes = np.array([os.stat(listing.root / path).st_size for path in paths], dtype=np.int64)
-    lost = {wanted: "missing" for wanted, path in zip(listing.wanted, listing.paths, strict=True) if path is None}
+    missing = {wanted: "missing" for wanted, path in zip(listing.wanted, listing.paths, strict=True) if path is None}
     y = np.asarray(listing.y, dtype=np.int64)[rows]
-    return Films(listing.root, paths, y, tuple(listing.classes), name, split, sizes, fold, lost)
+    return Films(listing.root, paths, y, tuple(listing.classes), name, split, sizes, fold, missing)
 
 
 def films_below(folder: Path) -> list[str]:
@@ -216,5 +219,5 @@ def _any(folder: Path, any_of: Sequence[str]) -> bool:
     return any((folder / name).exists() for name in any_of)
 
 
-def _lost(films: Films, listed: int) -> str:
-    return f"{len(films.lost)} of {listed} films missing" if films.lost else ""
+def _count_missing(films: Films, listed: int) -> str:
+    return f"{len(films.left_out)} of {listed} films missing" if films.left_out else ""

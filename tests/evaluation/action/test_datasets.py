@@ -138,9 +138,11 @@ def test_kinetics_takes_labels_from_its_list_and_counts_what_is_missing(kinetics
         "petting_animal_(not_cat)/_kwSDLoYjyI_000000_000010.mkv": "petting animal (not cat)",
         "abCDe.mp4": "shot put, old",
     }
-    assert train.lost == {"gone12345_000001_000011": "missing"} and "1 of 4 films missing" in train.note
+    assert train.left_out == {"gone12345_000001_000011": "missing"} and "1 of 4 films missing" in train.note
     test = opened("kinetics400", kinetics, "test")
-    assert len(test) == 1 and test.classes == train.classes and len(test.lost) == 2, "the classes are those of the list"
+    assert len(test) == 1 and test.classes == train.classes and len(test.left_out) == 2, (
+        "the classes are those of the list"
+    )
 
 
 def test_the_manifest_digest_tells_two_copies_apart(kinetics: Path) -> None:

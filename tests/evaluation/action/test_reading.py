@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 
 from evaluation.action.crops import Sizes, crop_places, short_side
 from evaluation.action.datasets import open_films
-from evaluation.action.films import Opened, survey
-from evaluation.action.reading import ClipShape, FilmViews, Schedule, TrainingClips, Views
+from evaluation.action.films import SurveyedVideos, survey
+from evaluation.action.reading import ClipShape, EvalViews, FilmViews, Schedule, TrainingClips
 from sslkit.data.sources import collate
 from sslkit.errors import UserError
 
@@ -32,7 +32,7 @@ def numbered(tmp_path_factory) -> Path:
     return root
 
 
-def opened(root: Path, split: str = "test") -> Opened:
+def opened(root: Path, split: str = "test") -> SurveyedVideos:
     return survey(open_films(f"video:{root}", split))
 
 
@@ -48,7 +48,7 @@ def test_the_frames_of_a_films_views_are_those_of_the_rule(numbered: Path, rule:
     """The long film has 52 frames and a clip spans 10: the last start is 42."""
     films = opened(numbered)
     row = films.films.paths.index("a/long.mp4")
-    views = FilmViews(films, SHAPE, Views(10, 3, rule))[row]["views"]
+    views = FilmViews(films, SHAPE, EvalViews(10, 3, rule))[row]["views"]
     assert views.shape == (30, 3, 4, 48, 48) and views.dtype == torch.uint8
     frames, where = films.read(row, np.arange(52), (48, 80))
     for number, start in enumerate(starts):
@@ -66,7 +66,7 @@ def test_a_film_shorter_than_a_clip_repeats_its_last_frame(numbered: Path) -> No
     for row, path in enumerate(films.films.paths):
         if (numbers := wanted.get(path.removesuffix(".mp4"))) is None:
             continue
-        views = FilmViews(films, square, Views(2, 3))[row]["views"]
+        views = FilmViews(films, square, EvalViews(2, 3))[row]["views"]
         frames, where = films.read(row, np.array(numbers), (48, 80))
         assert (views[0].permute(1, 2, 3, 0).numpy() == frames[where][:, :, :48]).all(), path
 
@@ -92,8 +92,8 @@ def test_square_frames_have_one_crop(tmp_path: Path) -> None:
         for name in "ab":
             (tmp_path / split / name).mkdir(parents=True)
             write_film(tmp_path / split / name / "1.mp4", 12, size=(64, 64))
-    assert len(FilmViews(opened(tmp_path), SHAPE, Views(5, 3))[0]["views"]) == 5
-    assert len(FilmViews(opened(tmp_path), SHAPE, Views(5, 1))[0]["views"]) == 5
+    assert len(FilmViews(opened(tmp_path), SHAPE, EvalViews(5, 3))[0]["views"]) == 5
+    assert len(FilmViews(opened(tmp_path), SHAPE, EvalViews(5, 1))[0]["views"]) == 5
 
 
 def test_training_clips_are_a_function_of_seed_epoch_and_row(numbered: Path) -> None:
@@ -130,15 +130,39 @@ def test_two_workers_give_the_clips_of_one(numbered: Path) -> None:
     assert len(found[0]) == 4 and all((one == two).all() for one, two in zip(*found, strict=True))
 
 
-def test_random_clips_reach_both_ends_of_a_film(numbered: Path) -> None:
-    films = opened(numbered, "train")
+def test_random_clips_reach_both_ends_of_a_film(tmp_path: Path) -> None:
+    """A span is 10 frames, so the film of 15 has the starts 0 to 5, and that of 10 the start 0 alone."""
+    for name, frames in (("a", 15), ("b", 10)):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        write_film(tmp_path / "train" / name / "1.mp4", frames, size=(96, 96))
     whole = ClipShape(4, 3, Sizes(crop=96, short=(96, 96), test=96))
-    row = films.films.paths.index("a/span.mp4")
-    clip = TrainingClips(films, whole, 0).__getitems__([(0, row)])["clips"][0]
-    assert clip.shape == (3, 4, 96, 96), "a film of exactly one span has one clip"
-    crops = TrainingClips(films, SHAPE, 0)
-    lefts = {crops._clip(epoch, row)[0, 0].sum().item() for epoch in range(12)}
-    assert len(lefts) > 6, "the crop moves"
+    clips = TrainingClips(opened(tmp_path, "train"), whole, 0)
+    shown = [[numbers_in(clips._clip(epoch, row).permute(1, 2, 3, 0).numpy()) for epoch in range(60)] for row in (0, 1)]
+    starts = [{int(numbers[0]) for numbers in film} for film in shown]
+    assert starts == [{0, 1, 2, 3, 4, 5}, {0}]
+    assert all((np.diff(numbers) == 3).all() for film in shown for numbers in film)
+
+
+def test_random_crops_reach_all_edges_of_the_frames(numbered: Path, monkeypatch) -> None:
+    """Frames of 48 x 80 pixels that say where a pixel is: a crop of 42 begins at 0 to 6 and 0 to 38."""
+    place = np.stack([*np.indices((48, 80)), np.zeros((48, 80))], -1).astype(np.uint8)
+    monkeypatch.setattr(SurveyedVideos, "read", lambda *_: (place[None], np.zeros(4, dtype=int)))
+    clips = TrainingClips(opened(numbered, "train"), replace(SHAPE, sizes=Sizes(42, (48, 48), 48)), 0)
+    tops, lefts = zip(*(clips._clip(epoch, 1)[:2, 0, 0, 0].tolist() for epoch in range(400)), strict=True)
+    assert (set(tops), set(lefts)) == (set(range(7)), set(range(39)))
+
+
+def test_a_film_that_is_overwritten_has_changed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        write_film(tmp_path / "train" / name / "1.mp4", 9)
+    (tmp_path / "cache").mkdir()
+    first, again = (survey(open_films(f"video:{tmp_path}", "train"), cache=tmp_path / "cache") for _ in range(2))
+    assert first.changed == again.changed
+    path = tmp_path / "train" / "a" / "1.mp4"
+    path.write_bytes(path.read_bytes())
+    other = survey(open_films(f"video:{tmp_path}", "train"), cache=tmp_path / "cache")
+    assert other.changed != first.changed and other.films.digest == first.films.digest, "the manifest is that of a copy"
 
 
 def test_a_schedule_goes_on_where_it_was_stopped() -> None:
@@ -159,7 +183,7 @@ def test_films_that_cannot_be_decoded_are_named_and_left_out(numbered: Path, tmp
     (root / "train" / "a" / "no.mp4").write_bytes(b"no film at all")
     cut(root / "train" / "a" / "long.mp4", 0.3, root / "train" / "b" / "cut.mp4")
     films = opened(root, "train")
-    assert set(films.films.lost) == {"a/no.mp4", "b/cut.mp4"} and all(films.films.lost.values())
+    assert set(films.films.left_out) == {"a/no.mp4", "b/cut.mp4"} and all(films.films.left_out.values())
     assert len(films.films) == 4
     assert [films.facts(row).frames for row in range(4)] == [52, 10, 1, 6]
     with pytest.raises(UserError, match=r"2 of 6 films cannot be read, the first is .*no.mp4"):
@@ -181,7 +205,7 @@ def test_a_film_that_breaks_after_the_survey_gives_way_to_the_next(numbered: Pat
         films.films.path(1).write_bytes(b"gone bad")
     batch = TrainingClips(train, SHAPE, 0).__getitems__([(0, 0), (0, 1)])
     assert batch["rows"].tolist() == [0, 2] and batch["label"].tolist() == [0, 1] and batch["bad"] == ["a/span.mp4"]
-    broken = FilmViews(test, SHAPE, Views(2, 1))[1]
+    broken = FilmViews(test, SHAPE, EvalViews(2, 1))[1]
     assert broken["views"] is None and broken["reason"]
 
 
@@ -191,4 +215,4 @@ def test_a_film_that_breaks_after_the_survey_gives_way_to_the_next(numbered: Pat
 )
 def test_views_that_do_not_exist(given: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        Views(**given)
+        EvalViews(**given)

@@ -1,5 +1,6 @@
 """The score of a film is the mean of the softmax of its 30 views, against a loop that reads and cuts them by itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -12,20 +13,20 @@ from evaluation.action.cached import train_head
 from evaluation.action.classifier import build_classifier
 from evaluation.action.crops import Sizes
 from evaluation.action.datasets import open_films
-from evaluation.action.films import Opened, survey
-from evaluation.action.reading import ClipShape, FilmViews, Views
+from evaluation.action.films import SurveyedVideos, survey
+from evaluation.action.reading import ClipShape, EvalViews, FilmViews
 from evaluation.action.recipes import Recipe
 from evaluation.action.testing import score_films, view_features
-from evaluation.action.training import How
+from evaluation.action.training import RunOptions
 from evaluation.models import LoadedModel
 from evaluation.tuning import Diverged
 
 SHAPE = ClipShape(4, 2, Sizes(16, (18, 22), test=24))  # the films are 24 pixels high: nothing is resized
-HOW = How(torch.device("cpu"), workers=0, progress=False)
+OPTIONS = RunOptions(torch.device("cpu"), workers=0, progress=False)
 
 
 @pytest.fixture(scope="module")
-def test_films(motion: Path) -> Opened:
+def test_films(motion: Path) -> SurveyedVideos:
     return survey(open_films(f"video:{motion}", "test"))
 
 
@@ -54,10 +55,10 @@ def looped(path: Path, net: nn.Sequential, model: LoadedModel) -> np.ndarray:
 
 
 def test_the_score_is_the_mean_of_the_softmax_over_30_views(
-    test_films: Opened, net: nn.Sequential, network: LoadedModel
+    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel
 ) -> None:
-    scores = score_films(net, network, FilmViews(test_films, SHAPE, Views(10, 3)), HOW)
-    assert scores.rows.tolist() == list(range(6)) and scores.probabilities.shape == (6, 3) and not scores.lost
+    scores = score_films(net, network, FilmViews(test_films, SHAPE, EvalViews(10, 3)), OPTIONS)
+    assert scores.rows.tolist() == list(range(6)) and scores.probabilities.shape == (6, 3) and not scores.unreadable
     for row in scores.rows:
         each = looped(test_films.films.path(row), net, network)
         assert each.shape == (30, 3)
@@ -66,25 +67,29 @@ def test_the_score_is_the_mean_of_the_softmax_over_30_views(
 
 
 def test_workers_and_batches_change_nothing(
-    test_films: Opened, net: nn.Sequential, network: LoadedModel, monkeypatch
+    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel, monkeypatch
 ) -> None:
-    views = FilmViews(test_films, SHAPE, Views(4, 3))
-    expected = score_films(net, network, views, HOW).probabilities
+    views = FilmViews(test_films, SHAPE, EvalViews(4, 3))
+    expected = score_films(net, network, views, OPTIONS).probabilities
     monkeypatch.setattr("evaluation.action.testing.PASS", 5)
-    again = score_films(net, network, views, How(HOW.device, workers=2, progress=False)).probabilities
+    again = score_films(net, network, views, RunOptions(OPTIONS.device, workers=2, progress=False)).probabilities
     assert again == pytest.approx(expected, abs=1e-6)
 
 
-def test_scores_that_are_not_finite_are_refused(test_films: Opened, net: nn.Sequential, network: LoadedModel) -> None:
+def test_scores_that_are_not_finite_are_refused(
+    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel
+) -> None:
     with torch.no_grad():
         net.head.bias.fill_(torch.nan)
     with pytest.raises(Diverged, match="NaN"):
-        score_films(net, network, FilmViews(test_films, SHAPE, Views(1, 1)), HOW)
+        score_films(net, network, FilmViews(test_films, SHAPE, EvalViews(1, 1)), OPTIONS)
 
 
-def test_features_are_those_of_the_backbone(test_films: Opened, net: nn.Sequential, network: LoadedModel) -> None:
-    views = FilmViews(test_films, SHAPE, Views(2, 1))
-    (row, features, reason), *rest = view_features(net.backbone, network, views, HOW)
+def test_features_are_those_of_the_backbone(
+    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel
+) -> None:
+    views = FilmViews(test_films, SHAPE, EvalViews(2, 1))
+    (row, features, reason), *rest = view_features(net.backbone, network, views, OPTIONS)
     assert (row, reason, len(rest)) == (0, "", 5) and features.shape == (2, network.width)
 
 
@@ -97,12 +102,35 @@ def test_a_head_on_features_learns_to_tell_them_apart(network: LoadedModel) -> N
     features = [centres[label] + some for label, some in zip(y, noise, strict=True)]
     net = build_classifier(network, "linear", 2, dropout=0.0, seed=0)
     recipe = Recipe("linear", "", (1,), epochs=20, batch_size=8, lr=0.05)
-    losses = train_head(net, features, y, recipe, HOW)
+    losses = train_head(net, features, y, recipe, OPTIONS)
     assert len(losses) == 20 and losses[-1] < 0.1 < losses[0]
     with torch.no_grad():
         guessed = [net.head(one).softmax(1).mean(0).argmax().item() for one in features]
     assert guessed == y.tolist()
     again = build_classifier(network, "linear", 2, dropout=0.0, seed=0)
-    assert train_head(again, features, y, recipe, HOW) == losses
+    assert train_head(again, features, y, recipe, OPTIONS) == losses
     with pytest.raises(Diverged):
-        train_head(net, [one * torch.inf for one in features], y, recipe, HOW)
+        train_head(net, [one * torch.inf for one in features], y, recipe, OPTIONS)
+
+
+def test_a_head_on_features_learns_behind_dropout(network: LoadedModel) -> None:
+    """What is hidden is a function of seed and step, whatever else draws from PyTorch's generator."""
+    features = list(torch.randn(12, 2, network.width, generator=torch.Generator().manual_seed(0)))
+    y = np.repeat([0, 1], 6)
+
+    def trained(dropout: float, seed: int = 0) -> tuple[list[float], torch.Tensor]:
+        net = build_classifier(network, "linear", 2, dropout=dropout, seed=0)
+        recipe = Recipe("linear", "", (1,), epochs=3, batch_size=4, lr=0.05, dropout=dropout)
+        losses = train_head(net, features, y, recipe, replace(OPTIONS, seed=seed))
+        assert not net.dropout.training and not net.head.training
+        return losses, net.head.weight.detach()
+
+    losses, weight = trained(0.5)
+    assert losses != trained(0.0)[0]
+    state = torch.get_rng_state()
+    torch.manual_seed(7)
+    again, weight_again = trained(0.5)
+    assert again == losses and torch.equal(weight, weight_again)
+    torch.set_rng_state(state)
+    assert trained(0.5)[0] == losses and torch.equal(state, torch.get_rng_state())
+    assert (trained(1.0)[1] == build_classifier(network, "linear", 2, dropout=0.0, seed=0).head.weight).all()

@@ -14,15 +14,15 @@ from evaluation.action.crops import Sizes
 from evaluation.action.datasets import open_films
 from evaluation.action.films import survey
 from evaluation.action.reading import ClipShape, TrainingClips
-from evaluation.action.recipes import RECIPES, Recipe, changed, chosen, fitted
-from evaluation.action.training import How, make_optimizer, rate_factor, train
+from evaluation.action.recipes import RECIPES, Recipe, changed, chosen, fit_of, fitted
+from evaluation.action.training import RunOptions, make_optimizer, rate_factor, train
 from evaluation.models import LoadedModel
 from evaluation.tuning import Diverged
 from sslkit.data.clip_views import augment_clips
 from sslkit.errors import UserError
 
 SHAPE = ClipShape(4, 2, Sizes.of(16))
-HOW = How(torch.device("cpu"), workers=0, progress=False)
+OPTIONS = RunOptions(torch.device("cpu"), workers=0, progress=False)
 TUNE = Recipe("fine_tune", "", (1,), epochs=3, batch_size=6, lr=0.02, weight_decay=1e-4, dropout=0.5)
 
 
@@ -43,11 +43,10 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-@pytest.mark.parametrize("name", ["slowfast_ucf101", "paper_ucf101"])
-def test_the_loss_falls(clips: TrainingClips, network: LoadedModel, name: str) -> None:
-    recipe = replace(RECIPES[name], epochs=12, batch_size=8, lr=0.05, dropout=0.0)
+def test_the_loss_falls(clips: TrainingClips, network: LoadedModel) -> None:
+    recipe = replace(RECIPES["paper_ucf101"], epochs=12, batch_size=8, lr=0.05, dropout=0.0)
     net = classifier(network, recipe)
-    state = train(net, network, clips, recipe, HOW, None)
+    state = train(net, network, clips, recipe, OPTIONS, None)
     assert len(state.losses) == 12 and state.step == 24 and not state.bad
     assert sum(state.losses[-3:]) / 3 < 0.75 * state.losses[0], state.losses
     assert not net.training
@@ -57,7 +56,7 @@ def test_linear_trains_the_head_alone(clips: TrainingClips, network: LoadedModel
     recipe = replace(RECIPES["paper_k400"], epochs=4, batch_size=8, warmup=0.5)
     net = classifier(network, recipe)
     before = weights(net)
-    state = train(net, network, clips, recipe, HOW, None)
+    state = train(net, network, clips, recipe, OPTIONS, None)
     after = weights(net)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {"head.weight", "head.bias"}, "running statistics stay too"
@@ -69,7 +68,7 @@ def test_linear_trains_the_head_alone(clips: TrainingClips, network: LoadedModel
 def test_fine_tuning_changes_a_copy(clips: TrainingClips, network: LoadedModel) -> None:
     before = weights(network.backbone)
     net = classifier(network, TUNE)
-    train(net, network, clips, TUNE, HOW, None)
+    train(net, network, clips, TUNE, OPTIONS, None)
     assert same(before, weights(network.backbone))
     still = {name for name, value in net.backbone.state_dict().items() if torch.equal(value, before[name])}
     assert not still, "every weight and statistic has moved, the first convolution's too"
@@ -87,8 +86,8 @@ def test_a_stopped_training_ends_with_the_same_bits(
     """Stopped in the middle of an epoch and at its end, with dropout and momentum."""
     recipe = replace(TUNE, protocol=protocol)
     whole = classifier(network, recipe)
-    expected = train(whole, network, clips, recipe, HOW, None)
-    how, file = replace(HOW, save_seconds=0.0), tmp_path / "a.ckpt"
+    expected = train(whole, network, clips, recipe, OPTIONS, None)
+    how, file = replace(OPTIONS, save_seconds=0.0), tmp_path / "a.ckpt"
 
     def noted(state, *rest) -> None:
         note(state, *rest)
@@ -99,11 +98,14 @@ def test_a_stopped_training_ends_with_the_same_bits(
     with monkeypatch.context() as patched, pytest.raises(Stopped):
         patched.setattr(training, "_note", noted)
         train(classifier(network, recipe), network, clips, recipe, how, file)
-    assert torch.load(file, weights_only=True)["step"] == stop
+    content = torch.load(file, weights_only=True)
+    assert content["step"] == stop and content["seconds"] > 0
+    torch.save({**content, "seconds": 1000.0}, file)
     torch.rand(7)  # whatever else draws from the global generator
     resumed = classifier(network, recipe)
     state = train(resumed, network, clips, recipe, how, file)
     assert state.losses == expected.losses and state.step == expected.step == 6
+    assert state.seconds == 1000 and torch.load(file, weights_only=True)["seconds"] > 1000, "those before the stop too"
     assert same(weights(whole), weights(resumed))
     again = classifier(network, recipe)
     assert train(again, network, clips, recipe, how, file).step == 6 and same(weights(whole), weights(again))
@@ -115,7 +117,7 @@ def test_nothing_of_pytorchs_own_randomness_is_used_or_changed(clips: TrainingCl
         torch.manual_seed(seed)
         state = torch.get_rng_state()
         net = classifier(network, TUNE)
-        train(net, network, clips, replace(TUNE, epochs=1), HOW, None)
+        train(net, network, clips, replace(TUNE, epochs=1), OPTIONS, None)
         assert torch.equal(state, torch.get_rng_state())
         found.append(weights(net))
     assert same(*found)
@@ -125,13 +127,13 @@ def test_a_damaged_checkpoint_is_one_line(clips: TrainingClips, network: LoadedM
     file = tmp_path / "a.ckpt"
     file.write_bytes(b"PK no checkpoint")
     with pytest.raises(UserError, match=r"a.ckpt is no checkpoint of this training .*: remove it to begin anew"):
-        train(classifier(network, TUNE), network, clips, TUNE, HOW, file)
+        train(classifier(network, TUNE), network, clips, TUNE, OPTIONS, file)
 
 
 def test_a_loss_that_explodes_stops_the_training(clips: TrainingClips, network: LoadedModel) -> None:
     recipe = replace(TUNE, lr=1e20)
     with pytest.raises(Diverged, match="NaN or infinite"):
-        train(classifier(network, recipe), network, clips, recipe, HOW, None)
+        train(classifier(network, recipe), network, clips, recipe, OPTIONS, None)
 
 
 def test_the_rate_warms_up_along_a_line_and_falls_along_a_cosine() -> None:
@@ -169,8 +171,21 @@ def test_without_colours_a_view_is_the_clip_or_its_mirror_image() -> None:
     mirrored = [torch.allclose(view, own.flip(-1), atol=1e-5) for view, own in zip(views, pixels, strict=True)]
     same = [torch.allclose(view, own, atol=1e-5) for view, own in zip(views, pixels, strict=True)]
     assert all(one != two for one, two in zip(mirrored, same, strict=True)) and 2 < sum(mirrored) < 10
-    (coloured,) = augment_clips(clips, RECIPES["paper_ucf101"].view, 16, drawn)
-    assert not torch.allclose(coloured, pixels, atol=0.05) and coloured.min() >= 0 and coloured.max() <= 1
+
+
+@pytest.mark.parametrize("name", ["paper_ucf101", "paper_hmdb51", "slowfast_ucf101", "slowfast_hmdb51"])
+def test_every_clip_of_fine_tuning_has_its_colours_changed(name: str) -> None:
+    """PySlowFast applies ColorJitter(0.4, 0.4, 0.4, 0.1) to each clip, and makes a fifth of them gray."""
+    (view,) = RECIPES[name].view.views
+    assert (view.jitter, view.brightness, view.contrast, view.saturation, view.hue) == (1.0, 0.4, 0.4, 0.4, 0.1)
+    assert (view.flip, view.grayscale, view.blur, view.solarize) == (0.5, 0.2, 0.0, 0.0)
+    clips = torch.randint(0, 256, (60, 1, 3, 4, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    (views,) = augment_clips(clips, RECIPES[name].view, 16, torch.Generator().manual_seed(0))
+    pixels = clips[:, 0].float() / 255
+    for shown, own in zip(views, pixels, strict=True):
+        assert min((shown - own).abs().max(), (shown - own.flip(-1)).abs().max()) > 0.02
+    gray = [torch.allclose(shown[0], shown[1], atol=1e-5) for shown in views]
+    assert 4 < sum(gray) < 24
 
 
 def test_what_is_changed_is_said() -> None:
@@ -182,10 +197,18 @@ def test_what_is_changed_is_said() -> None:
         "slowfast_ucf101, lr 1 instead of 0.005, dropout 0 instead of 0.5"
     )
     assert changed("paper_ucf101", {}) == (RECIPES["paper_ucf101"], "paper_ucf101")
+    assert changed("paper_ucf101", {"lr": None})[1] == "paper_ucf101"
+
+
+def test_fewer_films_than_a_batch_are_one_batch_and_that_is_said() -> None:
     small = fitted(RECIPES["paper_k400"], 16, scale=True)
     assert (small.batch_size, small.lr) == (16, 0.125)
     assert fitted(RECIPES["paper_k400"], 16, scale=False).lr == 0.5
-    assert fitted(RECIPES["paper_k400"], 64, scale=True) == RECIPES["paper_k400"]
+    planned = RECIPES["paper_k400"]
+    assert fitted(planned, 64, scale=True) == planned and fit_of(planned, [planned]) == ""
+    assert fit_of(planned, [small]) == "batches of all 16 films, lr 0.125"
+    both = [planned, small, fitted(planned, 48, scale=True), small]
+    assert fit_of(planned, both) == "batches of all 16 / 48 films, lr 0.125 / 0.375"
 
 
 @pytest.mark.parametrize(

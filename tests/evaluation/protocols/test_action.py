@@ -65,7 +65,7 @@ def test_a_result_says_all_that_is_needed(options: dict, motion: Path, network: 
     assert result.kind == "wilson over images" and 0 <= result.interval[0] <= result.value <= result.interval[1] <= 1
     kind = "fine-tune, paper_ucf101" if "protocol" in options else "linear, paper_k400"
     assert result.recipe.startswith(f"{kind}, 1 of ") and result.recipe.endswith("2 clips (slowfast) x 1 crop")
-    assert ("extracted once" in result.recipe) == ("features" in options)
+    assert ("extracted once" in result.recipe) == ("features" in options) and ", 4 x 2 at 16 px, " in result.recipe
     assert set(result.digests) == {"model", "train", "test"} and result.digests["model"] == network.digest
     assert result.details["length"] == 4 and result.details["stride"] == 2 and result.details["films"] == [[8, 6]]
     assert result.outcomes.mean() == pytest.approx(result.value) and len(result.outcomes) == 6 and result.paired_on
@@ -115,22 +115,67 @@ def test_a_stopped_evaluation_goes_on_and_ends_the_same(
     with monkeypatch.context() as patched, pytest.raises(Stopped):
         patched.setattr(training, "_note", stop)
         action(network, f"video:{motion}", **how, out=tmp_path / "cut", save_seconds=0)
-    assert len(list((tmp_path / "cut").glob(".action-*.ckpt"))) == 1
+    (file,) = (tmp_path / "cut").glob(".action-*.ckpt")
+    torch.save({**torch.load(file, weights_only=True), "seconds": 1000.0}, file)
     result = action(network, f"video:{motion}", **how, out=tmp_path / "cut")
     assert result.details["losses"] == expected.details["losses"] and result.value == expected.value
     (record,), (whole,) = (read_records(tmp_path / name / "action.jsonl").values() for name in ("cut", "whole"))
     assert record["losses"] == whole["losses"] and record["right"] == whole["right"]
+    assert result.seconds > 1000 > whole["seconds"], "the seconds before the stop count"
     assert not list((tmp_path / "cut").glob(".action-*.ckpt"))
 
     monkeypatch.setattr("evaluation.action.runs.train", lambda *_: pytest.fail("it is on record"))
     assert action(network, f"video:{motion}", **how, out=tmp_path / "cut").value == expected.value
 
 
+def copied(films: Path, to: Path) -> Path:
+    for path in films.rglob("*.mp4"):
+        copy = to / path.relative_to(films)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    return to
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_film_that_is_overwritten_is_judged_anew(
+    split: str, motion: Path, network: LoadedModel, tmp_path: Path, monkeypatch
+) -> None:
+    """By other content of the same size."""
+    films = copied(motion, tmp_path / "set")
+    how = {**QUICK, **QUIET, "features": "once", "cache": tmp_path / "cache", "out": tmp_path / "out"}
+    first = action(network, f"video:{films}", **how)
+    action(network, f"video:{films}", **how)
+    assert len(read_records(tmp_path / "out" / "action.jsonl")) == 1
+    path = films / split / "down" / "0.mp4"
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    again = action(network, f"video:{films}", **how)
+    assert len(read_records(tmp_path / "out" / "action.jsonl")) == 2
+    assert again.digests == first.digests, "which compare copies of a set"
+
+
+def test_fewer_films_than_a_batch_are_said_in_the_recipe(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+    how = {**QUICK, **QUIET, "features": "once", "cache": None, "out": tmp_path}
+    del how["batch_size"]
+    said = action(network, f"video:{motion}", **how).recipe
+    assert said.startswith("linear, paper_k400, 1 of 60 epochs, batches of all 8 films, lr 0.0625, 4 x 2 at 16 px, ")
+    assert "lr 0.3" in action(network, f"video:{motion}", **how, lr=0.3).recipe
+
+
+def test_results_of_other_clips_or_crops_are_no_pairs(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+    how = {**QUICK, **QUIET, "features": "once", "cache": None, "out": tmp_path}
+    first, same, *others = (
+        action(network, f"video:{motion}", **{**how, **other})
+        for other in ({}, {"lr": 0.1}, {"frames": 3}, {"stride": 1}, {"clips": 3}, {"crops": 3}, {"rule": "endpoints"})
+    )
+    assert first.paired_on == same.paired_on and evaluation.compare(first, same).n == 6
+    assert len({one.paired_on for one in (first, *others)}) == 6
+    for other in others:
+        with pytest.raises(UserError, match="not known to be the same rows"):
+            evaluation.compare(first, other)
+
+
 def test_films_that_cannot_be_read_are_counted_and_named(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
-    for path in motion.rglob("*.mp4"):
-        to = tmp_path / "set" / path.relative_to(motion)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_bytes(path.read_bytes())
+    copied(motion, tmp_path / "set")
     (tmp_path / "set" / "test" / "down" / "1.mp4").write_bytes(b"no film")
     (tmp_path / "set" / "train" / "right" / "0.mp4").write_bytes(b"no film either")
     how = {**QUICK, **QUIET, "features": "once", "cache": None, "out": tmp_path / "out"}
