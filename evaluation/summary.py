@@ -118,7 +118,7 @@ def hint(models: list[LoadedModel]) -> str:
     """The next command to type."""
     name = models[0].entry.folder if models[0].entry else models[0].name
     if len(models) == 1 and name != "efficientnet_lite0":
-        return f"python recipes/evaluate.py checkpoint=[{name},efficientnet_lite0]   (beside an ImageNet network)"
+        return f"python recipes/evaluate.py checkpoint=[{name},efficientnet_lite0]   # beside an ImageNet network"
     return f"python recipes/evaluate.py checkpoint={name} data=PATH/TO/YOUR/IMAGES"
 
 

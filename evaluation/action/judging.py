@@ -1,7 +1,5 @@
 """What a person sees of action recognition: a line for each split as it goes, one table, and the next command."""
 
-import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 from evaluation import store
 from evaluation.action.recipes import RECIPES
 from evaluation.action.recipes import chosen as recipe_of
+from evaluation.command_line import words
 from evaluation.models import LoadedModel, load_model
 from evaluation.protocols.action import action, source_of
 from evaluation.result import Result
@@ -19,7 +18,6 @@ from evaluation.tables import table
 from sslkit import members
 
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
-PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
 
 
 def judge(
@@ -87,33 +85,18 @@ def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[
         asked["stride"] = result.details["stride"]
         if source := source_of(first, **_picked(asked, "data", "recipe")):
             asked["data"] = source
-        words = _words({"checkpoint": [names[0], f"random:{names[0]}"], **asked})
-        return f"python recipes/action_eval.py {words}   # beside the same network untrained"
+        typed = words({"checkpoint": [names[0], f"random:{names[0]}"], **asked})
+        return f"python recipes/action_eval.py {typed}   # beside the same network untrained"
     done = RECIPES[recipe_of(**_picked(asked, "protocol", "recipe"))].protocol
     dropped = OF_ONE_PROTOCOL if "data" in asked else {*OF_ONE_PROTOCOL, "folds"}
     kept = {name: value for name, value in asked.items() if name not in dropped}
     other = "linear" if done == "fine_tune" else "fine_tune"
-    words = _words({"checkpoint": names if len(names) > 1 else names[0], **kept, "protocol": other})
-    return f"python recipes/action_eval.py {words}"
+    typed = words({"checkpoint": names if len(names) > 1 else names[0], **kept, "protocol": other})
+    return f"python recipes/action_eval.py {typed}"
 
 
 def _picked(asked: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: asked.get(name) for name in names}
-
-
-def _words(options: Mapping[str, Any]) -> str:
-    """The options as words of a command line, quoted for Hydra and for the shell."""
-    return " ".join(shlex.quote(f"{name}={_written(value)}") for name, value in options.items())
-
-
-def _written(value: Any) -> str:
-    """A value as Hydra reads it."""
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_written, value))}]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = str(value)
-    return text if PLAIN.fullmatch(text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _print_unpaired(results: list[Result]) -> None:

@@ -87,7 +87,9 @@ def _details(runs: list[Run], records: list[dict[str, Any]]) -> dict[str, Any]:
     plan = {name: value for name, value in asdict(first.recipe).items() if name not in ("data", "folds", "view")}
     left_out: dict[str, str] = {}
     for run, record in zip(runs, records, strict=True):
-        left_out |= {**run.train.films.left_out, **run.test.films.left_out, **record["unreadable"]}
+        for films in (run.train.films, run.test.films):
+            left_out |= {films.called(path): reason for path, reason in films.left_out.items()}
+        left_out |= record["unreadable"]
     unreadable = sorted(f"{path}: {reason}" for path, reason in left_out.items() if reason != "missing")
     missing = sorted(path for path, reason in left_out.items() if reason == "missing")
     notes = dict.fromkeys(part.films.note for run in runs for part in (run.train, run.test) if part.films.note)

@@ -81,8 +81,11 @@ class Run:
             **self._judged(scores),
             "losses": state.losses,
             "unreadable": {
-                **dict.fromkeys(state.bad, "while training"),
-                **{self.test.films.paths[row]: reason for row, reason in scores.unreadable.items()},
+                **{self.train.films.called(path): "while training" for path in state.bad},
+                **{
+                    self.test.films.called(self.test.films.paths[row]): reason
+                    for row, reason in scores.unreadable.items()
+                },
             },
             "seconds": state.seconds + time.perf_counter() - started,
             "device": self.options.device.type,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import store
+from evaluation.command_line import words
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.detector import check_fit
 from evaluation.detection.protocol import open_splits, planned
@@ -105,20 +106,20 @@ def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, A
         zoo = entries[0].folder.parent if entries else "runs/zoo"
         return f"python recipes/report.py zoo={zoo}   # all results of a zoo on one page"
     name = str(entries[0].folder) if entries else str(sources[0])
-    told = {"checkpoint": f"[{name},random:{name}]" if entries else name, "data": plan["data"], **plan}
+    told = {"checkpoint": [name, f"random:{name}"] if entries else name, "data": plan["data"], **plan}
     more = told["trials"] == 1
     told["trials"] = 3 if more else told["trials"]
-    words = [f"{key}={value}" for key, value in told.items() if key not in UNTOLD and value != _usual(key)]
+    typed = words({key: value for key, value in told.items() if key not in UNTOLD and value != _usual(key)})
     why = "beside the same network untrained" if entries else "how much the seed decides"
-    return f"python recipes/detect.py {' '.join(words)}   # {why}"
+    return f"python recipes/detect.py {typed}   # {why}"
 
 
 def _usual(name: str) -> Any:
     """The default of an option of `detection` or `judge`."""
-    for function in (judge, detection):
-        if name in (known := signature(function).parameters):
-            return known[name].default
-    return USUAL.get(name)
+    if name in USUAL:
+        return USUAL[name]
+    known = {**signature(detection).parameters, **signature(judge).parameters}
+    return known[name].default if name in known else None
 
 
 def _plan(recipe: str | None, given: Mapping[str, Any]) -> dict[str, Any]:

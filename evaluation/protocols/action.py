@@ -26,6 +26,8 @@ from evaluation.tuning import PRECISIONS, whole_number
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
+SHOWN = 3  # unreadable films that a line names
+
 
 def action(
     model: Any,
@@ -103,9 +105,19 @@ def action(
         train, test = (survey(part, cache=cache, on_error=on_error) for part in films)
         counted = f"{len(train.films):,} training and {len(test.films):,} test films"
         say(f"{test.films.name}, split {test.films.fold}: {counted}")
+        for part in (train.films, test.films):
+            _say_unreadable(part, say)
         fitted = recipes.fitted(plan, len(train.films), scale=lr is None)
         runs.append(Run(loaded, train, test, fitted, shape, views, features, options))
     return result_of(runs, done(runs, folder, say), plan, description)
+
+
+def _say_unreadable(films: datasets.Films, say: Callable[[str], None]) -> None:
+    """Names films that no decoder can read; those that the set lacks are counted in its note."""
+    found = [f"{films.called(path)}: {why}" for path, why in films.left_out.items() if why != "missing"]
+    if found:
+        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        say(f"{len(found)} {films.split} films cannot be read, left out: {'; '.join(found[:SHOWN])}{more}")
 
 
 def open_data(subject: Subject) -> datasets.Films:

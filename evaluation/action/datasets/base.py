@@ -46,6 +46,10 @@ class Films:
     def path(self, row: int) -> Path:
         return self.root / self.paths[row]
 
+    def called(self, path: str) -> str:
+        """What to call a film in messages: of a folder of films train and test may have the same paths."""
+        return f"{self.root.name}/{path}"
+
     @cached_property
     def digest(self) -> str:
         """sha256 (hex) of the manifest: the films that are here, by path, label and size in bytes, and the classes.

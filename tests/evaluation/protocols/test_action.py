@@ -177,13 +177,17 @@ def test_results_of_other_clips_or_crops_are_no_pairs(motion: Path, network: Loa
 def test_films_that_cannot_be_read_are_counted_and_named(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
     copied(motion, tmp_path / "set")
     (tmp_path / "set" / "test" / "down" / "1.mp4").write_bytes(b"no film")
-    (tmp_path / "set" / "train" / "right" / "0.mp4").write_bytes(b"no film either")
+    for name in ("right/0.mp4", "down/1.mp4"):
+        (tmp_path / "set" / "train" / name).write_bytes(b"no film either")
     how = {**QUICK, **QUIET, "features": "once", "cache": None, "out": tmp_path / "out"}
-    result = action(network, f"video:{tmp_path / 'set'}", **how)
-    assert result.n == 5 and result.details["unreadable"] == 2 and result.details["films"] == [[7, 5]]
-    assert [line.partition(":")[0] for line in result.details["unreadable_films"]] == ["down/1.mp4", "right/0.mp4"]
-    assert "2 unreadable" in evaluation.table([result])
-    with pytest.raises(UserError, match=r"1 of 8 films cannot be read, the first is .*right/0.mp4"):
+    said: list[str] = []
+    result = action(network, f"video:{tmp_path / 'set'}", **how, say=said.append)
+    assert result.n == 5 and result.details["unreadable"] == 3 and result.details["films"] == [[6, 5]]
+    named = [line.partition(":")[0] for line in result.details["unreadable_films"]]
+    assert named == ["test/down/1.mp4", "train/down/1.mp4", "train/right/0.mp4"], "two of the same name are two"
+    assert "3 unreadable" in evaluation.table([result])
+    assert said[1].startswith("2 train films cannot be read, left out: train/") and "test/down/1.mp4: " in said[2]
+    with pytest.raises(UserError, match=r"2 of 8 films cannot be read, the first is .*train/down/1.mp4"):
         action(network, f"video:{tmp_path / 'set'}", **how, on_error="raise")
 
 
