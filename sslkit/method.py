@@ -1,7 +1,6 @@
 """`byol+dsa`: an objective and its regularisers as one module, images in, named loss terms out."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from sslkit import backbones, distributed, members, objectives, regularizers, step_checks
 from sslkit.data.clip_views import augment_clips
+from sslkit.data.recipe import for_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, Objective
@@ -193,11 +193,12 @@ def method(
     name: member names, or `package.module:Class` from outside.
     backbone: a timm name, `package.module:function` or an nn.Module; randomly initialised from the seed. "auto": a
         small network of the family that the objective was published with (`backbones.default`).
-    frames: of a clip, for a backbone of clips (`sslkit.video_backbones`), which sees 16 if nothing is said; its local
-        crops, where the objective has some, are left out unless views.n_local asks for them (Feichtenhofer et al. 2021,
-        arXiv 2104.14558, have none in v-SwAV).
+    frames: of a clip, for a backbone of clips (`sslkit.video_backbones`), which sees 16 if nothing is said. Its views
+        are `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, in
+        as many full-size views as the objective has; one without colour changes (ReSSL's weak view) stays. Local crops
+        are left out unless views.n_local asks for them (there are none in v-SwAV).
     objective, and one mapping per regulariser under its name: their options.
-    views: what `ViewRecipe.replace` takes, to change the objective's own recipe; None keeps what it has.
+    views: what `ViewRecipe.replace` takes, to change the objective's recipe, or that of clips; None keeps what it has.
     normalize: mean and std per channel; None takes ImageNet's for three channels, else 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
@@ -211,7 +212,7 @@ def method(
         head = classes["objective"](body, **options["objective"])
         parts = {part: classes[part](head.dim, **own) for part, own in options.items() if part != "objective"}
     own = classes["objective"].views
-    recipe = _fitted(own if body.frames is None else replace(own, n_local=0), image_size, body.patch, views or {})
+    recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
     step_checks.check_crops(body, recipe, image_size)
     return Method(
         name,

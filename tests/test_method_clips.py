@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import distributed, objectives
+from sslkit.data import recipe
 from sslkit.errors import UserError
 from sslkit.method import signature
 
@@ -118,6 +119,25 @@ def test_v_swav_has_no_local_crops_unless_asked_for() -> None:
     views = method.make_views(moving(2, 2))
     assert [v.shape[-1] for v in views] == [SIZE, SIZE, 7, 7] and views[2].shape[2] == FRAMES
     assert len(train(method, moving(4, 2), 1)) == 1
+
+
+@pytest.mark.parametrize("name", VIDEO)
+def test_clips_start_from_the_video_recipe_whatever_the_objective(name: str) -> None:
+    large = build(name, image_size=112).recipe
+    assert large.views == recipe.VIDEO.views and large.n_local == 0
+    first, second = large.views
+    assert first == second and (first.scale, first.brightness, first.hue) == ((0.2, 0.766), 0.6, 0.15)
+    assert (first.jitter, first.grayscale, first.blur, first.solarize) == (0.8, 0.2, 0.5, 0.0)
+    assert build(name).recipe == recipe.for_clips(objectives.find(name).views).at(SIZE)
+    assert sslkit.method(name, image_size=32).recipe.views == objectives.find(name).views.at(32).views
+
+
+def test_the_video_recipe_leaves_what_is_the_objectives_own() -> None:
+    assert build("ressl", image_size=112).recipe.views == (recipe.VIDEO.views[0], recipe.WEAK)
+    changed = build("byol", image_size=112, views={"scale": (0.5, 1.0), "solarize": 0.2, "hue": None}).recipe
+    assert {(v.scale, v.solarize, v.hue) for v in changed.views} == {((0.5, 1.0), 0.2, 0.15)}
+    local = build("swav", image_size=224, views={"n_local": 2}).recipe.each()[2:]
+    assert [(v.scale, v.size, v.brightness) for v in local] == [((0.05, 0.14), 96, 0.6)] * 2
 
 
 class TestFourClips:

@@ -9,7 +9,7 @@ import numpy as np
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
-SAMPLINGS = ("random", "center", "uniform")
+SAMPLINGS = ("random", "center")
 RULES = ("slowfast", "slowfast_offset", "endpoints")
 _PURPOSE = 0x636C6970  # keeps these draws apart from others of the same seed: "clip"
 

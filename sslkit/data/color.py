@@ -1,8 +1,9 @@
-"""The colour chain (jitter in random order, then grayscale) as one linear map per image.
+"""The colour chain (jitter in random order, then grayscale) as one linear map per image or clip.
 
-Every operation acts on an image's mean colour m by a matrix S and on the deviation of a pixel from it by a matrix
-P; the two differ for contrast only, which shrinks the deviation and leaves the mean gray. So a chain is two products
-of small matrices, made before any pixel is touched, and the image is x -> P (x - m) + S m.
+Every operation acts on an image's mean colour m, which of a clip is that of all its frames together, by a matrix S and
+on the deviation of a pixel from it by a matrix P; the two differ for contrast only, which shrinks the deviation and
+leaves the mean gray. So a chain is two products of small matrices, made before any pixel is touched, and the image is
+x -> P (x - m) + S m.
 
 Two approximations, which leave the distribution of views nearly as it is (tests/data/test_view_statistics.py):
 values are clamped to [0, 1] once, at the end, not after each operation; and hue is a rotation about the gray axis,
@@ -29,7 +30,7 @@ def brightness(factor: Tensor, channels: int) -> Tensor:
 
 
 def contrast(factor: Tensor, channels: int) -> Tensor:
-    """x -> f x + (1 - f) (mean gray of the image)."""
+    """x -> f x + (1 - f) (mean gray of the image or clip)."""
     return torch.stack([brightness(factor, channels)[0], saturation(factor, channels)[0]])
 
 
@@ -65,12 +66,12 @@ def compose(operations: Tensor, order: Tensor) -> Tensor:
 
 
 def apply(pixels: Tensor, deviation: Tensor, mean: Tensor, out: Tensor) -> Tensor:
-    """P (x - m) + S m with m the mean colour of each image, written to `out` and clamped to [0, 1].
+    """P (x - m) + S m with m the mean colour of each image or clip, written to `out` and clamped to [0, 1].
 
-    pixels, out: (N, C, H, W), or (N, C, T, H, W): every frame of a clip has its own m. deviation: (N, C, C), P.
-    mean: (N, C, C), S.
+    pixels, out: (N, C, H, W), or (N, C, T, H, W): a clip has one m, as with one of each frame what stands still would
+    change with what moves. deviation: (N, C, C), P. mean: (N, C, C), S.
     """
-    centre = pixels.flatten(-2).mean(-1)  # (N, C) or (N, C, T)
-    offset = ((mean - deviation) @ centre.reshape(*centre.shape[:2], -1)).view(centre.shape)
-    torch.bmm(deviation, pixels.flatten(2), out=out.flatten(2))
-    return out.add_(offset[..., None, None]).clamp_(0, 1)
+    flat = pixels.flatten(2)
+    offset = (mean - deviation) @ flat.mean(-1, keepdim=True)  # (N, C, 1)
+    torch.bmm(deviation, flat, out=out.flatten(2))
+    return out.add_(offset.view(*offset.shape[:2], *[1] * (out.dim() - 2))).clamp_(0, 1)

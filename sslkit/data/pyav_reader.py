@@ -1,25 +1,33 @@
-"""Frames by number with PyAV, whose wheels bring FFmpeg along."""
+"""Frames by number with PyAV, whose wheels bring FFmpeg along.
 
-import errno
+FFmpeg patches damaged frames up and gives them out. Those that it flags are refused, and those that may be predicted
+from them (`video_damage`). What it does not flag cannot be told: it flags no frame of VP9, HEVC or Motion JPEG, and not
+every one of H.264 (a changed byte may still spell a frame).
+"""
+
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
 
+from sslkit.data.video_damage import Damage
 from sslkit.data.video_reader import UnreadableVideo, VideoFacts, check_numbers
 from sslkit.errors import UserError
 
 try:
     import av
+    from av.codec.context import Flags
     from av.video.reformatter import VideoReformatter
 except ImportError as error:
     raise UserError(f'videos are read by PyAV, which is not there ({error}): pip install -e ".[video]"') from error
 
-_STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+from sslkit.data.pyav_file import opened, refused  # only once PyAV is there
+
 _START = 32  # frames at a file's start that prove how its packets are numbered
 # Where a frame that nothing refers to may be left undecoded. Not HEVC: others may refer to its "non-reference" frames.
+# A reference is always decoded, so that its damage is seen.
 _SKIPS = ("h264", "mpeg4", "mpeg2video", "mpeg1video")
+_LATE = 16  # the most frames by which decoding runs ahead of showing, in H.264 and HEVC
 
 
 class PyAVReader:
@@ -30,7 +38,7 @@ class PyAVReader:
         self.name = f"pyav {av.__version__} (libavcodec {library})"
 
     def survey(self, path: str) -> VideoFacts:
-        with _opened(path) as (container, stream):
+        with opened(path) as (container, stream):
             timestamps, keys = _packets(container, stream)
             if keys is None or not _proven(container, stream, timestamps, keys):
                 return _counted(path)
@@ -45,7 +53,7 @@ class PyAVReader:
         out = np.empty((len(numbers), *size, 3), dtype=np.uint8)
         missing = set(numbers.tolist())
         scaler = VideoReformatter()
-        with _opened(path) as (container, stream):
+        with opened(path) as (container, stream):
             _set_threads(stream, torch.get_num_threads() if len(facts.key_pts) else 1)
             source = _sought if len(facts.key_pts) else _from_start
             for number, frame in source(container, stream, facts, numbers):
@@ -54,39 +62,6 @@ class PyAVReader:
         if missing:
             raise UnreadableVideo(f"frame {min(missing)} of {facts.frames} cannot be decoded")
         return out
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[tuple["av.container.InputContainer", "av.VideoStream"]]:
-    """The file and its video; what goes wrong with either becomes UnreadableVideo, unless the machine is starved."""
-    try:
-        with av.open(path) as container:
-            yield container, _video(container)
-    except UnreadableVideo:
-        raise
-    except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
-        if getattr(error, "errno", None) in _STARVED:
-            raise
-        raise UnreadableVideo(_reason(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error)
-    if isinstance(error, av.error.InvalidDataError):
-        return f"not a video, or its header is damaged ({text})"
-    return f"{type(error).__name__}: {text}".splitlines()[0]
-
-
-def _video(container: "av.container.InputContainer") -> "av.VideoStream":
-    cover = av.stream.Disposition.attached_pic
-    streams = [stream for stream in container.streams.video if not stream.disposition & cover]
-    if not streams:
-        kinds = sorted({stream.type for stream in container.streams} - {"video"})
-        raise UnreadableVideo(f"no video in it, {' and '.join(kinds)} only" if kinds else "no video in it")
-    stream = streams[0]
-    if stream.codec_context is None or stream.codec_context.codec is None:
-        raise UnreadableVideo(f"no decoder for its codec in PyAV {av.__version__}")
-    return stream
 
 
 def _set_threads(stream: "av.VideoStream", count: int) -> None:
@@ -114,14 +89,18 @@ def _packets(
 def _proven(
     container: "av.container.InputContainer", stream: "av.VideoStream", timestamps: np.ndarray, keys: np.ndarray
 ) -> bool:
-    """Whether each packet is one frame, shown in the order of the timestamps: at the start, and from the last key."""
+    """Whether each packet is one frame, shown in the order of the timestamps: at the start, and from the last key.
+
+    Not so if the last frame is damaged, as in a file that was cut off: such files are decoded to be counted.
+    """
     last = np.searchsorted(timestamps, keys[-1])
     try:
         for first, expected in ((keys[0], timestamps[:_START]), (keys[-1], timestamps[last:])):
             frames = _decoded(container, stream, int(first))
-            if [frame.pts for _, frame in zip(expected, frames, strict=False)] != expected.tolist():
+            shown = [(frame.pts, frame.is_corrupt) for _, frame in zip(expected, frames, strict=False)]
+            if [pts for pts, _ in shown] != expected.tolist():
                 return False
-        return next(frames, None) is None
+        return next(frames, None) is None and not shown[-1][1]
     except av.FFmpegError:
         return False
 
@@ -155,30 +134,45 @@ def _rewind(container: "av.container.InputContainer", stream: "av.VideoStream", 
 
 
 def _counted(path: str) -> VideoFacts:
-    """The facts of a file that has to be decoded to the end to count its frames."""
+    """The facts of a file that has to be decoded to the end to count its frames, up to the last that is sound."""
     first, count = None, 0
-    with _opened(path) as (container, stream):
+    with opened(path) as (container, stream):
         _set_threads(stream, 1)
-        for frame in _every(container, stream):
-            first, count = first or frame, count + 1
-        if first is None:
+        for number, (frame, broken) in enumerate(_every(container, stream, Damage())):
+            first, count = first or frame, count if broken else number + 1
+        if not count:
             raise UnreadableVideo("no frame in it can be decoded")
         none = np.empty(0, dtype=np.int64)
         return _facts(stream, first, count, "decoded", none, none)
 
 
-def _every(container: "av.container.InputContainer", stream: "av.VideoStream") -> Iterator["av.VideoFrame"]:
-    """What can be decoded from the start on; damaged packets are passed over, always the same ones."""
-    packets = container.demux(stream)
+def _every(
+    container: "av.container.InputContainer", stream: "av.VideoStream", damage: Damage
+) -> Iterator[tuple["av.VideoFrame", bool]]:
+    """What can be decoded from the start on, and whether it is damaged, all of it told to `damage`.
+
+    Packets that cannot be decoded are passed over, always the same ones.
+    """
+    stream.codec_context.flags |= Flags.copy_opaque  # a frame then says which packet it comes from
+    packets, broken, place, number = container.demux(stream), set(), -1, -1
     while True:
         try:
             packet = next(packets, None)
             if packet is None:
                 return
+            place += 1
+            packet.opaque = place
+            if packet.is_corrupt:
+                broken.add(place)
             frames = packet.decode()
         except (av.error.InvalidDataError, av.error.EOFError):
+            damage.lost(place)
             continue
-        yield from frames
+        for frame in frames:
+            number += 1
+            bad = frame.is_corrupt or frame.opaque in broken
+            damage.decoded(frame.opaque, number, key=frame.key_frame, broken=bad)
+            yield frame, bad
 
 
 def _facts(
@@ -194,12 +188,14 @@ def _facts(
 def _from_start(
     container: "av.container.InputContainer", stream: "av.VideoStream", facts: VideoFacts, numbers: np.ndarray
 ) -> Iterator[tuple[int, "av.VideoFrame"]]:
-    wanted, last = set(numbers.tolist()), int(numbers[-1])
-    for number, frame in enumerate(_every(container, stream)):
+    wanted, last, damage = set(numbers.tolist()), int(numbers[-1]), Damage()
+    for number, (frame, _) in enumerate(_every(container, stream, damage)):
         if number in wanted:
+            damage.want(number, frame.opaque, number)
             yield number, frame
-        if number >= last:
-            return
+        if number >= last + _LATE:  # what the last one is predicted from may be shown after it
+            break
+    damage.check()
 
 
 def _sought(
@@ -223,20 +219,27 @@ def _run(
 ) -> Iterator[tuple[int, "av.VideoFrame"]]:
     """The wanted frames of the stretches first .. last."""
     packets, timestamps = _gathered(container, stream, facts, first, last)
-    start = int(facts.key_numbers[first])
+    begin, start = int(facts.key_pts[first]), int(facts.key_numbers[first])
     number_of = {timestamps[number - start]: number for number in wanted.tolist()}
     skips = stream.codec_context.name in _SKIPS
-    left = len(number_of)
-    final = max(place for place, packet in enumerate(packets) if packet.pts in number_of)
-    for packet in [*packets[: final + 1], None]:
+    damage = Damage()
+    place_of = {packet.pts: place for place, packet in enumerate(packets)}
+    final = max(place_of[pts] for pts in number_of)
+    for place, packet in enumerate([*packets[: final + 1], None]):
         if skips and packet is not None:
             stream.codec_context.skip_frame = "DEFAULT" if packet.pts in number_of else "NONREF"
-        for frame in stream.codec_context.decode(packet):
+        near = start + int(np.searchsorted(timestamps, packets[min(place, final)].pts))
+        with refused(f"it is damaged near frame {near}"):
+            frames = stream.codec_context.decode(packet)
+        for frame in frames:
+            at = place_of.get(frame.pts)
+            if at is None or frame.pts < begin:  # it refers to frames before the first key frame
+                continue
+            damage.decoded(at, frame.pts, key=frame.key_frame, broken=frame.is_corrupt or packets[at].is_corrupt)
             if frame.pts in number_of:
-                left -= 1
+                damage.want(number_of[frame.pts], at, frame.pts)
                 yield number_of[frame.pts], frame
-        if not left:
-            return
+    damage.check()
 
 
 def _gathered(

@@ -132,4 +132,20 @@ _BYOL = View(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 BYOL = ViewRecipe((replace(_BYOL, blur=1.0), replace(_BYOL, blur=0.1, solarize=0.2)))
 _MOCO = View(scale=(0.2, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 MOCO = ViewRecipe((_MOCO, _MOCO))  # version 2: Chen et al. 2020, arXiv 2003.04297
+# Of clips, for every objective: Feichtenhofer et al. 2021, arXiv 2104.14558. Numbers: facebookresearch/SlowFast,
+# configs/contrastive_ssl/{BYOL,MoCo,SimCLR}_SlowR50_8x8.yaml and color_jitter_video_ssl in datasets/transform.py; its
+# blur comes before the crop, here after it.
+_VIDEO = View(scale=(0.2, 0.766), brightness=0.6, contrast=0.6, saturation=0.6, hue=0.15)
+VIDEO = ViewRecipe((_VIDEO, _VIDEO))
 WEAK = View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0)  # crop and flip alone
+
+
+def for_clips(recipe: ViewRecipe) -> ViewRecipe:
+    """An objective's recipe on clips: as many full-size views, those with colour changes as in VIDEO, no local crops.
+
+    Views without colour changes stay (ReSSL's weak one). Local crops, which `n_local` may ask for, keep their scale and
+    size.
+    """
+    views = tuple(_VIDEO if view.jitter else view for view in recipe.views)
+    local = recipe.local and replace(_VIDEO, scale=recipe.local.scale, size=recipe.local.size)
+    return ViewRecipe(views, local)

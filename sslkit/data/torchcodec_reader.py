@@ -56,7 +56,7 @@ def _opened(path: str) -> Any:
     if not os.path.isfile(path):
         raise UnreadableVideo("No such file or directory")
     try:
-        return VideoDecoder(path, seek_mode="exact", num_ffmpeg_threads=torch.get_num_threads())
+        return VideoDecoder(os.path.abspath(path), seek_mode="exact", num_ffmpeg_threads=torch.get_num_threads())
     except (RuntimeError, ValueError, IndexError) as error:
         raise _unreadable(error) from error
 

@@ -27,7 +27,7 @@ _SHOWN = 3  # unreadable videos that the warning names
 class Videos(Images):
     """N videos, of each R clips (R, 3, T, S, S); made by `open_videos` or `open_video_files`.
 
-    frames: T. clips: R, crops counted as clips. skipped: unreadable videos and the reasons; they are no rows.
+    frames: T. clips: R. skipped: unreadable videos and the reasons; they are no rows.
     kept: (N,) int64, the place of each row in the list of files. facts of a row: `facts(row)`.
     manifest: sha256 (hex) of paths, sizes and frame counts, to compare copies of a data set.
     """
@@ -39,7 +39,6 @@ class Videos(Images):
         self.root, self.index, self.reader = root, index, reader
         self.skipped: dict[str, str] = {}
         self.kept = np.arange(len(index))
-        self._unreadable: set[int] = set()
 
     @property
     def frames(self) -> int:
@@ -47,7 +46,7 @@ class Videos(Images):
 
     @property
     def clips(self) -> int:
-        return self.options.per_video * self.options.crops
+        return self.options.per_video
 
     @property
     def manifest(self) -> str:
@@ -64,24 +63,23 @@ class Videos(Images):
         return self.index.row(row).facts
 
     def frame_numbers(self, row: int, seed: int = 0, epoch: int = 0) -> np.ndarray:
-        """(R before crops, T) int64: which frames the clips of a row show."""
+        """(R, T) int64: which frames the clips of a row show."""
         o, frames = self.options, self.index.numbers["frames"][row].item()
         if o.sampling == "random":
             starts = clip_sampling.random_starts(frames, o.per_video, o.frames, o.stride, (seed, epoch, row))
-        elif o.sampling == "center":
-            starts = clip_sampling.center_start(frames, o.frames, o.stride)
         else:
-            starts = clip_sampling.uniform_starts(frames, o.per_video, o.frames, o.stride, o.rule)
+            starts = clip_sampling.center_start(frames, o.frames, o.stride)
         return clip_sampling.clip_frames(starts, frames, o.frames, o.stride)
 
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         """A batch of n rows, with the keys of `Images.__getitems__` and one more:
 
-        images: (n, R, 3, T, S, S) uint8; a clip's crops stand beside each other.
+        images: (n, R, 3, T, S, S) uint8.
         aspect: (n,) width / height of what the squares show.
-        frames: (n, R before crops, T) int64, the numbers of the frames.
+        frames: (n, R, T) int64, the numbers of the frames.
         With sampling="random" the frames depend on `rows.seed` and `rows.epoch` (of `loader.EpochRows`; 0 in a plain
-        list) and on the row.
+        list) and on the row. Where these cannot be read, the clips are those of the next row whose can be, whatever was
+        read before: of a video that is damaged in one place others may be sound.
         """
         seed, epoch = getattr(rows, "seed", 0), getattr(rows, "epoch", 0)
         o, size = self.options, self.image_size
@@ -102,15 +100,13 @@ class Videos(Images):
             "bad": [self.path(row) for row in bad],
         }
 
-    def sampled(self, sampling: str, *, clips: int | None = None, rule: str = "slowfast", crops: int = 1) -> "Videos":
+    def sampled(self, sampling: str, *, clips: int | None = None) -> "Videos":
         """The same videos with other clips; nothing is listed or surveyed again. Options as in `open_videos`."""
-        return self._with(replace(self.options, sampling=sampling, clips=clips, rule=rule, crops=crops))
+        return self._with(replace(self.options, sampling=sampling, clips=clips))
 
     def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Videos":
-        kept = {"crops": self.options.crops, "short_side": self.options.short_side} if fit == "crop" else {}
-        geometry = {"crops": 1, "short_side": None, **kept}
         size = {"image_size": image_size, "channels": channels, "fit": fit, "interpolation": interpolation}
-        return self._with(replace(self.options, **size, **geometry))
+        return self._with(replace(self.options, **size))
 
     def _with(self, options: VideoOptions) -> "Videos":
         other = copy.copy(self)
@@ -120,7 +116,7 @@ class Videos(Images):
 
     def _update_digest(self, digest: Any) -> None:
         o = self.options
-        chosen = (o.frames, o.stride, o.per_video, o.sampling, o.rule, o.crops, o.short_side, self.reader.name)
+        chosen = (o.frames, o.stride, o.per_video, o.sampling, self.reader.name)
         digest.update(repr(chosen).encode())
         digest.update(self.manifest.encode())
         digest.update(self.index.numbers["changed"].tobytes())
@@ -128,17 +124,16 @@ class Videos(Images):
     def _next_readable(self, row: int, seed: int, epoch: int, out: np.ndarray, bad: dict[int, None]) -> int:
         """Write the clips of the row, or of the next one that can be read, to `out`; returns which."""
         reason = ""
-        for candidate in (*range(row, len(self)), *range(row)):
-            if candidate not in self._unreadable:
-                try:
-                    self._decode(candidate, self.frame_numbers(candidate, seed, epoch), out)
-                    return candidate
-                except UnreadableVideo as error:
-                    reason = str(error)
-                    if self.options.on_error == "raise":
-                        raise UserError(_unreadable(self.path(candidate), reason)) from error
-                    self._unreadable.add(candidate)
-            bad[candidate] = None
+        for step in range(len(self)):
+            candidate = (row + step) % len(self)
+            try:
+                self._decode(candidate, self.frame_numbers(candidate, seed, epoch), out)
+                return candidate
+            except UnreadableVideo as error:
+                reason = str(error)
+                if self.options.on_error == "raise":
+                    raise UserError(_unreadable(self.path(candidate), reason)) from error
+                bad[candidate] = None
         raise UserError(f"{self.name}: none of its {len(self)} videos can be read any more: {reason}")
 
     def _decode(self, row: int, numbers: np.ndarray, out: np.ndarray) -> None:
@@ -147,28 +142,16 @@ class Videos(Images):
         used, place = np.unique(numbers, return_inverse=True)
         height, width = self._scaled(facts.aspect)
         pictures = self.reader.frames(self.path(row), facts, used, (height, width), self.options.interpolation)
-        places = _crops(height, width, size, self.options.crops)
+        top, left = (height - size) // 2, (width - size) // 2
         for clip, shown in enumerate(place.reshape(numbers.shape)):
-            for crop, (top, left) in enumerate(places):
-                cut = pictures[shown, top : top + size, left : left + size]
-                out[clip * len(places) + crop] = cut.transpose(3, 0, 1, 2)
+            out[clip] = pictures[shown, top : top + size, left : left + size].transpose(3, 0, 1, 2)
 
     def _scaled(self, aspect: float) -> tuple[int, int]:
         """Height and width to which the frames are scaled."""
+        side = self.image_size
         if self.fit == "squash":
-            return self.image_size, self.image_size
-        short = self.options.short_side or self.image_size
-        return max(short, round(short / aspect)), max(short, round(short * aspect))
-
-
-def _crops(height: int, width: int, size: int, count: int) -> list[tuple[int, int]]:
-    """Top and left of squares: the central one, or three along the longer side from its start to its end."""
-    down, across = height - size, width - size
-    if count == 1:
-        return [(down // 2, across // 2)]
-    if width >= height:
-        return [(down // 2, left) for left in (0, across // 2, across)]
-    return [(top, across // 2) for top in (0, down // 2, down)]
+            return side, side
+        return max(side, round(side / aspect)), max(side, round(side * aspect))
 
 
 def open_videos(
@@ -180,10 +163,7 @@ def open_videos(
     clips: int | None = None,
     image_size: int = DEFAULT_SIZE,
     sampling: str = "random",
-    rule: str = "slowfast",
     fit: str = "squash",
-    crops: int = 1,
-    short_side: int | None = None,
     interpolation: str = "bilinear",
     on_error: str = "skip",
     decoder: str = "auto",
@@ -193,20 +173,20 @@ def open_videos(
 
     source: the folder, "video:" before it or not; splits and class folders as in `folder.open_folder`.
     frames: T, of a clip. stride: frames from one to the next. A shorter video repeats its last frame.
-    sampling: "random" clips, the "center" one, or "uniform" ones by `rule` (`clip_sampling.uniform_starts`).
-    clips: R, clips of each video; 2 random, 1 in the centre, 10 uniform ones.
+    sampling: "random" clips, or the "center" one.
+    clips: R, clips of each video; 2 random ones if nothing is said, 1 in the centre.
     image_size: side in pixels. fit: "squash" scales the whole frame to the square and says its aspect; "crop" brings
-        its shorter side to `short_side` (default image_size) and keeps the central square, or with crops=3 one at
-        each end of the longer side too, each then a clip of its own.
+        its shorter side to image_size and keeps the central square.
     interpolation: "bilinear" or "bicubic", antialiased both.
-    on_error: videos that cannot be decoded are left out, counted and named ("skip"), or raise UserError ("raise").
+    on_error: videos that cannot be decoded are left out, counted and named ("skip"), or raise UserError ("raise"); so
+        are clips that touch a damaged place of a video.
     decoder: "pyav", "torchcodec"; "auto" is the first that is installed.
     cache: folder for the index of the videos, made at the first opening; None makes it anew each time.
     Raises UserError for a folder without videos, none that can be read, no decoder, or an option out of range.
     """
     options = VideoOptions(
         split, image_size, None, fit, on_error, interpolation,
-        frames, stride, clips, sampling, rule, crops, short_side, decoder, cache,
+        frames, stride, clips, sampling, decoder, cache,
     )  # fmt: skip
     return open_folder_of_videos(source, options)
 

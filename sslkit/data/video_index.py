@@ -21,7 +21,7 @@ from sslkit.data.video_reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
-FORMAT = 1
+FORMAT = 2
 _BAR_FROM = 20  # videos
 _SAVE_EVERY = 1000  # surveyed videos: a run that is stopped loses no more
 _NUMBERS = {  # one number of each video

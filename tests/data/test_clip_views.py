@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from sslkit.data import color
 from sslkit.data.clip_views import augment_clips, clip_views
 from sslkit.data.recipe import BYOL, SIMCLR, View, ViewRecipe
-from sslkit.data.views import augment, view_generator
+from sslkit.data.views import augment, draw_views, view_generator
 from sslkit.errors import UserError
 
 N, R, T, S = 5, 2, 4, 40
@@ -23,9 +24,11 @@ def clips(pictures: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("recipe", [SIMCLR, BYOL, LOCAL], ids=["simclr", "byol", "local"])
 @pytest.mark.parametrize("floats", [False, True])
-def test_each_frame_is_the_images_view_of_the_same_draw(clips: Tensor, recipe: ViewRecipe, floats: bool) -> None:
+def test_each_frame_is_the_images_view_of_the_same_draw_but_for_contrast(
+    clips: Tensor, recipe: ViewRecipe, floats: bool
+) -> None:
     clips = clips / 255 if floats else clips
-    aspect = torch.linspace(0.5, 2.0, N)
+    recipe, aspect = recipe.replace(contrast=0.0), torch.linspace(0.5, 2.0, N)
     views = augment_clips(clips, recipe, S, view_generator(1, 2, 3), aspect=aspect)
     assert len(views) == len(recipe.each())
     for frame in range(T):
@@ -35,6 +38,34 @@ def test_each_frame_is_the_images_view_of_the_same_draw(clips: Tensor, recipe: V
             for number in range(clip, len(views), R):
                 difference = (views[number][:, :, frame] - alone[number]).abs()
                 assert difference.mean() < 1e-5  # a pixel at the threshold of solarize may fall on either side
+
+
+def test_colours_are_those_of_an_image_of_all_frames_side_by_side(clips: Tensor) -> None:
+    """With contrast, whose gray is the mean of the whole clip; of crops it would be that of each."""
+    colours = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0, jitter=1.0, blur=0.0, solarize=0.5)
+    recipe = ViewRecipe((colours, colours))
+    (view, _) = augment_clips(clips[:, :1], recipe, 48, view_generator(1, 2, 3))
+    row = clips[:, 0].transpose(2, 3).flatten(3)  # (N, 3, 48, T * 48)
+    one = view_generator(1, 2, 3)
+    (draw, _) = draw_views(recipe.each(), clips[:, 0], one, None, 0, 1)
+    wide = color.apply(row.float(), draw.deviation, draw.mean, torch.empty(row.shape))
+    wide = torch.where(wide >= draw.threshold.view(-1, 1, 1, 1), 1 - wide, wide)
+    difference = (view.transpose(2, 3).flatten(3) - wide).abs()
+    assert difference.mean() < 1e-3
+    assert (wide.std() > 0.1) and (view - clips[:, 0] / 255).abs().mean() > 0.05
+
+
+def test_what_stands_still_stays_still_under_contrast_while_something_bright_moves() -> None:
+    contrast = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0, jitter=1.0, grayscale=0.0, blur=0.0)
+    contrast = replace(contrast, brightness=0.0, saturation=0.0, hue=0.0)
+    clips = torch.full((8, 1, 3, T, 48, 48), 60, dtype=torch.uint8)
+    clips[:, :, 0] = 90
+    for frame in range(T):  # it comes in from the right, larger in each frame
+        clips[:, 0, :, frame, :, 44 - 8 * frame :] = 250
+    (view,) = augment_clips(clips, ViewRecipe((contrast,)), 48, view_generator(0, 0, 0))
+    still = view[..., :16]
+    torch.testing.assert_close(still, still[:, :, :1].expand_as(still), atol=1e-6, rtol=0)
+    assert (still - clips[:, 0, ..., :16] / 255).abs().amax((1, 2, 3, 4)).gt(0.02).sum() > 4, "contrast does change it"
 
 
 def test_a_view_shows_its_clip_and_no_other(clips: Tensor) -> None:
