@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
 
     UserError is printed in one line and ends with exit code 2.
     """
-    keep_freed_memory()
+    _prepare()
     try:
         words = [_lengthen(word) for word in _joined(sys.argv[1:])]
         methods = _methods(words, settings.method)
@@ -72,7 +73,7 @@ def run_plain(
 
     options: {part: {option: default}}, set by part.option=value; those of part "" by option=value.
     """
-    keep_freed_memory()
+    _prepare()
     try:
         words = [_quoted(word) for word in sys.argv[1:]]
         if {"--help", "-h"} & set(words):
@@ -88,6 +89,12 @@ def run_plain(
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _prepare() -> None:
+    """What every command line wants of the process. A warning is one line, without the place in the code."""
+    keep_freed_memory()
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
 
 
 def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:

@@ -184,7 +184,7 @@ def _folds(source: str, asked: Sequence[int] | None, usual: Sequence[int]) -> li
 def _check(features: str, protocol: str, precision: str) -> None:
     for what, value, known in (("features", features, FEATURES), ("precision", precision, PRECISIONS)):
         if value not in known:
-            raise UserError(f"there is no {what} {value!r}: {nearest(str(value), known)}")
+            raise UserError(f"{what}={value!r} is not an option: {nearest(str(value), known)}")
     if features == "once" and protocol != "linear":
         raise UserError("features=once is for protocol=linear: fine-tuning changes the features")
 

@@ -13,6 +13,7 @@ from PIL import Image
 from sslkit.data.decode import EXTENSIONS, open_image
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.video_reader import EXTENSIONS as VIDEO_EXTENSIONS
 from sslkit.errors import UserError
 
 _VALIDATION = ("val", "valid", "validation")
@@ -148,15 +149,16 @@ def _walk(folder: Path, extensions: Sequence[str]) -> Iterator[tuple[str, bool]]
 
 
 def _listed(folder: Path, extensions: Sequence[str], kind: str) -> list[str]:
-    paths, others = [], 0
+    paths, others = [], []
     for path, fits in _walk(folder, extensions):
-        if fits:
-            paths.append(path)
-        else:
-            others += 1
+        (paths if fits else others).append(path)
     if not paths:
         looked_for = " ".join(f".{extension}" for extension in extensions)
-        raise UserError(f"no {kind} in {folder} or below: looked for {looked_for}; there are {others} other files")
+        such = f", such as {others[0]}" if others else ""
+        films = any(path.rpartition(".")[2].lower() in VIDEO_EXTENSIONS for path in others) and kind == "images"
+        videos = f"; for videos: data=video:{folder}" if films else ""
+        found = f"there are {len(others)} other files{such}{videos}"
+        raise UserError(f"no {kind} in {folder} or below: looked for {looked_for}; {found}")
     return sorted(paths)
 
 

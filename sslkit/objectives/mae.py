@@ -58,6 +58,8 @@ class MAE(Objective):
     ) -> None:
         super().__init__(backbone)
         net = backbone.net
+        if backbone.frames is not None:
+            raise UserError(f"mae and u_mae take images only, and backbone {backbone.recipe.name} takes clips")
         masked_vit.check(net, backbone.recipe.name)
         self.dim = backbone.width
         self.sets = sets

@@ -121,6 +121,12 @@ def test_an_empty_folder(tmp_path, others: int) -> None:
         open_images(tmp_path)
 
 
+def test_a_folder_of_videos_is_said_to_be_one(tmp_path) -> None:
+    (tmp_path / "film.MP4").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"such as film\.MP4; for videos: data=video:"):
+        open_images(tmp_path)
+
+
 def test_one_image_is_enough(tmp_path) -> None:
     write(tmp_path / "1.png", 7)
     images = open_images(tmp_path, image_size=4)

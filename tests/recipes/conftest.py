@@ -4,6 +4,7 @@ import logging
 import runpy
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ def typed(monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
         monkeypatch.syspath_prepend(str(RECIPES))
         monkeypatch.chdir(cwd)
         monkeypatch.setattr(sys, "argv", [str(RECIPES / f"{recipe}.py"), *words])
+        monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # recipes say warnings in a line
         code = 0
         with _logging_as_it_was():
             try:

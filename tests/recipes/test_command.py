@@ -1,9 +1,15 @@
 """Words of the command line on their way to Hydra's grammar."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from recipes.command import _quoted
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 @pytest.mark.parametrize(
@@ -24,3 +30,14 @@ from recipes.command import _quoted
 )
 def test_a_word_means_what_a_person_reads(word: str, meant: object) -> None:
     assert OverridesParser.create().parse_override(_quoted(word)).value() == meant
+
+
+def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
+    script = tmp_path / "warn.py"
+    script.write_text(
+        f"import sys, warnings\nsys.path.insert(0, {str(RECIPES)!r})\nfrom command import run_plain\n"
+        "from dataclasses import dataclass\n@dataclass\nclass Settings:\n    a: int = 1\n"
+        "run_plain(lambda config: warnings.warn('two films cannot be read'), Settings(), 'usage', {})\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr == "warning: two films cannot be read\n"

@@ -151,7 +151,7 @@ def test_the_default_network_and_size(config, size, name) -> None:
     ("changed", "said"),
     [
         ({"backbone": "resnet18"}, "backbone: resnet18 takes images, and the data are clips"),
-        ({"method": "mae"}, "cannot run on a part of its patches"),
+        ({"method": "mae"}, "take images only, and backbone narrow_slow takes clips"),
         ({"method": "ressl", "data.clips": 4}, "ressl compares 2 clips of a video, not 4: set data.clips=2"),
         ({"data.frames": 0}, "data.frames=0 must be a whole number from 1"),
         ({"data.channels": 1}, "videos are read as RGB"),

@@ -68,7 +68,8 @@ def _name(source: Any) -> str:
     name, _, rest = text.partition(":")
     known = (*names(), FOLDER)
     if not isinstance(source, str) or name not in known or (name == FOLDER and not rest):
-        raise UserError(f"{text!r} is no set of films, which action needs: data is video:FOLDER or {_or(names())}")
+        known_as = f"video:{text}" if isinstance(source, str) and Path(text).is_dir() else "video:FOLDER"
+        raise UserError(f"{text!r} is no set of films, which action needs: data is {known_as} or {_or(names())}")
     return name
 
 

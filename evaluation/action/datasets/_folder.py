@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evaluation.action.datasets.base import Films, Listing, check_split, films_below, present
+from evaluation.action.datasets.base import SUFFIXES, Films, Listing, check_split, films_below, present
 from sslkit.errors import UserError
 
 FOLDER = "video"
@@ -22,7 +22,7 @@ def open_folder(root: Path, split: str) -> Films:
     paths = films_below(folder)
     names = [_class(folder, path) for path in paths]
     if not paths:
-        raise UserError(f"there is no film in {folder.absolute()}")
+        raise UserError(f"there is no film in {folder.absolute()}: looked for {' '.join(SUFFIXES)}")
     if unknown := sorted(set(names) - set(classes)):
         raise UserError(f"{folder}: the classes {', '.join(unknown)} are not in train, so nothing learns them")
     if len(classes) < 2:

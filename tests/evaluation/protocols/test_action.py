@@ -256,9 +256,9 @@ def test_a_network_of_one_size_is_refused_before_it_is_trained(motion: Path, tmp
     [
         ({"recipe": "paper_k4000"}, "did you mean 'paper_k400'"),
         ({"recipe": "paper_k400", "protocol": "fine_tune"}, "is for protocol=linear"),
-        ({"features": "twice"}, "there is no features 'twice': known: live, once"),
+        ({"features": "twice"}, "features='twice' is not an option: known: live, once"),
         ({"features": "once", "protocol": "fine_tune"}, "features=once is for protocol=linear"),
-        ({"precision": "half"}, "there is no precision 'half'"),
+        ({"precision": "half"}, "precision='half' is not an option"),
         ({"folds": [2]}, r"folds=\[2\] must be different ones of \[1\]"),
         ({"frames": -1}, "frames=-1 must be a whole number from 1"),
         ({"stride": 1.5}, "stride=1.5 must be a whole number from 1"),
