@@ -9,6 +9,7 @@ import pytest
 from detectors import images, narrow
 from PIL import Image
 
+import sslkit
 from evaluation import run, store
 from evaluation.detection import trials as module
 from evaluation.detection.pictures import draw_predictions
@@ -141,3 +142,30 @@ def test_the_picture_shows_truth_and_guess(data: dict, tmp_path: Path) -> None:
     half = drawn[0].shape[1] // 4
     different = (drawn[0] != drawn[1]).any(2)
     assert different[:, half : 2 * half].any() and not different[60:, :half].any(), "only the guess differs"
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_pretrained_weights_beat_random_ones_on_images_of_the_same_kind(tmp_path: Path) -> None:
+    entry = sslkit.pretrain(
+        {
+            "method": {
+                "name": "byol+dsa",
+                "objective": {"momentum": 0.98, "hidden": 256, "dim": 64},
+                "views": {"scale": (0.2, 1.0)},
+            },
+            "data": {"source": "clipart", "batch_size": 128, "workers": 0},
+            "backbone": "narrow_resnet",
+            "optimizer": {"lr": 9e-3},
+            "epochs": 20,
+            "out": str(tmp_path / "zoo"),
+            "eval": {"every": 1000, "tsne": 0},
+            "trainer": {"progress": False},
+        }
+    )
+    how = {"schedule": "smoke", "progress": False, "device": "cpu"}
+    values = [
+        detection(model, "clipart_boxes", out=tmp_path / name, **how)[0].value
+        for name, model in (("pretrained", str(entry.folder)), ("random", f"random:{entry.folder}"))
+    ]
+    assert values[0] > values[1] + 0.01
