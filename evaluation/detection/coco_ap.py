@@ -40,8 +40,10 @@ def coco_ap(
 class CocoAP:
     """COCO's AP, an image at a time; masks are kept as run lengths.
 
-    Crowds take up any number of detections and count neither for nor against. Objects marked difficult are treated in
-    the same way, as in the COCO-style files of VOC that are in use. A category without an object that counts is left
+    Crowds take up any number of detections and count neither for nor against; a detection belongs to a crowd by the
+    share of its own area inside it. Objects marked difficult (VOC) are treated in the same way, as COCO's form of
+    annotations has no other mark for them: a small false box inside a difficult object is forgiven too, which VOC's
+    own rule does not (`evaluation.detection.voc_ap`). A category without an object that counts is left
     out of the mean. Of more than 100 detections of an image the 100 of the highest scores count, as COCO says.
     Raises UserError for an unknown kind, and where torchmetrics or faster-coco-eval is not installed.
     """
