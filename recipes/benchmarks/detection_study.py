@@ -1,6 +1,6 @@
 """Does pretraining help detection: COCO AP of detectors on pretrained and on random weights, made clip-art images.
 
-    python recipes/benchmarks/detection_study.py                       (C4; 70 minutes of one core; done runs are skipped)
+    python recipes/benchmarks/detection_study.py                       (C4: 70 minutes of a core; done runs are skipped)
     python recipes/benchmarks/detection_study.py --only "FPN, boxes"   (half an hour a run, as is a ViT's)
     python recipes/benchmarks/detection_study.py --only "C4, boxes" --seeds 0
     python recipes/benchmarks/detection_study.py --table               (print the committed results)
