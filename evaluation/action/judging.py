@@ -31,11 +31,13 @@ def judge(
     """Run the protocol for one model or several and print the table; `recipes/action_eval.py` calls it.
 
     checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. options: see
-    `evaluation.protocols.action.action`. Each result is added to the zoo entry's results.jsonl, or below `out`.
+    `evaluation.protocols.action.action`; the films and the stride of the zoo entries hold for what stands beside them
+    too. Each result is added to the zoo entry's results.jsonl, or below `out`.
     Returns the results of all. Raises UserError before anything is computed.
     """
     asked = chosen(checkpoint, zoo)
     models = [load_model(one, image_size=image_size) for one in asked]
+    options = {**options, **_of_entries(models, options)}
     results = []
     for model in models:
         print(f"model     {described(model)}", flush=True)
@@ -49,6 +51,15 @@ def judge(
     names = [_name(one, model) for one, model in zip(asked, models, strict=True)]
     print(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
     return results
+
+
+def _of_entries(models: list[LoadedModel], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Films and stride that were not asked for, where the zoo entries among the models agree on them."""
+    entries = [model for model in models if model.entry]
+    films = {source_of(model, options.get("data"), options.get("recipe")) for model in entries}
+    strides = {model.entry.card["backbone"].get("stride") for model in entries}
+    own = {"data": films, "stride": strides}
+    return {name: known.pop() for name, known in own.items() if options.get(name) is None and len(known) == 1}
 
 
 def shown(results: list[Result]) -> list[Result]:

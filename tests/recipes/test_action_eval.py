@@ -216,6 +216,8 @@ def test_the_next_command_of_an_entry_compares_it_with_the_untrained_network(pla
     assert "no verdict" not in said and "action on motion, top1" in said, "they are a pair"
     assert following["checkpoint"] == given["checkpoint"] == ["my zoo/a", "random:my zoo/a"]
     assert following["protocol"] == "fine_tune" and "features" not in following
+    said, _ = judged(checkpoint=given["checkpoint"], cache=None, **options)
+    assert "action on motion, top1" in said, "the entry's films and stride hold for the network beside it"
 
 
 @pytest.mark.parametrize(
