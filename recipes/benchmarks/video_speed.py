@@ -3,7 +3,7 @@
     python recipes/benchmarks/video_speed.py [--films FOLDER] [--repeats 5]
 
 For each file of FOLDER: the seconds in which one video of two random clips (16 frames, stride 2) becomes two views of
-112 x 112 pixels by BYOL's recipe, split into reading (open, seek, decode, scale to 128 pixels) and views; and the
+112 x 112 pixels by the recipe of clips, split into reading (open, seek, decode, scale to 128 pixels) and views; and the
 seconds of torchvision's r3d_18 in a forward pass of these two clips, without gradients. Seconds are those of the
 processor, so that a busy machine counts less; the files are in the system's cache. Without FOLDER: films of 340 x 256
 pixels and 250 frames that are made of scikit-learn's two photographs, panned and zoomed, as H.264 (as Kinetics has it)
@@ -31,7 +31,7 @@ from torchvision.models.video import r3d_18
 
 from sslkit.data.clip_views import augment_clips
 from sslkit.data.loader import EpochRows
-from sslkit.data.recipe import BYOL
+from sslkit.data.recipe import VIDEO
 from sslkit.data.video import Videos, open_videos
 from sslkit.data.views import view_generator
 
@@ -65,7 +65,7 @@ def measure(videos: Videos, row: int, repeats: int) -> dict[str, Any]:
         read, batch = _timed(lambda rows=rows: videos.__getitems__(rows))
         made, views = _timed(
             lambda batch=batch, generator=generator: augment_clips(
-                batch["images"], BYOL, SIZE, generator, aspect=batch["aspect"]
+                batch["images"], VIDEO, SIZE, generator, aspect=batch["aspect"]
             )
         )
         clips = torch.cat(list(views))

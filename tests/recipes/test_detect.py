@@ -40,7 +40,7 @@ def test_a_checkpoint_is_judged_and_its_results_are_kept(place: Path) -> None:
         "coco_ap75",
         "voc_ap50",
         "results   zoo/a/results.jsonl",
-        "next      python recipes/detect.py checkpoint=[zoo/a,random:zoo/a]",
+        "next      python recipes/detect.py 'checkpoint=[zoo/a,random:zoo/a]' data=clipart_boxes",
     ):
         assert said in done.stdout, done.stdout
     lines = [json.loads(line) for line in (place / "zoo/a/results.jsonl").read_text().splitlines()]
