@@ -5,12 +5,21 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from evaluation.models import LoadedModel
+
 PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
 
 
 def words(options: Mapping[str, Any]) -> str:
     """The options as words of a command line, quoted for Hydra and for the shell."""
     return " ".join(shlex.quote(f"{name}={_written(value)}") for name, value in options.items())
+
+
+def name_of(asked: Any, model: LoadedModel) -> str:
+    """What a command line calls a model: its entry's folder, or the word that asked for it."""
+    if model.entry:
+        return str(model.entry.folder)
+    return asked if isinstance(asked, str) else model.name
 
 
 def _written(value: Any) -> str:

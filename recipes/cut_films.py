@@ -28,6 +28,7 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
+    from evaluation.command_line import words
     from sslkit.data.film_pieces import cut_films, sample_films
 
     films, out = config.pop("films"), config.pop("out")
@@ -37,10 +38,10 @@ def main(config: dict[str, Any]) -> None:
     counts = cut_films(films, out, **config)
     for name, (train, test) in counts.items():
         print(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}")
-    shape = (
-        f"data.frames={config['frames']} data.stride=1 data.batch_size={min(sum(n for n, _ in counts.values()), 128)}"
-    )
-    print(f"next      python recipes/train.py method=byol+dsa data=video:{out} {shape}")
+    shape = {"data.frames": config["frames"], "data.stride": 1}
+    shape["data.batch_size"] = min(sum(train for train, _ in counts.values()), 128)
+    typed = words({"method": "byol+dsa", "data": f"video:{out}", **shape})
+    print(f"next      python recipes/train.py {typed}")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from typing import Any
 from evaluation import store
 from evaluation.action.recipes import RECIPES
 from evaluation.action.recipes import chosen as recipe_of
-from evaluation.command_line import words
+from evaluation.command_line import name_of, words
 from evaluation.models import LoadedModel, load_model
-from evaluation.protocols.action import action, source_of
+from evaluation.protocols.action import action, check_clips, source_of
 from evaluation.result import Result
 from evaluation.run import results_folder
 from evaluation.summary import chosen, described, print_differences
@@ -37,6 +37,8 @@ def judge(
     """
     asked = chosen(checkpoint, zoo)
     models = [load_model(one, image_size=image_size) for one in asked]
+    for model in models:
+        check_clips(model)
     options = {**options, **_of_entries(models, options)}
     results = []
     for model in models:
@@ -48,14 +50,14 @@ def judge(
     print_differences(results)
     _print_unpaired(results)
     print(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
-    names = [_name(one, model) for one, model in zip(asked, models, strict=True)]
+    names = [name_of(one, model) for one, model in zip(asked, models, strict=True)]
     print(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
     return results
 
 
 def _of_entries(models: list[LoadedModel], options: Mapping[str, Any]) -> dict[str, Any]:
     """Films and stride that were not asked for, where the zoo entries among the models agree on them."""
-    entries = [model for model in models if model.entry]
+    entries = [model for model in models if model.entry and model.frames]
     films = {source_of(model, options.get("data"), options.get("recipe")) for model in entries}
     strides = {model.entry.card["backbone"].get("stride") for model in entries}
     own = {"data": films, "stride": strides}
@@ -74,13 +76,6 @@ def shown(results: list[Result]) -> list[Result]:
 
 def _row(result: Result, name: str) -> Result:
     return replace(result, metric=name, **asdict(result.others[name]))
-
-
-def _name(asked: Any, model: LoadedModel) -> str:
-    """What a command line calls a model: its entry's folder, or the word that asked for it."""
-    if model.entry:
-        return str(model.entry.folder)
-    return asked if isinstance(asked, str) else model.name
 
 
 def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[str, Any]) -> str:

@@ -21,7 +21,8 @@ class StepBatches(Sampler[list[int]]):
     """The rows of this rank's images in every step from `first` to `last`, epoch after epoch.
 
     Images of one rank and step are all upright or all lying, as in detectron2: batch norm, which is tuned, sees less of
-    the zeros that fill smaller images up. Only what is left over of both kinds at an epoch's end is mixed.
+    the zeros that fill smaller images up. Only what is left over of both kinds at an epoch's end is mixed. Images that
+    do not fill the epoch's last batch are left out of it, others in each epoch.
     upright: (N,) bool, images that are higher than wide. batch_size: of all ranks together.
     Raises UserError where the images do not fill a batch, or the ranks cannot share it evenly.
     """
@@ -43,28 +44,27 @@ class StepBatches(Sampler[list[int]]):
         return self.last - self.first
 
     def __iter__(self) -> Iterator[list[int]]:
+        used = self.per_epoch * self.world * self.share  # the others, by chance, are left out of this epoch
         for epoch in range(self.first // self.per_epoch, -(-self.last // self.per_epoch)):
             self.sampler.set_epoch(epoch)
-            parts = grouped(self.sampler.permutation().numpy(), self.upright, self.share)
-            steps = range(
-                max(self.first - epoch * self.per_epoch, 0), min(self.last - epoch * self.per_epoch, self.per_epoch)
-            )
-            for step in steps:
+            parts = grouped(self.sampler.permutation().numpy()[:used], self.upright, self.share)
+            before = epoch * self.per_epoch
+            for step in range(max(self.first - before, 0), min(self.last - before, self.per_epoch)):
                 yield parts[step * self.world + self.rank].tolist()
 
 
 def grouped(rows: np.ndarray, upright: np.ndarray, share: int) -> list[np.ndarray]:
-    """Groups of `share` rows of one kind each, in the order in which walking through `rows` fills them.
+    """All rows in groups of `share`, of one kind each, in the order in which walking through `rows` fills them.
 
-    rows: (N,) in any order. upright: (N,) bool, by row. What is left over makes a mixed group, if it is enough.
+    rows: (N,) in any order, N a multiple of share. upright: (any,) bool, by row. What is left over of both kinds makes
+    one mixed group at the end.
     """
     kinds = [rows[upright[rows] == kind] for kind in (False, True)]
     full = [part for kind in kinds for part in np.split(kind, list(range(share, len(kind) + 1, share)))[:-1]]
-    place = np.argsort(rows)  # of each row in the order
-    full.sort(key=lambda part: place[part[-1]])
+    place = {row: number for number, row in enumerate(rows.tolist())}
+    full.sort(key=lambda part: place[int(part[-1])])
     rest = np.concatenate([kind[len(kind) - len(kind) % share :] for kind in kinds])
-    rest = rest[np.argsort(place[rest])]
-    return full + [rest[:share]] * (len(rest) >= share)
+    return [*full, rest] if len(rest) else full
 
 
 class Mirrored(Dataset):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import store
-from evaluation.command_line import words
+from evaluation.command_line import name_of, words
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.detector import check_fit
 from evaluation.detection.protocol import open_splits, planned
@@ -28,7 +28,7 @@ from sslkit.members import nearest
 
 TASKS = {"boxes": detection, "masks": segmentation}
 PLANNED = ("arch", "schedule", "trainable", "steps", "batch_size", "lr", "precision", "seed")
-UNTOLD = ("progress", "workers", "every", "device", "model")  # they change no number
+UNTOLD = ("progress", "workers", "every", "device")  # they change no number
 USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}
 RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al. 2024
     "paper_voc07": {**USUAL, "data": "voc07", "trials": 5},
@@ -97,15 +97,17 @@ def shown(results: list[Result]) -> list[Result]:
 
 
 def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, Any]) -> str:
-    """The next command to type: beside the same network untrained, over more seeds, or all on one page.
+    """The next command to type: beside the same network untrained, over more seeds, or all on one page; "" for none.
 
     sources: what the models were asked for by. plan: every option; those that are usual are left out.
     """
     entries = [model.entry for model in models if model.entry]
-    if len(models) > 1:
-        zoo = entries[0].folder.parent if entries else "runs/zoo"
-        return f"python recipes/report.py zoo={zoo}   # all results of a zoo on one page"
-    name = str(entries[0].folder) if entries else str(sources[0])
+    if len(models) > 1 and entries:
+        where = words({"zoo": entries[0].folder.parent, "evaluation": plan["out"]})
+        return f"python recipes/report.py {where}   # all results of a zoo on one page"
+    if not entries and (len(models) > 1 or plan["trials"] > 1):
+        return ""
+    name = name_of(sources[0], models[0])
     told = {"checkpoint": [name, f"random:{name}"] if entries else name, "data": plan["data"], **plan}
     more = told["trials"] == 1
     told["trials"] = 3 if more else told["trials"]
@@ -162,4 +164,5 @@ def _conclude(results: list[Result], models: list[LoadedModel], out: str | Path,
     print(f"pictures  {', '.join(pictures)}")
     print(f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}")
     print(f"seconds   {sum(result.seconds for result in results):.0f}")
-    print(f"next      {following}")
+    if following:
+        print(f"next      {following}")

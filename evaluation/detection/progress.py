@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 from sslkit.distributed import rank
 
-LINES = 10  # of a training whose output is no terminal
+LINES = 10  # at most, of a training whose output is no terminal
 
 
 class Progress:
@@ -19,7 +19,7 @@ class Progress:
     def __init__(self, shown: bool | str, steps: int, first: int = 0) -> None:
         self.title = shown if isinstance(shown, str) else "training"
         self.shown = bool(shown) and rank() == 0
-        self.steps, self.every = steps, max(steps // LINES, 1)
+        self.steps, self.every = steps, -(-steps // LINES)
         hidden = None if self.shown else True
         self.bar = tqdm(total=steps, initial=first, desc=self.title, unit="step", leave=False, disable=hidden)
         if first and self.shown:

@@ -22,7 +22,8 @@ class Schedule:
 
     steps: of the optimizer. drops: steps at which the rate falls to a tenth. warmup: steps of its linear rise.
     batch_size: images of a step, of all processes together. lr: at that batch. weight_decay: of all weights but those
-    of norm layers. sizes: of images, anchors and regions. precise: batches of the precise batch norm at the end.
+    that `make_optimizer` spares. sizes: of images, anchors and regions. precise: batches of the precise batch norm at
+    the end.
     optimizer: "sgd", which is ViTDet's AdamW for a plain ViT, or "adamw", with lr as it is for any network.
     published: whose numbers it is comparable with, "" for none; with masks: those of Mask R-CNN.
     """

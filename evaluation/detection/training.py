@@ -159,16 +159,22 @@ class _Run:
 
     def restore(self) -> None:
         """Go on from the checkpoint, if there is one."""
-        if state := self.checkpoint.load():
+        state, refused = None, None
+        try:
+            state = self.checkpoint.load()
+        except UserError as error:  # raised once all ranks know: they would wait for this one
+            refused = error
+        found = -1 if refused else state["step"] if state else 0
+        if not same_on_all_ranks(found, self.device):
+            where = f"the processes found different checkpoints in {self.checkpoint.path}"
+            raise refused or UserError(f"{where}: all machines must share that folder")
+        if refused:
+            raise refused
+        if state:
             self.detector.load_state_dict(state["detector"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.losses = [tuple(pair) for pair in state["losses"]]
             self.step, self.pending = state["step"], state["pending"]
-        if not same_on_all_ranks(self.step, self.device):
-            raise UserError(
-                f"the processes found different checkpoints in {self.checkpoint.path}: all machines must share that "
-                "folder"
-            )
 
     def _learn(self, batch: Any) -> float:
         """One step; gives the sum of the losses."""

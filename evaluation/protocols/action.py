@@ -170,6 +170,15 @@ def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str |
     return source if source.startswith("video:") else None
 
 
+def check_clips(model: LoadedModel) -> None:
+    """Raises UserError for a network of images."""
+    if model.frames is None:
+        raise UserError(
+            f"action needs a network of clips, and {model.name} takes images: give a zoo entry that was pretrained on "
+            "films (recipes/train.py data=video:FOLDER), or random:slow_r50"
+        )
+
+
 def _folds(source: str, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:
     """The official splits to run. Raises UserError for one that the data do not have."""
     known = datasets.folds_of(source)
@@ -191,11 +200,7 @@ def _check(features: str, protocol: str, precision: str) -> None:
 
 def _shape(model: LoadedModel, frames: int | None, stride: int | None) -> ClipShape:
     """Raises UserError for a network of images."""
-    if model.frames is None:
-        raise UserError(
-            f"action needs a network of clips, and {model.name} takes images: give a zoo entry that was pretrained on "
-            "films (recipes/train.py data=video:FOLDER), or random:slow_r50"
-        )
+    check_clips(model)
     length = whole_number("frames", model.frames if frames is None else frames, 1)
     own = model.entry.card["backbone"].get("stride") if model.entry else None
     usual = own or max(64 // length, 1)

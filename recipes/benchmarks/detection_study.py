@@ -7,8 +7,8 @@
 
 Each seed has a backbone of its own, pretrained on the 7,310 drawings of clipart without labels (narrow_resnet by
 byol+dsa, narrow_vit by mae), and a detector of its own on it: schedule smoke with 400 steps on the 500 training images
-of clipart_boxes, all weights tuned, judged on its 150 test images. "random" is the same network untrained, with the
-same new layers, images and order of them. Results go to results/detection_study.json after every run.
+of clipart_boxes, all weights tuned, judged on its 150 test images. "random" is such a network untrained, drawn from
+the seed, with the same new layers, images and order of them. Results go to results/detection_study.json.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def one(detector: str, seed: int, weights: str, zoo: Path) -> None:
     entry = pretrained(config, seed, zoo)
     train, test = open_splits("clipart_boxes", masks=task == "masks")
     found = TASKS[task](
-        str(entry) if weights == "pretrained" else f"random:{entry}",
+        str(entry) if weights == "pretrained" else f"random:{entry}:{seed}",
         {"train": train, "test": test},
         arch=arch,
         schedule="smoke",

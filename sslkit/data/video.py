@@ -179,7 +179,7 @@ def open_videos(
         its shorter side to image_size and keeps the central square.
     interpolation: "bilinear" or "bicubic", antialiased both.
     on_error: videos that cannot be decoded are left out, counted and named ("skip"), or raise UserError ("raise"); so
-        are clips that touch a damaged place of a video.
+        are clips that touch a damaged place of a video, as far as the decoder tells (see `pyav_reader`).
     decoder: "pyav", "torchcodec"; "auto" is the first that is installed.
     cache: folder for the index of the videos, made at the first opening; None makes it anew each time.
     Raises UserError for a folder without videos, none that can be read, no decoder, or an option out of range.

@@ -232,6 +232,7 @@ def test_the_next_command_of_an_entry_compares_it_with_the_untrained_network(pla
         ({"data": "pets"}, "'pets' is no set of films"),
         ({"checkpoint": None}, "name what to judge: checkpoint="),
         ({"checkpoint": "random:narrow_resnet", "data": "video:nowhere"}, "random:narrow_resnet takes images"),
+        ({"checkpoint": ["random:narrow_slow", "random:narrow_resnet"]}, "random:narrow_resnet takes images"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_computed(given: dict, said: str, tmp_path: Path, monkeypatch) -> None:

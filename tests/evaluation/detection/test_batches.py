@@ -45,9 +45,19 @@ def test_images_of_a_rank_and_step_are_of_one_kind(n: int, world: int) -> None:
 
 def test_groups_come_in_the_order_in_which_they_are_full() -> None:
     upright = np.array([False, True, False, True, False, True, True])
-    found = grouped(np.array([0, 1, 2, 3, 4, 5, 6]), upright, 2)
+    found = grouped(np.array([0, 1, 2, 3, 5, 6]), upright, 2)
     assert [group.tolist() for group in found] == [[0, 2], [1, 3], [5, 6]]
-    assert [group.tolist() for group in grouped(np.array([4, 1, 0, 2]), upright, 2)] == [[4, 0], [1, 2]]
+    assert [group.tolist() for group in grouped(np.array([4, 1, 0, 3, 6, 2]), upright, 2)] == [[4, 0], [1, 3], [2, 6]]
+
+
+@pytest.mark.parametrize(("n", "upright", "batch", "world"), [(110, 10, 16, 1), (103, 3, 16, 4), (33, 1, 8, 8)])
+def test_images_of_a_rare_kind_are_seen_as_often_as_others(n: int, upright: int, batch: int, world: int) -> None:
+    kinds, steps = np.arange(n) < upright, 100 * (n // batch)
+    seen = [
+        row for rank in range(world) for rows in StepBatches(kinds, batch, 0, 0, steps, rank, world) for row in rows
+    ]
+    often = np.bincount(seen, minlength=n) / 100
+    assert often.min() > 0.7 and abs(often[:upright].mean() - often[upright:].mean()) < 0.1
 
 
 @pytest.mark.parametrize("row", range(4))
@@ -63,27 +73,31 @@ def test_a_mirrored_mask_lies_in_its_mirrored_box(row: int) -> None:
     assert torch.equal(again["boxes"], target["boxes"]) and torch.equal(again["masks"], target["masks"])
 
 
-def test_batches_are_the_same_from_any_step_and_some_images_are_mirrored() -> None:
-    how = {"batch_size": 2, "seed": 1, "last": 8}
-    whole = list(training_batches(images(), 3, CPU, first=0, **how))
-    later = list(training_batches(images(), 3, CPU, first=6, **how))
+HOW = {"batch_size": 2, "seed": 1, "last": 8}
+
+
+def test_batches_are_the_same_from_any_step() -> None:
+    whole = list(training_batches(images(), 3, CPU, first=0, **HOW))
+    later = list(training_batches(images(), 3, CPU, first=6, **HOW))
     for (a, s), (b, t) in zip(whole[6:], later, strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
         assert all(torch.equal(x["boxes"], y["boxes"]) for x, y in zip(s, t, strict=True))
+
+
+def test_some_images_are_mirrored_with_their_boxes() -> None:
     plain = [(image / 255, target["boxes"]) for image, target in images()]
     kinds = []
-    for image, target in ((image, target) for batch in whole for image, target in zip(*batch, strict=True)):
-        turned = [torch.equal(image, one) for one, _ in plain], [torch.equal(image, one.flip(-1)) for one, _ in plain]
-        kinds.append(any(turned[1]))
-        _, boxes = plain[turned[kinds[-1]].index(True)]
-        expected = (
-            boxes if not kinds[-1] else torch.stack([128 - boxes[:, 2], boxes[:, 1], 128 - boxes[:, 0], boxes[:, 3]], 1)
-        )
-        assert torch.equal(target["boxes"], expected)
-    assert 0 < sum(kinds) < len(kinds) == 16 and len({tuple(kinds[i : i + 2]) for i in range(0, 16, 2)}) > 1
-    ranks = [list(training_batches(images(), 3, CPU, first=0, rank=rank, world=2, **how)) for rank in (0, 1)]
-    firsts = [torch.stack([batch[0] for batch, _ in own]) for own in ranks]
-    assert not torch.equal(*firsts)
+    for batch in training_batches(images(), 3, CPU, first=0, **HOW):
+        for image, target in zip(*batch, strict=True):
+            same, turned = (
+                [torch.equal(image, x) for x in ((p.flip(-1) if flip else p) for p, _ in plain)] for flip in (0, 1)
+            )
+            kinds.append(any(turned))
+            x0, y0, x1, y1 = plain[(turned if kinds[-1] else same).index(True)][1].unbind(1)
+            expected = [128 - x1, y0, 128 - x0, y1] if kinds[-1] else [x0, y0, x1, y1]
+            assert torch.equal(target["boxes"], torch.stack(expected, 1))
+    assert 0 < sum(kinds) < len(kinds) == 16
+    assert len({tuple(kinds[i : i + 2]) for i in range(0, 16, 2)}) > 1, "not all steps alike"
 
 
 def test_images_without_objects_are_left_out() -> None:

@@ -31,9 +31,13 @@ def test_the_next_command_keeps_all_that_was_asked_for() -> None:
 
 
 def test_what_is_no_entry_is_named_as_it_was_asked_for() -> None:
-    command = typed(hint([model()], ["random:zoo/a"], {**PLAN, "trials": 5, "task": "masks"}))
-    words = "checkpoint=random:zoo/a task=masks schedule=smoke trials=5 data=clipart_boxes"
+    command = typed(hint([model()], ["random:zoo/a"], {**PLAN, "task": "masks"}))
+    words = "checkpoint=random:zoo/a task=masks schedule=smoke trials=3 data=clipart_boxes"
     assert set(command[2:]) == set(words.split())
+
+
+def test_nothing_is_said_where_nothing_follows() -> None:
+    assert hint([model()], ["random:zoo/a"], {**PLAN, "trials": 5}) == hint([model(), model()], ["a", "b"], PLAN) == ""
 
 
 def test_after_several_comes_the_page_of_their_zoo() -> None:

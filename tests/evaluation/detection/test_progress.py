@@ -1,8 +1,15 @@
 """What a log sees of a training, where there is no terminal."""
 
+import sys
+
 import pytest
 
 from evaluation.detection.progress import Progress
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
 
 
 def test_a_log_has_a_line_for_each_tenth(capsys: pytest.CaptureFixture) -> None:

@@ -207,6 +207,9 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
     assert torch.load(tmp_path / "r.ckpt", weights_only=True)["step"] == 4
     for code, said in two_ranks(tmp_path, "r.ckpt", "elsewhere.ckpt"):
         assert code == 1 and "the processes found different checkpoints" in said
+    (tmp_path / "damaged.ckpt").write_bytes(b"no checkpoint")
+    (_, first), (_, second) = two_ranks(tmp_path, "damaged.ckpt", "elsewhere.ckpt")
+    assert "damaged.ckpt cannot be read" in first and "found different checkpoints" in second
 
 
 @pytest.mark.slow

@@ -129,6 +129,7 @@ def test_another_number_of_images_is_an_error_unless_it_is_meant(root: Path, mon
         open_boxes("voc07", "test", root)
     with pytest.warns(UserWarning, match="4 images instead of 4952"):
         data = open_boxes("voc07", "test", root, counts="warn")
+    assert not data.whole and open_boxes("voc07", "train", root).whole
     assert data.note == "not the published set: 4 images instead of 4952"
     with pytest.raises(UserError, match="known: raise, warn"):
         open_boxes("voc07", "test", root, counts="ignore")
