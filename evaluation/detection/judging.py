@@ -65,9 +65,7 @@ def judge(
     train, test = open_splits(source, root, masks=task == "masks", counts=counts)
     whole_number("trials", plan["trials"], 1)
     sources = chosen(checkpoint, zoo)
-    models = [load_model(one, image_size=image_size) for one in sources]
-    for model in models:
-        check_fit(model, plan["arch"])
+    models = _loaded(sources, image_size, plan["arch"])
     results: list[Result] = []
     with process_group(device):
         for model in models:
@@ -83,6 +81,14 @@ def judge(
         place = {"root": root, "out": out, "counts": counts, "image_size": image_size}
         _conclude(results, models, out, hint(models, sources, {"data": source, "task": task, **plan, **place}))
     return results
+
+
+def _loaded(sources: Sequence[Any], image_size: int | None, arch: str) -> list[LoadedModel]:
+    """All models, each of which fits the detector. Raises UserError before any is trained."""
+    models = [load_model(one, image_size=image_size) for one in sources]
+    for model in models:
+        check_fit(model, arch)
+    return models
 
 
 def shown(results: list[Result]) -> list[Result]:

@@ -83,13 +83,19 @@ _WEIGHTS = {"before": "random, before training", "after": "after training"}
 
 
 def _how(card: Mapping[str, Any], **facts: Any) -> str:
-    held_out = {True: "held-out images of {}", False: "training images of {}"}.get(dig(card, "data", "held_out"), "{}")
+    part = {True: "held-out", False: "training"}.get(dig(card, "data", "held_out"))
+    held_out = f"{part} {_unit(card)} of {{}}" if part else "{}"
     return made(
         **{"data": held_out.format(dig(card, "data", "source") or "unnamed data"), **facts},
         seed=dig(card, "seed"),
         command=commands.training(card),
         date=dig(card, "date"),
     )
+
+
+def _unit(card: Mapping[str, Any]) -> str:
+    """What the data of an entry are."""
+    return "images" if dig(card, "backbone", "frames") is None else "videos"
 
 
 def _row(member: Member) -> list[Cell]:
@@ -117,7 +123,7 @@ def _rankme(card: Mapping[str, Any]) -> Cell:
     how = _how(
         card,
         what="RankMe, the effective rank of the backbone's features",
-        data=f"clean training images of {dig(card, 'data', 'source')}",
+        data=f"clean training {_unit(card)} of {dig(card, 'data', 'source')}",
         n=_images(images),
         interval="none: one number of one matrix",
     )
@@ -166,7 +172,7 @@ def _line(card: Mapping[str, Any]) -> str:
     parts = [
         dig(card, "method"),
         f"{dig(card, 'backbone', 'name')}" if dig(card, "backbone", "name") else None,
-        f"{dig(card, 'data', 'images'):,} images of {dig(card, 'data', 'source')}"
+        f"{dig(card, 'data', 'images'):,} {_unit(card)} of {dig(card, 'data', 'source')}"
         if isinstance(dig(card, "data", "images"), int)
         else dig(card, "data", "source"),
         f"{dig(card, 'epochs')} epochs" if dig(card, "epochs") else None,

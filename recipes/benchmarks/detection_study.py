@@ -5,7 +5,7 @@
     python recipes/benchmarks/detection_study.py --only "C4, boxes" --seeds 0
     python recipes/benchmarks/detection_study.py --table               (print the committed results)
 
-Each seed has a backbone of its own, pretrained on the 7,310 drawings of clipart without labels (narrow_resnet by
+Each seed has a backbone of its own, pretrained on the 1,895 drawings of clipart without labels (narrow_resnet by
 byol+dsa, narrow_vit by mae), and a detector of its own on it: schedule smoke with 400 steps on the 500 training images
 of clipart_boxes, all weights tuned, judged on its 150 test images. "random" is such a network untrained, drawn from
 the seed, with the same new layers, images and order of them. Results go to results/detection_study.json.

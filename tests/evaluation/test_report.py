@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report_zoo import ENTRIES, HOSTILE, LOST, make_entry, make_zoo, write_study
 
-from evaluation.report import write_report
+from evaluation.report import entries, write_report
 from evaluation.report.cells import of_bytes, of_share
 from sslkit.errors import UserError
 from sslkit.zoo import WEIGHTS
@@ -244,3 +244,9 @@ def test_numbers_are_written_as_a_reader_expects() -> None:
     assert of_share(0.5, 100).interval == pytest.approx((0.404, 0.596), abs=1e-3)
     assert of_share(None, 100) is None and of_share(0.5, None).interval is None
     assert [of_bytes(size, "").text for size in (4096, 2.5e6, 3e9)] == ["4 kB", "2.5 MB", "3.0 GB"]
+
+
+@pytest.mark.parametrize(("frames", "unit"), [(None, "images"), (8, "videos")])
+def test_an_entry_of_clips_has_seen_videos(frames: int | None, unit: str) -> None:
+    card = {"method": "byol", "backbone": {"name": "a", "frames": frames}, "data": {"images": 29, "source": "films"}}
+    assert entries._line(card) == f"byol, a, 29 {unit} of films"

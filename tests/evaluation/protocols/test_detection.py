@@ -52,6 +52,14 @@ def test_finished_trials_are_not_done_again(data: dict, tmp_path: Path, monkeypa
     assert done == [1] and again[0].outcomes[0] == first[0].value
 
 
+def test_a_trial_that_was_done_says_so(data: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    how = {**QUICK, "out": tmp_path, "progress": True}
+    detection(narrow(), data, **how)
+    assert "was done before" not in capsys.readouterr().err
+    detection(narrow(), data, **how)
+    assert "detection: was done before, its numbers are kept" in capsys.readouterr().err
+
+
 def test_masks_come_first_in_segmentation(data: dict) -> None:
     found = segmentation(narrow(), data, **QUICK)
     assert [result.metric for result in found] == ["coco_mask_ap", "coco_ap", "voc_ap50"]
