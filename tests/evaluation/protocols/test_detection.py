@@ -50,6 +50,9 @@ def test_finished_trials_are_not_done_again(data: dict, tmp_path: Path, monkeypa
     monkeypatch.setattr(module, "train_detector", lambda *a, **k: done.append(a[2].seed) or real(*a, **k))
     again = detection(narrow(), data, trials=2, out=tmp_path, **QUICK)
     assert done == [1] and again[0].outcomes[0] == first[0].value
+    boxes = {split: part.without_masks() for split, part in data.items()}
+    detection(narrow(), boxes, trials=2, out=tmp_path, **QUICK)
+    assert done == [1], "masks that boxes do not look at make no other trial"
 
 
 def test_a_trial_that_was_done_says_so(data: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
