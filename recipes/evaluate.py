@@ -18,12 +18,12 @@ from command import run_plain
 
 from evaluation import protocols
 from sslkit import members
-from sslkit.training.config import setting
+from sslkit.settings import setting
 
 
 @dataclass
 class Settings(evaluating.Settings):
-    protocols: Any = setting(None, f"of {', '.join(protocols.names())}; null: linear, knn, crowding")
+    protocols: str | list[str] | None = setting(None, f"of {', '.join(protocols.names())}; null: linear, knn, crowding")
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 
 

@@ -7,26 +7,36 @@ from command import run_plain
 
 from evaluation import protocols
 from sslkit import members
-from sslkit.training.config import setting
+from sslkit.settings import MOST_SEED, setting
 
 
 @dataclass
 class Settings:
-    checkpoint: Any = setting(
+    checkpoint: str | list[str] | None = setting(
         None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list"
     )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
-    data: Any = setting(None, "embedded name, folder, .npz, published set, or a list; null: the embedded suite")
+    data: str | list[str] | None = setting(
+        None, "embedded name, folder, .npz, published set, or a list; null: the embedded suite"
+    )
     root: str = setting("data", "folder of the published data sets")
     cache: str = setting("runs/cache", "folder of the features")
     out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
-    seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap")
-    image_size: int | None = setting(None, "pixels; null: the model's own")
-    precision: str = setting("float32", "of the network: float32 or bfloat16; stored are float32")
-    batch_size: int | None = setting(None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU")
+    seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap", least=0, most=MOST_SEED)
+    image_size: int | None = setting(None, "pixels; null: the model's own", least=1, most=4096)
+    precision: str = setting(
+        "float32", "of the network: float32 or bfloat16; stored are float32", choices=("float32", "bfloat16")
+    )
+    batch_size: int | None = setting(
+        None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU", least=1
+    )
     device: str = setting("auto", "auto, cpu, cuda")
-    workers: Any = setting("auto", "processes that decode")
-    counts: str = setting("raise", "a published set with another number of images than published: raise, or warn")
+    workers: int | str = setting("auto", "processes that decode", least=0, most=256, choices=("auto",))
+    counts: str = setting(
+        "raise",
+        "a published set with another number of images than published: raise, or warn",
+        choices=("raise", "warn"),
+    )
 
 
 def run_protocol(name: str, usage: str) -> None:

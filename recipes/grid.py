@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from command import check
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from words import check, one_line
 
 from sslkit import members, regularizers
 from sslkit.errors import UserError
 from sslkit.method import parse, signature
+from sslkit.settings import overlaid
 
 LAUNCHERS = {  # Hydra's name and the package that has it
     "slurm": ("submitit_slurm", "hydra-submitit-launcher"),
@@ -49,7 +50,7 @@ def read(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[st
             raise UserError(f"{word} is for recipes/train.py: recipes/zoo.py is a sweep already")
         if _key(word) in ELSEWHERE:
             raise UserError(f"{word}: {ELSEWHERE[_key(word)]}")
-    settings = dataclasses.replace(settings, **{_key(word): _value(word) for word in words if _key(word) in own})
+    settings = overlaid(settings, {_key(word): _value(word) for word in words if _key(word) in own})
     settings = dataclasses.replace(
         settings, **{name: _listed(getattr(settings, name)) for name in ("methods", "plugins", "seeds")}
     )
@@ -118,13 +119,7 @@ def _check(settings: Any) -> None:
     for name in ("methods", "plugins", "seeds"):
         if not getattr(settings, name):
             raise UserError(f"{name}=[] is empty: there is nothing to train")
-    if not all(type(seed) is int for seed in settings.seeds):
-        raise UserError(f"seeds={settings.seeds} must be whole numbers")
-    if settings.jobs != "auto" and (type(settings.jobs) is not int or settings.jobs < 1):
-        raise UserError(f"jobs={settings.jobs} must be auto or a number from 1")
     _check_launcher(settings.cluster)
-    if type(settings.dry_run) is not bool:
-        raise UserError(f"dry_run={settings.dry_run} must be true or false")
 
 
 def _check_launcher(cluster: str | None) -> None:
@@ -150,5 +145,5 @@ def _value(word: str) -> Any:
     try:
         override = OverridesParser.create().parse_override(word)
     except HydraException as error:
-        raise UserError(f"cannot read {word!r}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"cannot read {word!r}: {one_line(error)}") from error
     return list(override.sweep_iterator()) if override.is_sweep_override() else override.value()

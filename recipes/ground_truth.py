@@ -17,29 +17,43 @@ from typing import Any
 
 from command import run_plain
 
-from sslkit.training.config import setting
+from sslkit.settings import MOST_SEED, setting
 
 
 @dataclass
 class Settings:
-    zoo: Any = setting(None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0")
-    data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
+    zoo: str | list[str] | None = setting(
+        None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
+    )
+    data: str | list[str] | None = setting(
+        None, "embedded name, folder with class folders, .npz, published set, or a list"
+    )
     out: str = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
-    max_images: int | None = setting(2000, "training images of each task, the same number of each class; null: all")
-    max_test_images: int | None = setting(1000, "test images likewise; null: all")
-    image_size: int | None = setting(None, "pixels, for models that are no zoo entries; null: their own")
-    lr: Any = setting((3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "the grid: chosen on a fifth of the training images, held out")
-    weight_decay: Any = setting((0.01,), "likewise")
-    optimizer: str = setting("adamw", "adamw or sgd")
-    steps: int = setting(200, "of each run")
-    batch_size: int = setting(32, "images of a step")
-    seeds: Any = setting((0, 1, 2), "runs with the chosen setting, on all training images")
-    crop: Any = setting((0.5, 1.0), "least and most share of the image's area in a random crop")
+    max_images: int | None = setting(
+        2000, "training images of each task, the same number of each class; null: all", least=2
+    )
+    max_test_images: int | None = setting(1000, "test images likewise; null: all", least=1)
+    image_size: int | None = setting(
+        None, "pixels, for models that are no zoo entries; null: their own", least=1, most=4096
+    )
+    lr: float | list[float] = setting(
+        (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "the grid: chosen on a fifth of the training images, held out", above=0
+    )
+    weight_decay: float | list[float] = setting((0.01,), "likewise", least=0)
+    optimizer: str = setting("adamw", "adamw or sgd", choices=("adamw", "sgd"))
+    steps: int = setting(200, "of each run", least=1)
+    batch_size: int = setting(32, "images of a step", least=1)
+    seeds: int | list[int] = setting(
+        (0, 1, 2), "runs with the chosen setting, on all training images", least=0, most=MOST_SEED
+    )
+    crop: list[float] = setting(
+        (0.5, 1.0), "least and most share of the image's area in a random crop", above=0, most=1
+    )
     flip: bool = setting(False, "mirror half of the images; not for digits and letters")
-    precision: str = setting("float32", "of the networks: float32 or bfloat16")
+    precision: str = setting("float32", "of the networks: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
     device: str = setting("auto", "auto, cpu, cuda")
-    workers: int = setting(1, "processes that share the runs of a model and the threads")
+    workers: int = setting(1, "processes that share the runs of a model and the threads", least=1, most=256)
     progress: bool = setting(True, "bars on a terminal")
 
 

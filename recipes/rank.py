@@ -17,7 +17,7 @@ from command import run_plain
 
 from evaluation.scoring import metrics
 from sslkit.errors import UserError
-from sslkit.training.config import setting
+from sslkit.settings import MOST_SEED, setting
 
 METRICS = ("ped+logme", "itm", "logme", "leep")
 MAX_IMAGES = 500  # of a data set of one's own: enough to order models in seconds; a benchmark is computed as published
@@ -25,24 +25,35 @@ MAX_IMAGES = 500  # of a data set of one's own: enough to order models in second
 
 @dataclass
 class Settings:
-    zoo: Any = setting(None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0")
-    data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
-    metrics: Any = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
-    truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
-    bootstrap: int = setting(100, "redrawn sets of images behind intervals and ties, at least 2; 0: none")
-    max_images: Any = setting(
-        "auto", "images of each data set, the same number of each class; null: all; auto: 500, of a benchmark all"
+    zoo: str | list[str] | None = setting(
+        None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
-    image_size: int | None = setting(None, "pixels, for models that are no zoo entries; null: their own")
+    data: str | list[str] | None = setting(
+        None, "embedded name, folder with class folders, .npz, published set, or a list"
+    )
+    metrics: str | list[str] = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
+    truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
+    bootstrap: int = setting(100, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0)
+    max_images: int | str | None = setting(
+        "auto",
+        "images of each data set, the same number of each class; null: all; auto: 500, of a benchmark all",
+        least=2,
+        choices=("auto",),
+    )
+    image_size: int | None = setting(
+        None, "pixels, for models that are no zoo entries; null: their own", least=1, most=4096
+    )
     split: str = setting("train", "whose images are scored")
-    seed: int = setting(0, "of every draw")
+    seed: int = setting(0, "of every draw", least=0, most=MOST_SEED)
     root: str = setting("data", "folder of the published data sets")
     cache: str = setting("runs/cache", "folder of the features")
     out: str = setting("runs/ranking", "folder of the tables and pictures")
-    precision: str = setting("float32", "of the networks: float32 or bfloat16")
-    batch_size: int | None = setting(None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU")
+    precision: str = setting("float32", "of the networks: float32 or bfloat16", choices=("float32", "bfloat16"))
+    batch_size: int | None = setting(
+        None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU", least=1
+    )
     device: str = setting("cpu", "where metrics are computed: cpu, cuda")
-    workers: Any = setting("auto", "processes that decode")
+    workers: int | str = setting("auto", "processes that decode", least=0, most=256, choices=("auto",))
     pictures: bool = setting(True, "bars with intervals, and with truth a scatter of each metric")
     benchmark: str | None = setting(None, "a published one, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")

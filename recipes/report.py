@@ -17,7 +17,7 @@ from typing import Any
 
 from command import run_plain
 
-from sslkit.training.config import setting
+from sslkit.settings import setting
 
 WORDS = sys.argv[1:]  # as typed, before Hydra reads them
 
@@ -25,7 +25,7 @@ WORDS = sys.argv[1:]  # as typed, before Hydra reads them
 @dataclass
 class Settings:
     zoo: str = setting("runs/zoo", "folder of zoo entries")
-    rankings: Any = setting("runs/ranking", "folder of recipes/rank.py's JSON files, or a file, or a list")
+    rankings: str | list[str] = setting("runs/ranking", "folder of recipes/rank.py's JSON files, or a file, or a list")
     evaluation: str = setting("runs/evaluation", "folder of recipes/evaluate.py's results of models outside the zoo")
     study: str | None = setting(None, "JSON file of a study, such as recipes/benchmarks/results/ranking_study.json")
     out: str = setting("report.html", "the page")

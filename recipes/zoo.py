@@ -33,14 +33,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from command import composed, plain_help
 from grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.training.config import Config, setting
+from sslkit.settings import MOST_SEED, setting
+from sslkit.training.config import Config
 
 if TYPE_CHECKING:
     from sslkit.training.processes import Job, Machine, Outcome
@@ -51,10 +52,14 @@ TRAIN = os.path.relpath(Path(__file__).with_name("train.py"))
 
 @dataclass
 class Settings:
-    methods: Any = setting(("simclr", "byol", "barlow_twins", "swav", "mae"), "objectives")
-    plugins: Any = setting(("none", "dsa"), "what each is trained with: none, dsa, koleo, dsa+koleo, ...")
-    seeds: Any = setting((0,), "each makes members of its own")
-    jobs: Any = setting("auto", "members at once; auto: by memory and cores, or one for each GPU")
+    methods: str | list[str] = setting(("simclr", "byol", "barlow_twins", "swav", "mae"), "objectives")
+    plugins: str | list[str | None] | None = setting(
+        ("none", "dsa"), "what each is trained with: none, dsa, koleo, dsa+koleo, ..."
+    )
+    seeds: int | list[int] = setting((0,), "each makes members of its own", least=0, most=MOST_SEED)
+    jobs: int | str = setting(
+        "auto", "members at once; auto: by memory and cores, or one for each GPU", least=1, choices=("auto",)
+    )
     cluster: str | None = setting(None, f"{', '.join(LAUNCHERS)}: Hydra's launcher trains them; null: this machine")
     dry_run: bool = setting(False, "print the commands and train nothing")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from recipes.command import _quoted
+from recipes.words import quoted
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -22,6 +22,13 @@ RECIPES = Path(__file__).parents[2] / "recipes"
         ("metrics=nleep(covariance=diag)", "nleep(covariance=diag)"),
         ("data=a folder/b=c", "a folder/b=c"),
         ("data=[a/b,c]", ["a/b", "c"]),
+        ("data=sp ace/x=(1)", "sp ace/x=(1)"),
+        ("name=2024", "2024"),
+        ("name=[1", "[1"),
+        ("name=a,b", "a,b"),
+        ("name='a b'", "a b"),
+        ('name=it\'s \\ "so"', 'it\'s \\ "so"'),
+        ("name=null", None),
         ("lr=[0.1,1e-3]", [0.1, 1e-3]),
         ("seed=3", 3),
         ("truth=null", None),
@@ -29,7 +36,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
     ],
 )
 def test_a_word_means_what_a_person_reads(word: str, meant: object) -> None:
-    assert OverridesParser.create().parse_override(_quoted(word)).value() == meant
+    assert OverridesParser.create().parse_override(quoted(word, {"name", "data"})).value() == meant
 
 
 def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:

@@ -1,0 +1,102 @@
+"""Words of a command line, `key=value`, made ready for Hydra's grammar and checked against the settings' names."""
+
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from sslkit import members
+from sslkit.errors import UserError
+
+WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
+SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's own, of which a word may follow
+SWEEP = frozenset(("-m", "--multirun"))
+CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
+IN_LIST = re.compile(rf"(?<=[\[, ]){CALL.pattern}")
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """Write `--cfg hydra` as `--cfg=hydra`: what has no = would be taken for a setting."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] in SHOWING and "=" not in word and not word.startswith("-"):
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def lengthened(word: str) -> str:
+    """Write `data=X` as `data.source=X`."""
+    key, equals, value = word.partition("=")
+    return f"{key}.{WORDS[key]}={value}" if equals and key in WORDS else word
+
+
+def quoted(word: str, texts: Collection[str] = ()) -> str:
+    """Put a value in quotes where Hydra's grammar would read it otherwise than a person does.
+
+    These are the settings that hold text alone (texts: their paths), paths with blanks or =, and calls such as
+    `nleep(covariance=diag)`, also in lists.
+    """
+    key, equals, value = word.partition("=")
+    if not equals or word.startswith("-") or _in_quotes(value) or value in ("", "null"):
+        return word
+    if value[0] == "[" and value[-1] == "]":
+        return f"{key}={IN_LIST.sub(lambda call: quote(call.group()), value)}"
+    is_text = key.lstrip("+") in texts or "/" in value or CALL.fullmatch(value)
+    return f"{key}={quote(value)}" if is_text and value[0] != "{" else word
+
+
+def quote(value: str) -> str:
+    """Put a value in double quotes; Hydra reads a backslash as an escape only where quotes follow."""
+    return '"' + re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value) + '"'
+
+
+def _in_quotes(value: str) -> bool:
+    return len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+
+
+def is_sweep() -> bool:
+    """Return whether this process was called with -m: a comma then divides values."""
+    return bool(SWEEP & set(sys.argv))
+
+
+def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
+    """Refuse an unknown key with the nearest known one, and a value that Hydra cannot read, in one line.
+
+    tree: the known keys, nested; None stands for any keys below it.
+    """
+    for word in words:
+        if word.startswith("-"):
+            continue
+        key, equals, _ = word.lstrip("+~").partition("=")
+        if not equals:
+            raise UserError(f"cannot read {word!r}: write key=value")
+        _check_key(key, tree)
+        try:
+            OverridesParser.create().parse_override(word)
+        except HydraException as error:
+            raise UserError(f"cannot read {word!r}: {one_line(error)}") from error
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error of Hydra's, whose lines and pointers would fill half a screen."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return "; ".join(line for line in lines if line and not set(line) <= {"^", "~", " "})
+
+
+def _check_key(key: str, tree: Mapping[str, Any]) -> None:
+    parts = key.replace("/", ".").split(".")  # hydra/launcher=... chooses from a group
+    node: Any = tree
+    for depth, part in enumerate(parts):
+        if node is None:
+            return
+        if not isinstance(node, Mapping) or part not in node:
+            known = node if isinstance(node, Mapping) else ()
+            path = ".".join(parts[:depth])
+            of = f" in {path}" if path else ""
+            raise UserError(f"there is no setting {key!r}{of}: {members.nearest(part, known)}")
+        node = node[part]

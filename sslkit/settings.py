@@ -1,0 +1,157 @@
+"""Settings: the fields of a dataclass declare their type, range and help, and every value is checked against them.
+
+@dataclass
+class OptimizerConfig:
+    lr: float = setting(2e-3, "peak learning rate", above=0)
+
+Command lines, their `--help`, `sslkit.training.Config` and the tests all read these declarations.
+"""
+
+import dataclasses
+import math
+import numbers
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The values that a setting of a type may take: numbers within bounds, texts of a list.
+
+    least, most: bounds that are allowed themselves. above, below: bounds that are not. choices: texts; () is any text.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def hold(self, number: float) -> bool:
+        """Return whether a number lies within the bounds; NaN and infinity never do."""
+        return (
+            math.isfinite(number)
+            and (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+            and (self.above is None or number > self.above)
+            and (self.below is None or number < self.below)
+        )
+
+    def __str__(self) -> str:
+        bounds = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
+        return " and ".join(f"{words} {bound:,}" for words, bound in bounds.items() if bound is not None)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One setting as it is declared. path: `data.batch_size`. kind: its annotation, such as `int | None`."""
+
+    path: str
+    kind: Any
+    limits: Limits
+    default: Any
+    help: str
+
+    def check(self, value: Any) -> Any:
+        """Return the value as the setting holds it: whole numbers become floats where those are meant.
+
+        Raises UserError, with the path, what is allowed and the value, for any other type or a value out of range.
+        """
+        for kind in alternatives(self.kind):
+            if fits(value, kind, self.limits):
+                return float(value) if kind is float else value
+        raise UserError(f"{self.path} must be {allowed(self.kind, self.limits)}, got {value!r}")
+
+
+def setting(default: Any, help: str, **limits: Any) -> Any:
+    """A dataclass field with its help text and, by name, its `Limits`."""
+    return dataclasses.field(default=default, metadata={"help": help, "limits": Limits(**limits)})
+
+
+def declared(settings: Any, where: str = "") -> Iterator[Declared]:
+    """Every setting of a dataclass instance and of the dataclasses in it, in their order."""
+    kinds = typing.get_type_hints(type(settings))
+    for field in dataclasses.fields(settings):
+        default, path = getattr(settings, field.name), f"{where}{field.name}"
+        if dataclasses.is_dataclass(default):
+            yield from declared(default, f"{path}.")
+        else:
+            limits = field.metadata.get("limits", Limits())
+            yield Declared(path, kinds[field.name], limits, default, field.metadata.get("help", ""))
+
+
+def overlaid(settings: S, given: Mapping[str, Any], where: str = "") -> S:
+    """Return `settings` (a dataclass) with the values of `given`, each checked; a mapping fills a nested dataclass.
+
+    Raises UserError for an unknown name, with the nearest known one, and for a value that a setting does not allow.
+    """
+    known = {one.path.removeprefix(where): one for one in declared(settings, where)}
+    names = [field.name for field in dataclasses.fields(settings)]
+    changes = {}
+    for name, value in given.items():
+        if name not in names:
+            raise UserError(f"there is no setting {f'{where}{name}'!r}: {nearest(str(name), names)}")
+        if name in known:
+            changes[name] = known[name].check(value)
+        elif isinstance(value, Mapping):
+            changes[name] = overlaid(getattr(settings, name), value, f"{where}{name}.")
+        else:
+            raise UserError(f"{where}{name} must be a mapping of settings, got {value!r}")
+    return dataclasses.replace(settings, **changes)
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """The parts of `int | None`; a plain annotation is its only part."""
+    return typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+
+
+def takes_text(kind: Any) -> bool:
+    """Return whether this annotation takes text, or lists of texts, and neither numbers nor true or false."""
+    return set(alternatives(kind)) <= {str, types.NoneType, list[str]} and str in alternatives(kind)
+
+
+def fits(value: Any, kind: Any, limits: Limits) -> bool:
+    """Return whether a value is of one plain type (no union) and within the limits."""
+    if kind is Any:
+        return True
+    if typing.get_origin(kind) in (list, tuple, Sequence):
+        listed = isinstance(value, Sequence) and not isinstance(value, str)
+        part = typing.get_args(kind)[0]
+        return listed and all(any(fits(one, k, limits) for k in alternatives(part)) for one in value)
+    if kind in (int, float):
+        number = numbers.Integral if kind is int else numbers.Real  # numpy's too
+        return isinstance(value, number) and not isinstance(value, bool) and limits.hold(value)
+    if kind is str:
+        return isinstance(value, str) and _is_writable(value) and (not limits.choices or value in limits.choices)
+    return isinstance(value, kind)
+
+
+def allowed(kind: Any, limits: Limits) -> str:
+    """The values that an annotation and its limits allow, in words: `a whole number, at least 1, or null`."""
+    parts = [_named(one, limits) for one in alternatives(kind)]
+    comma = "," if any("," in part for part in parts) else ""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}{comma} or {parts[-1]}"
+
+
+def _named(kind: Any, limits: Limits) -> str:
+    if typing.get_origin(kind) in (list, tuple, Sequence):
+        return f"a list [...], each {allowed(typing.get_args(kind)[0], limits)}"
+    if kind in (int, float):
+        return ", ".join(filter(None, ("a whole number" if kind is int else "a number", str(limits))))
+    if kind is str:
+        return ", ".join((*limits.choices[:-2], " or ".join(limits.choices[-2:]))) if limits.choices else "text"
+    return {bool: "true or false", types.NoneType: "null"}.get(kind, str(kind))
+
+
+def _is_writable(text: str) -> bool:
+    """Return whether a text can be a path and stand in a YAML or JSON file: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
