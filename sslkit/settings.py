@@ -137,14 +137,16 @@ def fits(value: Any, kind: Any, limits: Limits) -> bool:
 
 def allowed(kind: Any, limits: Limits) -> str:
     """The values that an annotation and its limits allow, in words: `a whole number, at least 1, or null`."""
-    parts = [_named(one, limits) for one in alternatives(kind)]
+    parts = [_named(one, limits, alternatives(kind)) for one in alternatives(kind)]
     comma = "," if any("," in part for part in parts) else ""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}{comma} or {parts[-1]}"
 
 
-def _named(kind: Any, limits: Limits) -> str:
+def _named(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
+    """One type in words. beside: all types that the setting takes, among which a list's own may be."""
     if typing.get_origin(kind) in (list, tuple, Sequence):
-        return f"a list [...], each {allowed(typing.get_args(kind)[0], limits)}"
+        part = typing.get_args(kind)[0]
+        return "a list of such" if set(alternatives(part)) <= set(beside) else f"a list, each {allowed(part, limits)}"
     if kind in (int, float):
         return ", ".join(filter(None, ("a whole number" if kind is int else "a number", str(limits))))
     if kind is str:

@@ -49,7 +49,7 @@ class Outer:
         ({"inner": {"rate": 1.0}}, "below 1, got 1.0"),
         ({"inner": {"rate": math.nan}}, "got nan"),
         ({"inner": {"rate": -math.inf}}, "got -inf"),
-        ({"inner": {"sizes": [2, 1]}}, "inner.sizes must be a list [...], each a whole number, at least 2, or null"),
+        ({"inner": {"sizes": [2, 1]}}, "inner.sizes must be a list, each a whole number, at least 2, or null"),
         ({"inner": {"sizes": "22"}}, "inner.sizes must be a list"),
         ({"inner": 3}, "inner must be a mapping of settings, got 3"),
         ({"inner": {"rat": 3}}, "there is no setting 'inner.rat': did you mean 'rate'?"),
