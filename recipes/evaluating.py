@@ -16,6 +16,7 @@ class Settings:
         None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list"
     )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
+    trust: Any = setting(None, "package.module:function, or a list: own code that a card may name and that is run")
     data: Any = setting(None, "embedded name, folder, .npz, published set, or a list; null: the embedded suite")
     root: str = setting("data", "folder of the published data sets")
     cache: str = setting("runs/cache", "folder of the features")

@@ -23,6 +23,7 @@ from sslkit.training.config import setting
 @dataclass
 class Settings:
     zoo: Any = setting(None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0")
+    trust: Any = setting(None, "package.module:function, or a list: own code that a card may name and that is run")
     data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
     out: str = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
     max_images: int | None = setting(2000, "training images of each task, the same number of each class; null: all")

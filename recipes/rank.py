@@ -26,6 +26,7 @@ MAX_IMAGES = 500  # of a data set of one's own: enough to order models in second
 @dataclass
 class Settings:
     zoo: Any = setting(None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0")
+    trust: Any = setting(None, "package.module:function, or a list: own code that a card may name and that is run")
     data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
     metrics: Any = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")

@@ -66,7 +66,7 @@ def test_a_function_and_a_module() -> None:
     ("backbone", "said"),
     [
         ("resnet81", "did you mean 'resnet18'|'resnet"),
-        ("nowhere.module:net", "cannot get"),
+        ("nowhere.module:net", "backbone: cannot import"),
         (nn.Conv2d(3, 4, 3), r"must return one \(B, width\) tensor"),
         (nn.Sequential(nn.Flatten(), nn.Linear(7, 2)), "cannot take images of shape"),
     ],
