@@ -64,6 +64,7 @@ def of_models(
     root: str | Path = "data",
     image_size: int | None = None,
     in_chans: int | None = None,
+    trust: str | Sequence[str] | None = (),
     seed: int = 0,
     device: str = "cpu",
     say: Callable[[str], None] = lambda line: None,
@@ -74,10 +75,10 @@ def of_models(
     zoo: a folder of zoo entries, or a list of what `evaluation.load_model` takes, folders of entries among them; or a
         mapping of names to such models.
     max_images: at most so many, the same number of each class, drawn by (seed, names); None: all.
-    image_size, in_chans: see `evaluation.load_model`; the size is that of models which are no zoo entries.
+    image_size, in_chans, trust: see `evaluation.load_model`; the size is that of models which are no zoo entries.
     how: see `evaluation.extract` (cache, precision, batch_size, workers, ...). Raises UserError.
     """
-    models = {name: load_member(one, image_size, in_chans) for name, one in members(zoo).items()}
+    models = {name: load_member(one, image_size, in_chans, trust) for name, one in members(zoo).items()}
     task = sampled(open_split(dataset, split, root=root), max_images, seed)
     found = []
     for name, model in models.items():
@@ -119,11 +120,16 @@ def members(zoo: Any) -> dict[str, Any]:
     return found
 
 
-def load_member(one: Any, image_size: int | None = None, in_chans: int | None = None) -> LoadedModel:
+def load_member(
+    one: Any,
+    image_size: int | None = None,
+    in_chans: int | None = None,
+    trust: str | Sequence[str] | None = (),
+) -> LoadedModel:
     """A member of a zoo, see `evaluation.load_model`; image_size is for what is no entry, as entries keep theirs."""
     named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()
     is_entry = isinstance(one, zoos.ZooEntry) or (named and named.is_dir())
-    return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans)
+    return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans, trust=trust)
 
 
 def _folder_of(one: str | Path) -> Path:

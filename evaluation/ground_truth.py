@@ -55,6 +55,7 @@ def ground_truth(
     max_images: int | None = 2000,
     max_test_images: int | None = 1000,
     image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
     lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4),
     weight_decay: Sequence[float] = (0.01,),
     optimizer: str = "adamw",
@@ -76,6 +77,7 @@ def ground_truth(
     max_images, max_test_images: at most so many of each, the same number of each class, drawn by their names with seed
         0, so that every model and `evaluation.rank` with fewer see the same ones; None: all.
     image_size: side in pixels for models that are no zoo entries; None: their own, 224 for most. Entries keep theirs.
+    trust: see `evaluation.load_model`.
     lr, weight_decay, optimizer: the grid, of which each model's best on a fifth of its training images, held out, is
         trained on all of them with every seed. steps, batch_size, seeds, crop, flip, precision, device, workers: see
         `evaluation.fine_tune`.
@@ -96,7 +98,7 @@ def ground_truth(
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
     settings = json.loads(json.dumps({**tuned, **sizes}))
     tasks = {str(one): _splits(one, root, max_images, max_test_images) for one in _listed(data)}
-    models, failures = load_zoo(zoo, image_size)
+    models, failures = load_zoo(zoo, image_size, trust)
     for failure in failures:
         say(f"cannot be loaded: {failure}")
     how = {**tuned, "out": out, "device": device, "workers": workers, "progress": progress}
@@ -116,16 +118,18 @@ def ground_truth(
     return _write(records, settings, models, failures, Path(out))
 
 
-def load_zoo(zoo: Any, image_size: int | None = None) -> tuple[dict[str, LoadedModel], list[Failure]]:
+def load_zoo(
+    zoo: Any, image_size: int | None = None, trust: str | Sequence[str] | None = ()
+) -> tuple[dict[str, LoadedModel], list[Failure]]:
     """The models of a zoo by name, and those that could not be loaded.
 
     zoo: see `evaluation.rank`. image_size: side for models that are no zoo entries, which keep their own.
-    Raises UserError for an empty zoo, and a name that two models have.
+    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, and a name that two models have.
     """
     models, failures = {}, []
     for name, one in members(zoo).items():
         try:
-            models[name] = load_member(one, image_size)
+            models[name] = load_member(one, image_size, trust=trust)
         except Exception as error:
             failures.append(Failure(name, "", _line(error)))
     return models, failures

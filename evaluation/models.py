@@ -4,6 +4,7 @@ import copy
 import hashlib
 import importlib
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,13 @@ class LoadedModel:
         return images.at(image_size=size, channels=self.in_chans, fit="crop", interpolation=how)
 
 
-def load_model(model: Any, *, image_size: int | None = None, in_chans: int | None = None) -> LoadedModel:
+def load_model(
+    model: Any,
+    *,
+    image_size: int | None = None,
+    in_chans: int | None = None,
+    trust: str | Sequence[str] | None = (),
+) -> LoadedModel:
     """The network that `model` stands for.
 
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
@@ -96,12 +103,14 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
         (B, C, S, S) -> (B, D).
         A module is copied: the one given keeps its mode and its device.
     image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
-    Raises UserError for what is none of these, and for weights that do not fit.
+    trust: "package.module:function", or several: functions of your own that the card of an entry may name as its
+        network's maker, and that are then called.
+    Raises UserError for what is none of these, for weights that do not fit, and for code that is not trusted.
     """
     if isinstance(model, LoadedModel):
         return _as_asked(model, image_size, in_chans)
     if isinstance(model, ZooEntry):
-        return _of_entry(model, image_size, in_chans)
+        return _of_entry(model, image_size, in_chans, trust)
     if isinstance(model, (Method, nn.Module)):
         return _of_module(model, image_size, in_chans)
     if not isinstance(model, (str, Path)):
@@ -114,11 +123,11 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     if kind == "published":
         return _as_asked(_of_published(text, rest, image_size or 224), image_size, in_chans)
     if kind == "random":
-        return _of_random(text, rest, image_size, in_chans)
+        return _of_random(text, rest, image_size, in_chans, trust)
     if text in WHEELS:
         found = _of_timm(text, f"tf_{text}", _wheel_file(text), image_size=image_size)
         return _as_asked(found, image_size, in_chans)
-    return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans)
+    return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans, trust)
 
 
 _KINDS = (
@@ -146,12 +155,14 @@ def _entry_folder(text: str) -> Path:
     return folder
 
 
-def _of_entry(entry: ZooEntry, image_size: int | None, in_chans: int | None) -> LoadedModel:
+def _of_entry(
+    entry: ZooEntry, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
+) -> LoadedModel:
     own = entry.card["backbone"]
     if in_chans not in (None, own["in_chans"]):
         raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
     size = image_size or own["image_size"]
-    backbone = _wrapped(entry.backbone(), own["name"], size, own["in_chans"], own.get("frames"))
+    backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], own.get("frames"))
     norm = entry.card["normalize"]
     return _loaded(backbone, entry.folder.name, tuple(norm["mean"]), tuple(norm["std"]), entry=entry)
 
@@ -191,7 +202,9 @@ def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
     return _loaded(_wrapped(net, "resnet50", image_size, 3), name, *published.find(name).normalize)
 
 
-def _of_random(text: str, rest: str, image_size: int | None, in_chans: int | None) -> LoadedModel:
+def _of_random(
+    text: str, rest: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
+) -> LoadedModel:
     import torch
 
     name, _, seed = rest.partition(":")
@@ -200,16 +213,18 @@ def _of_random(text: str, rest: str, image_size: int | None, in_chans: int | Non
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(seed or 0))
         if Path(name).expanduser().is_dir():
-            return _untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans)
+            return _untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
         in_chans = in_chans or 3
         backbone = backbones.build(name, image_size=image_size or 224, in_chans=in_chans)
     mean, std = IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.5,) * in_chans)
     return _loaded(backbone, text, mean, std)
 
 
-def _untrained(entry: ZooEntry, seed: str, image_size: int | None, in_chans: int | None) -> LoadedModel:
-    net = entry.untrained()
-    trained = _of_entry(entry, image_size, in_chans)
+def _untrained(
+    entry: ZooEntry, seed: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
+) -> LoadedModel:
+    net = entry.untrained(trust=trust)
+    trained = _of_entry(entry, image_size, in_chans, trust)
     backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
     return _loaded(backbone, name, trained.mean, trained.std)

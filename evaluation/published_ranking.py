@@ -38,7 +38,7 @@ def rank_published(
     Raises UserError that lists every missing file before anything is computed, and where max_images is too few for
     one of the sets.
     """
-    for given in ("zoo", "data", "truth"):
+    for given in ("zoo", "data", "truth", "trust"):
         if how.pop(given, None) is not None:
             raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given}=")
     drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}

@@ -30,6 +30,7 @@ def rank_tasks(
     out: str | Path = "runs/ranking",
     pictures: bool = True,
     image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
     bootstrap: int = 200,
     seed: int = 0,
     device: str = "cpu",
@@ -39,7 +40,7 @@ def rank_tasks(
 
     data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
     out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models that are no entries.
-    bootstrap, seed, device, how: see `evaluation.rank`.
+    trust: see `evaluation.load_model`. bootstrap, seed, device, how: see `evaluation.rank`.
     Raises UserError before anything is extracted where it can be known: every task is opened first.
     """
     tasks = _listed(data)
@@ -51,7 +52,7 @@ def rank_tasks(
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
     for accuracies in known.values():
         truth_values(accuracies, list(named))
-    models = {name: load_member(one, image_size) for name, one in named.items()}  # once for all tasks
+    models = {name: load_member(one, image_size, trust=trust) for name, one in named.items()}  # once for all tasks
     which = {name: how[name] for name in ("split", "root", "max_images") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
     rankings = []

@@ -1,6 +1,5 @@
 """evaluate(model, data, protocols): every protocol asked for, on features that are extracted once; results are kept."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from evaluation.models import LoadedModel, load_model
 from evaluation.pictures import draw
 from evaluation.result import Result
 from evaluation.subject import Subject
-from sslkit import members
+from sslkit import file_names, members
 from sslkit.errors import UserError
 
 # What a model is judged by where nothing is asked for: embedded sets, each by what it is good for.
@@ -36,20 +35,22 @@ def evaluate(
     seed: int = 0,
     image_size: int | None = None,
     pictures: bool = False,
+    trust: str | Sequence[str] | None = (),
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> list[Result]:
     """Judge one model; results are added to its zoo entry's results.jsonl, or below `out` where it is none.
 
-    model: see `evaluation.load_model`. data: one source or a list, see `evaluation.open_split`; None: the embedded
-        suite, clothes and clip art for accuracy, letters of kept-back scripts for few-shot.
+    model, trust: see `evaluation.load_model`.
+    data: one source or a list, see `evaluation.open_split`; None: the embedded suite, clothes and clip art for
+        accuracy, letters of kept-back scripts for few-shot.
     protocols: names, default linear, knn and crowding, in the suite few_shot too.
     options: of protocols, {"few_shot": {"k_shot": 5}, ...}.
     seed: of every draw. say: called with a line when something is done. how: see `evaluation.extract` (cache, ...).
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
     """
-    loaded = load_model(model, image_size=image_size)
+    loaded = load_model(model, image_size=image_size, trust=trust)
     plan = planned(data, protocols)
     tasks = [_task(name, options) for _, name in plan]
     folder = results_folder(loaded, out)
@@ -110,7 +111,7 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
 
 def results_folder(model: LoadedModel, out: str | Path) -> Path:
     """Where a model's results are kept: its zoo entry, or a folder of its name."""
-    return model.entry.folder if model.entry else Path(out) / re.sub(r"[^\w.+-]+", "_", model.name)
+    return model.entry.folder if model.entry else Path(out) / file_names.made_of(model.name)
 
 
 def _task(name: str, options: Mapping[str, Mapping[str, Any]] | None) -> Callable[[Subject], list[Result]]:

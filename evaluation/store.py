@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,8 @@ def _result(folder: Path, record: dict[str, Any], outcomes: bool) -> Result:
 
 
 def _load(folder: Path, sha: str) -> np.ndarray:
+    if not re.fullmatch("[0-9a-f]{64}", str(sha)):
+        raise UserError(f"{folder / RESULTS} names outcomes {str(sha)[:80]!r}, which is no sha256: measure again")
     path = folder / OUTCOMES / f"{sha}.npy"
     try:
         content = path.read_bytes()

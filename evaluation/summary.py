@@ -1,6 +1,6 @@
 """What a person sees of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,16 @@ def judge(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     image_size: int | None = None,
     out: str | Path = "runs/evaluation",
+    trust: str | Sequence[str] | None = (),
     **how: Any,
 ) -> list[Result]:
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
-    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`.
+    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`
+    and, for trust, `evaluation.load_model`.
     Returns the results of all. Raises UserError before anything is computed.
     """
-    models = [load_model(one, image_size=image_size) for one in chosen(checkpoint, zoo)]
+    models = [load_model(one, image_size=image_size, trust=trust) for one in chosen(checkpoint, zoo)]
     wanted = [protocols] if isinstance(protocols, str) else protocols
     results: list[Result] = []
     for model in models:

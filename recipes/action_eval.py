@@ -29,6 +29,9 @@ class Settings:
         None, "zoo entry of a network of clips, random:NAME (slow_r50, r3d_18, ...), or a list"
     )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
+    trust: str | list[str] | None = setting(
+        None, "package.module:function, or a list: own code that a card may name and that is run"
+    )
     data: str | None = setting(
         None, "video:FOLDER, kinetics400, ucf101, hmdb51, NAME:ROOT; null: the recipe's or the entry's"
     )

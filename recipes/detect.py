@@ -29,6 +29,9 @@ class Settings:
         None, "zoo entry, random:ENTRY, timm:NAME:FILE, published:NAME:FILE, ..., or a list"
     )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
+    trust: str | list[str] | None = setting(
+        None, "package.module:function, or a list: own code that a card may name and that is run"
+    )
     data: str | None = setting(None, "clipart_boxes, coco:FOLDER, voc07, voc0712, voc0712_paper or coco2017")
     recipe: str | None = setting(None, "paper_voc07, paper_voc0712 or paper_coco: data, task, schedule and trials")
     task: str | None = setting(

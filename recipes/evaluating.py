@@ -16,6 +16,9 @@ class Settings:
         None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list"
     )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
+    trust: str | list[str] | None = setting(
+        None, "package.module:function, or a list: own code that a card may name and that is run"
+    )
     data: str | list[str] | None = setting(
         None, "embedded name, folder, .npz, published set, or a list; null: the embedded suite"
     )

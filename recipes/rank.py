@@ -28,6 +28,9 @@ class Settings:
     zoo: str | list[str] | None = setting(
         None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
+    trust: str | list[str] | None = setting(
+        None, "package.module:function, or a list: own code that a card may name and that is run"
+    )
     data: str | list[str] | None = setting(
         None, "embedded name, folder with class folders, .npz, published set, or a list"
     )

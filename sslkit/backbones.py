@@ -4,7 +4,6 @@ The networks of clips are in video_backbones.py.
 """
 
 import difflib
-import importlib
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sslkit import own_code, timm_allowed
 from sslkit.errors import UserError
 
 SMALL = 64  # pixels: up to here a stem that shrinks the image by four throws most of it away
@@ -43,11 +43,13 @@ class Recipe:
     """How a network is made again in plain Python, so that a card can say it.
 
     lines: Python whose last line binds `net`. stem: what was changed for small images, in words.
+    padded_stem: conv1 stands for a larger kernel, which it is padded to with zeros when the weights are exported.
     """
 
     name: str
     lines: list[str] = field(default_factory=list)
     stem: str = "as published"
+    padded_stem: bool = False
 
 
 class Backbone(nn.Module):
@@ -115,7 +117,7 @@ class Backbone(nn.Module):
     def export(self) -> dict[str, Tensor]:
         """The state dict of the plain network: a 3x3 stem is a 7x7 one with a rim of zeros."""
         state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
-        if self.recipe.stem.startswith("3x3"):
+        if self.recipe.padded_stem:
             state["conv1.weight"] = F.pad(state["conv1.weight"], (2, 2, 2, 2)).contiguous()
         return state
 
@@ -140,7 +142,7 @@ def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: 
         frames = clips
         net, recipe = video_backbones.build(backbone, image_size, in_chans)
     else:
-        net, recipe = _from_timm(backbone, image_size, in_chans)
+        return _from_timm(backbone, image_size, in_chans)
     return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
 
 
@@ -159,16 +161,12 @@ def _frames_of(name: str, frames: int | None) -> int | None:
 
 def _from_function(name: str) -> tuple[nn.Module, Recipe]:
     module, _, function = name.partition(":")
-    try:
-        net = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"backbone: cannot get {name!r} (written package.module:function): {error}") from error
-    if not isinstance(net, nn.Module):
-        raise UserError(f"backbone: {name} returned {type(net).__name__}, not an nn.Module")
+    net = own_code.network(name, "backbone")
     return net, Recipe(name, [f"from {module} import {function}", f"net = {function}()"], "its own")
 
 
-def _from_timm(name: str, image_size: int, in_chans: int) -> tuple[nn.Module, Recipe]:
+def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
+    """The network with the first of `_size_arguments` with which it takes the images. Raises UserError for none."""
     import timm
 
     timm_name, kwargs = NARROW.get(name, (name, {}))
@@ -176,42 +174,64 @@ def _from_timm(name: str, image_size: int, in_chans: int) -> tuple[nn.Module, Re
         near = difflib.get_close_matches(name, [*NARROW, *timm.list_models()], n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "timm.list_models() has the names"
         raise UserError(f"backbone: timm knows no model {name!r}; {hint}")
-    kwargs = kwargs | _size_arguments(timm_name, image_size)
-    arguments = {"num_classes": 0, "in_chans": in_chans, **kwargs}
-    net = timm.create_model(timm_name, **arguments)
+    faults: list[Exception] = []
+    state = torch.get_rng_state()
+    for sizes in _size_arguments(timm_name, image_size):
+        try:
+            net, recipe = _timm_network(name, timm_name, {"num_classes": 0, "in_chans": in_chans, **kwargs, **sizes})
+            if image_size <= SMALL:
+                _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
+            return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
+        except Exception as error:  # each of timm's constructors raises its own
+            faults.append(error)
+            torch.set_rng_state(state)  # what was tried in vain leaves no trace in the weights
+    first = next((fault for fault in faults if "keyword argument" not in str(fault)), faults[0])
+    if isinstance(first, UserError):
+        raise first
+    shape = f"{in_chans} x {image_size} x {image_size}"
+    raise UserError(f"backbone: timm cannot make {name} for images of {shape}: {_reason(first)}") from first
+
+
+def _timm_network(name: str, timm_name: str, arguments: dict[str, Any]) -> tuple[nn.Module, Recipe]:
+    """Raises UserError for arguments that no card may hold, and whatever timm raises."""
+    import timm
+
+    if fault := timm_allowed.fault(timm_name, arguments):
+        raise UserError(f"backbone {name}: {fault}")
+    net = timm.create_model(timm_name, pretrained=False, **arguments)
     written = ", ".join(f"{k}={v!r}" for k, v in arguments.items())
     recipe = Recipe(name, ["import timm", f"net = timm.create_model({timm_name!r}, {written})"])
-    if image_size <= SMALL:
-        _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
-    if "patch_size" in kwargs:
-        recipe.stem = f"{kwargs['patch_size']}-pixel patches, for images of {SMALL} pixels or less"
+    if "patch_size" in arguments:
+        recipe.stem = f"{arguments['patch_size']}-pixel patches, for images of {SMALL} pixels or less"
     return net, recipe
 
 
-def _size_arguments(timm_name: str, image_size: int) -> dict[str, Any]:
-    """Transformers with a position per patch must know the image size; small images want small patches.
+def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
+    """What timm may be told of the image size, in the order in which it is tried.
 
+    Transformers with a position for each patch must know the size, and small images want small patches. Which networks
+    those are timm alone knows: those named so are told first, others only if they do not take the size as it is.
     A plain ViT also takes the smaller crops of multi-crop: its positions are interpolated.
     """
     import timm
 
     module = timm.model_entrypoint(timm_name).__module__.rpartition(".")[2]
-    fixed = _fixed_size(timm_name, image_size)
-    patch = fixed.get("patch_size") or int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
-    plain = module in ("vision_transformer", "deit") and image_size % patch == 0  # else timm refuses the size itself
-    return fixed | ({"dynamic_img_size": True} if plain else {})
-
-
-def _fixed_size(timm_name: str, image_size: int) -> dict[str, Any]:
-    import timm
-
     size = (timm.get_pretrained_cfg(timm_name) or object()).__dict__.get("input_size", (3, 224, 224))[-1]
-    if not ("vit" in timm_name or "deit" in timm_name or "eva" in timm_name) or image_size == size:
-        return {}
-    if image_size > SMALL:
-        return {"img_size": image_size}
-    patch = max((p for p in (2, 4, 7, 8) if image_size % p == 0 and image_size // p >= 7), default=1)
-    return {"img_size": image_size, "patch_size": patch}
+    tries: list[dict[str, Any]] = [{}]
+    if image_size != size:
+        told = [{"img_size": image_size}]
+        if image_size <= SMALL:
+            patch = max((p for p in (2, 4, 7, 8) if image_size % p == 0 and image_size // p >= 7), default=1)
+            told = [{"img_size": image_size, "patch_size": patch}, *told]
+        transformer = "vit" in timm_name or "deit" in timm_name or "eva" in timm_name
+        tries = [*told, {}] if transformer else [{}, *reversed(told)]
+    if module in ("vision_transformer", "deit"):
+        named = int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
+        plain = [
+            image_size % sizes.get("patch_size", named) == 0 for sizes in tries
+        ]  # else timm refuses the size itself
+        tries = [sizes | ({"dynamic_img_size": True} if one else {}) for sizes, one in zip(tries, plain, strict=True)]
+    return tries
 
 
 def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> None:
@@ -222,6 +242,7 @@ def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> No
         net.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride, 1, bias=False)
         nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
         net.maxpool = nn.Identity()
+        recipe.padded_stem = True
         recipe.stem = f"3x3 with stride {stride[0]} and no pooling, for images of {SMALL} pixels or less"
         recipe.lines += ["import torch", f"net.conv1.stride, net.maxpool = {stride}, torch.nn.Identity()"]
     elif isinstance(getattr(net, "conv1", None), nn.Sequential) and hasattr(net, "maxpool"):
@@ -239,6 +260,11 @@ def _is_convolutional(net: nn.Module, convolution: type[nn.Module]) -> bool:
     return convolution in kinds and nn.MultiheadAttention not in kinds and not hasattr(net, "patch_embed")
 
 
+def _reason(error: Exception) -> str:
+    said = (str(error).strip() or "no message").splitlines()[0]
+    return said if isinstance(error, RuntimeError) else f"{type(error).__name__}: {said}"
+
+
 def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:
     """The number of features. one: the shape of an image or a clip."""
     training = net.training
@@ -247,10 +273,9 @@ def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:
     try:
         with torch.no_grad():
             out = net(torch.zeros(shape))
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # networks raise what they like for a size that they do not take
         kind = "images" if len(one) == 3 else "clips"
-        raise UserError(f"backbone {name} cannot take {kind} of shape {shape}: {reason}") from error
+        raise UserError(f"backbone {name} cannot take {kind} of shape {shape}: {_reason(error)}") from error
     net.train(training)
     if not isinstance(out, Tensor) or out.dim() != 2:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

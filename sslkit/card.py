@@ -1,12 +1,17 @@
 """The card of a zoo entry: what sslkit reads of it, as a JSON Schema. Fields beyond the schema are kept as they are."""
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sslkit import json_files
 from sslkit.errors import UserError
 
+# Beyond these a network's input alone would fill the memory, and a file of a few bytes could ask for it.
+MAX_SIZE, MAX_CHANNELS, MAX_FRAMES = 4096, 1024, 1024
+MAX_INPUT = 2**28  # numbers in one image or clip, 1 GiB
 FORMAT = 1  # raised when a card of before would be misread, not when a field is added
 
 
@@ -19,9 +24,19 @@ def _object(said: str, *required: str, **fields: dict[str, Any]) -> dict[str, An
     return _field("object", said, properties=fields, required=list(required))
 
 
+def _count(said: str, most: int) -> dict[str, Any]:
+    return _field("integer", f"{said}, at least 1 and at most {most:,}", minimum=1, maximum=most)
+
+
 _NUMBER = _field("number", "a number")
 _CHANNELS = _field("array", "one number for each channel", items=_NUMBER, minItems=1)
 _FEATURES = _field("array", "one number for each feature", minItems=1)
+_INPUT = {
+    "image_size": _count("a whole number of pixels", MAX_SIZE),
+    "in_chans": _count("a whole number of channels", MAX_CHANNELS),
+    "frames": _count("the frames of a clip", MAX_FRAMES),
+    "stride": _count("the frames from one frame of a clip to the next", MAX_FRAMES),
+}
 _MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n"), _NUMBER)
 
 SCHEMA: dict[str, Any] = _object(
@@ -37,10 +52,7 @@ SCHEMA: dict[str, Any] = _object(
         lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
         stem=_field("string", "what was changed for small images, in words"),
         width=_field("integer", "the number of features", minimum=1),
-        image_size=_field("integer", "a whole number of pixels, at least 1", minimum=1),
-        in_chans=_field("integer", "a whole number of channels, at least 1", minimum=1),
-        frames=_field("integer", "the frames of a clip, at least 1", minimum=1),
-        stride=_field("integer", "the frames from one frame of a clip to the next, at least 1", minimum=1),
+        **_INPUT,
     ),
     load=_field("string", "Python that loads the backbone"),
     normalize=_object("mean and std of the pixels", "mean", "std", mean=_CHANNELS, std=_CHANNELS),
@@ -70,15 +82,28 @@ SCHEMA: dict[str, Any] = _object(
     "then": {"required": ["method", "backbone", "normalize", "data", "config", "epochs", "date"]},
 }
 
+# What travels along with exported weights: `sslkit.frozen.About` as JSON.
+EXPORT: dict[str, Any] = _object(
+    "a JSON object",
+    *("format", "name", "method", "lines", "width", "image_size", "in_chans", "mean", "std", "crop_pct"),
+    "interpolation",
+    format=_field("integer", f"the whole number {FORMAT}", minimum=1),
+    name=_field("string", "the entry's name"),
+    method=_field("string", "a method or nothing"),
+    lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
+    width=_field("integer", "the number of features", minimum=1),
+    mean=_CHANNELS,
+    std=_CHANNELS,
+    crop_pct=_field("number", "a share above 0 and up to 1", exclusiveMinimum=0, maximum=1),
+    interpolation=_field("string", "how images are resized"),
+    **_INPUT,
+)
+SCHEMAS = {"card": SCHEMA, "export": EXPORT}
+
 
 def read(path: Path) -> dict[str, Any]:
     """The card in a file, checked. Raises UserError for what is no JSON, does not fit, or is of a newer format."""
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise UserError(f"{path} is no JSON ({error}): take the card from a copy, or train the entry again") from error
+    card = json_files.read(path, "take the card from a copy, or train the entry again")
     check(card, path)
     return card
 
@@ -99,26 +124,46 @@ def check(card: Any, path: Path) -> None:
         raise UserError(
             f"{path}: format {number} is newer than {FORMAT}, which this sslkit reads: pip install --upgrade sslkit"
         )
-    errors = sorted(_validator().iter_errors(card), key=lambda error: [str(step) for step in error.absolute_path])
+    _check_schema(card, path, "card")
+    if "backbone" in card:
+        check_input(card["backbone"], path)
+
+
+def check_export(about: Any, path: Path) -> None:
+    """Raises UserError unless `about`, read from an exported file, fits `EXPORT`."""
+    _check_schema(about, path, "export")
+    check_input(about, path)
+
+
+def check_input(network: dict[str, Any], path: Path) -> None:
+    """Raises UserError for an image or a clip that would fill the memory."""
+    shape = [network["in_chans"], network.get("frames") or 1, network["image_size"], network["image_size"]]
+    if math.prod(shape) > MAX_INPUT:
+        raise UserError(f"{path}: one input would have {math.prod(shape):,} numbers, at most {MAX_INPUT:,} are read")
+
+
+def _check_schema(content: Any, path: Path, kind: str) -> None:
+    faults = _validator(kind).iter_errors(content)
+    errors = sorted(faults, key=lambda error: [str(step) for step in error.absolute_path])
     if errors:
         more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
-        raise UserError(f"{path}: {_said(errors[0])}{more}")
+        raise UserError(f"{path}: {_said(errors[0], kind)}{more}")
 
 
 @cache
-def _validator() -> Any:
+def _validator(kind: str) -> Any:
     from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(SCHEMA)
+    return Draft202012Validator(SCHEMAS[kind])
 
 
-def _said(error: Any) -> str:
+def _said(error: Any, kind: str) -> str:
     """`backbone.image_size is '28', expected a whole number of pixels, at least 1`."""
     field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
     if error.validator == "required":
         name = next(name for name in error.validator_value if name not in error.instance)
-        known = error.schema.get("properties", SCHEMA["properties"])
+        known = error.schema.get("properties", SCHEMAS[kind]["properties"])
         return f"{field}{'.' if field else ''}{name} is missing, expected {known[name]['description']}"
     shown = json.dumps(error.instance)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return f"{field or 'the card'} is {shown}, expected {error.schema['description']}"
+    return f"{field or f'the {kind}'} is {shown}, expected {error.schema['description']}"

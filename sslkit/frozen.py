@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sslkit import card, json_files
 from sslkit.errors import UserError
 
 FORMAT = 1
@@ -48,17 +49,15 @@ class About:
     @classmethod
     def from_json(cls, text: str, path: Path) -> "About":
         """Raises UserError, naming `path`, for what `to_json` did not write or a newer sslkit did."""
-        try:
-            given = json.loads(text)
-            number = given["format"]
-            given = {"frames": None, "stride": None, **given}
-            known = {f.name: given[f.name] for f in dataclasses.fields(cls)} if number == FORMAT else {}
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path}: what sslkit wrote about its network is damaged ({error}): export again"
-            ) from error
-        if number != FORMAT:
+        given = json_files.parse(text, path, "export again")
+        number = given.get("format") if isinstance(given, dict) else None
+        if isinstance(number, int) and number > FORMAT:
             raise UserError(f"{path} was exported by a newer sslkit (format {number}): pip install --upgrade sslkit")
+        try:
+            card.check_export(given, path)
+        except UserError as error:
+            raise UserError(f"{error}: what sslkit wrote about its network is damaged, export again") from error
+        known = {f.name: given.get(f.name) for f in dataclasses.fields(cls)}
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})
 
     @property

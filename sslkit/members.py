@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, get_origin
 
+from sslkit import own_code
 from sslkit.errors import UserError
 
 
@@ -59,11 +60,7 @@ def find(family: str, name: str) -> type:
 
 
 def _from_outside(name: str, contract: type) -> type:
-    module_name, _, class_name = name.partition(":")
-    try:
-        member = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"cannot import {name!r} (written package.module:Class): {error}") from error
+    member = own_code.find(name, "package.module:Class", "")
     if not (inspect.isclass(member) and issubclass(member, contract)):
         raise UserError(f"{name!r} is not a subclass of {contract.__module__}.{contract.__name__}")
     return member

@@ -65,7 +65,9 @@ def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
     """The state dict of a .safetensors or torch file. Raises UserError if it holds anything but tensors."""
     state = read_file(path, where)
     state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()
+    ):
         raise UserError(f"{where}: {path} is no state dict of tensors")
     return state
 

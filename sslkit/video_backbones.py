@@ -12,6 +12,8 @@ from sslkit.backbones import SMALL, Recipe
 from sslkit.errors import UserError
 
 NAMES = ("slow_r18", "slow_r50", "r3d_18", "narrow_slow")
+# What makes them, as cards name it.
+MAKERS = frozenset({*(f"{__name__}:{name}" for name in NAMES if name != "r3d_18"), f"{video.__name__}:r3d_18"})
 FRAMES = 16  # of a clip, where nothing else is asked for
 _SMALL, _MEDIUM = 32, 128  # pixels
 

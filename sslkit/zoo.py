@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,18 +100,20 @@ class ZooEntry:
 
         return load_file(self.folder / WEIGHTS)
 
-    def backbone(self, net: nn.Module | None = None) -> nn.Module:
+    def backbone(self, net: nn.Module | None = None, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network with its weights, in eval mode; every key must match.
 
         net: the network to fill, needed only if the run was given a module object instead of a name.
-        Raises UserError if the card does not say how the network is made.
+        trust: "package.module:function", or several: functions of your own that the card may name as its network's
+            maker, and that are then called. No other code of a card is run.
+        Raises UserError if the card does not say how the network is made, or names code that is not trusted.
         """
         if net is None:
-            net = self.untrained()
+            net = self.untrained(trust=trust)
         net.load_state_dict(self.state_dict(), strict=True)
         return net.eval()
 
-    def untrained(self) -> nn.Module:
+    def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network as the card makes it, its weights drawn by torch's generator. Raises as `backbone` does."""
         from sslkit import network_lines
 
@@ -120,7 +122,7 @@ class ZooEntry:
         lines = self.card["backbone"]["lines"]
         if not lines:
             raise UserError(f"{self.folder} was trained from a module object: pass one, entry.backbone(module)")
-        return network_lines.build(lines, str(self.folder / CARD))
+        return network_lines.build(lines, str(self.folder / CARD), trust)
 
 
 class Zoo(list[ZooEntry]):
@@ -197,24 +199,27 @@ def open(folder: str | Path) -> Zoo:
     return Zoo(entries, damaged)
 
 
-def export(entry: ZooEntry | str | Path, to: str, out: str | Path | None = None) -> Path:
+def export(
+    entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
+) -> Path:
     """Write an entry's network in the form of another library; gives the path. See `sslkit.exporting`.
 
     to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
-    in the entry's folder. What stands there is replaced whole, or stays as it was.
+    in the entry's folder. What stands there is replaced whole, or stays as it was. trust: see `ZooEntry.backbone`.
     Raises UserError for a network that this form cannot hold, with the forms that can.
     """
     from sslkit import exporting
 
-    return exporting.export(entry, to, out)
+    return exporting.export(entry, to, out, trust=trust)
 
 
-def load(path: str | Path) -> Frozen:
+def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
     """A frozen network from an entry's folder, or from what `export` wrote; see `sslkit.frozen.Frozen`.
 
-    No pickle is executed and no line of a card is run; a function of an installed package that an entry's card names
-    as the maker of its network is called. Raises UserError for a path that is neither.
+    Nothing that the files hold is executed, and no connection is opened. trust: "package.module:function", or several:
+    functions of your own that an entry's card may name as the maker of its network, and that are then called.
+    Raises UserError for a path that is neither, and for a card that names code which is not trusted.
     """
     from sslkit import exporting
 
-    return exporting.load(path)
+    return exporting.load(path, trust=trust)

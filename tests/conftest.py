@@ -18,3 +18,16 @@ def one_thread() -> None:
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any connection or server that is opened ends the test."""
+    import socket
+
+    def refuse(*_args, **_options) -> None:
+        raise AssertionError("a socket was opened")
+
+    for name in ("connect", "connect_ex", "bind", "listen"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)

@@ -66,7 +66,7 @@ def test_a_function_and_a_module() -> None:
     ("backbone", "said"),
     [
         ("resnet81", "did you mean 'resnet18'|'resnet"),
-        ("nowhere.module:net", "cannot get"),
+        ("nowhere.module:net", "backbone: cannot import"),
         (nn.Conv2d(3, 4, 3), r"must return one \(B, width\) tensor"),
         (nn.Sequential(nn.Flatten(), nn.Linear(7, 2)), "cannot take images of shape"),
     ],
@@ -107,3 +107,84 @@ def test_the_default_goes_with_family_and_size() -> None:
     for (_, size), name in names.items():
         if size < 224:
             assert backbones.build(name, image_size=size, in_chans=3).width
+
+
+SIZED = {  # by module of timm, those that were refused once: the smallest member
+    "davit": "davit_tiny",
+    "efficientvit_mit": "efficientvit_b0",
+    "fastvit": "fastvit_t8",
+    "nextvit": "nextvit_small",
+    "shvit": "shvit_s1",
+    "tiny_vit": "tiny_vit_5m_224",
+}
+
+
+def shaped(name: str, size: int) -> backbones.Backbone:
+    """The backbone without memory for its weights and without their values."""
+    with torch.device("meta"):
+        return backbones.build(name, image_size=size, in_chans=3)
+
+
+@pytest.mark.parametrize("size", [32, 96])
+@pytest.mark.parametrize("name", [*SIZED.values(), "deit_tiny_patch16_224", "eva02_tiny_patch14_224"])
+def test_timm_is_told_the_size_where_it_takes_it(name: str, size: int) -> None:
+    body = shaped(name, size)
+    assert body.width and ("img_size" in body.recipe.lines[1]) == (name not in SIZED.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("swin_tiny_patch4_window7_224", 96), ("pit_ti_224", 96), ("pit_ti_224", 32)]
+)
+def test_a_network_that_does_not_take_the_size_as_it_is_is_made_for_it(name: str, size: int) -> None:
+    torch.manual_seed(0)
+    body = backbones.build(name, image_size=size, in_chans=3).eval()
+    torch.manual_seed(0)
+    plain = timm.create_model(name, num_classes=0, img_size=size).eval()
+    x = torch.rand(1, 3, size, size)
+    with torch.no_grad():  # what was tried in vain before has drawn nothing
+        assert f"img_size={size})" in body.recipe.lines[1] and torch.equal(body(x), plain(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [32, 96, 224])
+@pytest.mark.parametrize("module", SIZED)
+def test_every_network_of_these_modules_can_be_made(module: str, size: int) -> None:
+    for name in timm.list_models(module=module):
+        assert shaped(name, size).width
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "in_chans"),
+    [
+        ("levit_128s", 97, 3),
+        ("test_vit", 97, 3),
+        ("resnet18", 0, 3),
+        ("resnet18", 10**9, 3),
+        ("resnet18", 32, 10**9),
+        ("resnet18", 32, 0),
+        ("vit_tiny_patch16_224", 10**9, 3),
+    ],
+)
+def test_a_size_that_cannot_be_is_one_error(name: str, size: int, in_chans: int) -> None:
+    with pytest.raises(UserError, match=f"backbone.* {name}") as error:
+        backbones.build(name, image_size=size, in_chans=in_chans)
+    assert "\n" not in str(error.value)
+
+
+def test_whatever_timm_raises_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_args, **_options) -> None:
+        raise ZeroDivisionError("integer division\nor modulo by zero")
+
+    monkeypatch.setattr(timm, "create_model", fails)
+    said = "^backbone: timm cannot make resnet18 for images of 3 x 32 x 32: ZeroDivisionError: integer division$"
+    with pytest.raises(UserError, match=said):
+        backbones.build("resnet18", image_size=32, in_chans=3)
+
+
+def test_words_do_not_decide_how_weights_are_exported() -> None:
+    small = backbones.build("resnet18", image_size=32, in_chans=1)
+    large = backbones.build("resnet18", image_size=96, in_chans=1)
+    assert small.recipe.padded_stem and not large.recipe.padded_stem
+    small.recipe.stem, large.recipe.stem = "a stem in other words", "3x3 in words alone"
+    assert small.export()["conv1.weight"].shape == large.export()["conv1.weight"].shape == (64, 1, 7, 7)
+    assert (small.export()["conv1.weight"][..., 0] == 0).all()

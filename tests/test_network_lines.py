@@ -59,7 +59,8 @@ def test_anything_else_is_refused(lines: list[str]) -> None:
         network_lines.build(lines, "card.json")
 
 
-def test_a_function_is_imported_or_said_to_be_missing() -> None:
-    assert network_lines.build(["from torch.nn import Identity", "net = Identity()"], "x").extra_repr() == ""
-    with pytest.raises(UserError, match=r"made by nowhere\.module:f, not at hand here"):
-        network_lines.build(["from nowhere.module import f", "net = f()"], "x")
+def test_a_trusted_function_is_imported_or_said_to_be_missing() -> None:
+    lines = ["from torch.nn import Identity", "net = Identity()"]
+    assert network_lines.build(lines, "x", trust="torch.nn:Identity").extra_repr() == ""
+    with pytest.raises(UserError, match=r"x: cannot import 'nowhere\.module:f'"):
+        network_lines.build(["from nowhere.module import f", "net = f()"], "x", trust="nowhere.module:f")

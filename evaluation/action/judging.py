@@ -1,6 +1,6 @@
 """What a person sees of action recognition: a line for each split as it goes, one table, and the next command."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,18 @@ def judge(
     *,
     out: str | Path = "runs/evaluation",
     image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
     **options: Any,
 ) -> list[Result]:
     """Run the protocol for one model or several and print the table; `recipes/action_eval.py` calls it.
 
-    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. options: see
+    checkpoint, trust: see `evaluation.load_model`, of checkpoint a list too; or zoo: a folder of entries. options: see
     `evaluation.protocols.action.action`; the films and the stride of the zoo entries hold for what stands beside them
     too. Each result is added to the zoo entry's results.jsonl, or below `out`.
     Returns the results of all. Raises UserError before anything is computed.
     """
     asked = chosen(checkpoint, zoo)
-    models = [load_model(one, image_size=image_size) for one in asked]
+    models = [load_model(one, image_size=image_size, trust=trust) for one in asked]
     for model in models:
         check_clips(model)
     options = {**options, **_of_entries(models, options)}

@@ -5,12 +5,11 @@ and "test", each with classes of its own, so that test classes are far from trai
 of the authors' code (ElementAI/TADAM, as public scripts quote it: val 8, 11, 13, 16 and test 0, 7, 12, 14).
 """
 
-import pickle
 from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets import cifar100
+from evaluation.datasets import _plain_pickle, cifar100
 from evaluation.datasets.base import Entry, Listing
 
 _FOLDER = "cifar-100-python"
@@ -32,8 +31,7 @@ def read(root: Path, split: str) -> Listing:
 
 
 def _unpickled(root: Path, file: str) -> dict:
-    with (root / _FOLDER / file).open("rb") as stream:
-        return pickle.load(stream, encoding="latin1")
+    return _plain_pickle.read(root / _FOLDER / file)
 
 
 ENTRY = Entry(

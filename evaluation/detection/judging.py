@@ -49,11 +49,12 @@ def judge(
     counts: str = "raise",
     device: str = "auto",
     image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
     **options: Any,
 ) -> list[Result]:
     """Judge one model or several and print the table; `recipes/detect.py` calls it.
 
-    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. data: see
+    checkpoint, trust: see `evaluation.load_model`, of checkpoint a list too; or zoo: a folder of entries. data: see
         `evaluation.detection.open_boxes`. recipe: a name of RECIPES, which says all that is None here.
     task: "boxes" (protocol detection) or "masks" (segmentation). options: see
         `evaluation.protocols.detection.detection`; None is the recipe's.
@@ -65,7 +66,7 @@ def judge(
     train, test = open_splits(source, root, masks=task == "masks", counts=counts)
     whole_number("trials", plan["trials"], 1)
     sources = chosen(checkpoint, zoo)
-    models = _loaded(sources, image_size, plan["arch"])
+    models = _loaded(sources, image_size, plan["arch"], trust)
     results: list[Result] = []
     with process_group(device):
         for model in models:
@@ -83,9 +84,11 @@ def judge(
     return results
 
 
-def _loaded(sources: Sequence[Any], image_size: int | None, arch: str) -> list[LoadedModel]:
+def _loaded(
+    sources: Sequence[Any], image_size: int | None, arch: str, trust: str | Sequence[str] | None
+) -> list[LoadedModel]:
     """All models, each of which fits the detector. Raises UserError before any is trained."""
-    models = [load_model(one, image_size=image_size) for one in sources]
+    models = [load_model(one, image_size=image_size, trust=trust) for one in sources]
     for model in models:
         check_fit(model, arch)
     return models

@@ -1,5 +1,6 @@
 """Forms in which an entry leaves the zoo. One file each; the file name is the name in `export(entry, to=...)`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sslkit import members
@@ -19,10 +20,12 @@ def find(name: str) -> type[Target]:
     return members.find(__name__, name)
 
 
-def export(entry: ZooEntry | str | Path, to: str, out: str | Path | None = None) -> Path:
+def export(
+    entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
+) -> Path:
     """Write an entry's network in another library's form; see `sslkit.zoo.export`."""
     target = find(to)()
-    source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry))
+    source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
     folder = source.entry.folder
     if reason := target.refusal(source):
         possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"
@@ -44,13 +47,13 @@ def lines(path: str | Path) -> list[str]:
     return target.lines(target.load(path).about, path.name)
 
 
-def load(path: str | Path) -> Frozen:
+def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
     """A frozen network from an entry or from an exported file or folder; see `sslkit.zoo.load`."""
     path = Path(path).expanduser()
     folder = path.parent if path.name == WEIGHTS else path
     if (folder / CARD).is_file():
         entry = ZooEntry.load(folder)
-        net = entry.backbone()
+        net = entry.backbone(trust=trust)
         return Frozen(net, about_entry(entry, net))
     return _owner(path).load(path)
 

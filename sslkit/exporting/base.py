@@ -31,14 +31,17 @@ class Source:
     about: About
 
     @classmethod
-    def of(cls, entry: ZooEntry) -> "Source":
-        """Raises UserError for an entry that was trained from a module object: nothing says how to make it again."""
+    def of(cls, entry: ZooEntry, trust: str | Sequence[str] | None = ()) -> "Source":
+        """Raises UserError for an entry that was trained from a module object: nothing says how to make it again.
+
+        trust: see `ZooEntry.backbone`.
+        """
         if not entry.card.get("backbone", {"lines": True})["lines"]:
             raise UserError(
                 f"{entry.folder} was trained from a module object, and nobody else can make that network: to export, "
                 "train with backbone=NAME or backbone=package.module:function"
             )
-        net = entry.backbone()
+        net = entry.backbone(trust=trust)
         return cls(entry, net, network_lines.parse(entry.card["backbone"]["lines"]), about_entry(entry, net))
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -118,7 +121,7 @@ def network_of(about: About, path: Path) -> TimmNetwork:
 
 def filled(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
     """The network that `about` tells of, with the weights of `path`. Raises UserError if they do not fit."""
-    net = network_of(about, path).build()
+    net = network_of(about, path).build(str(path))
     try:
         net.load_state_dict(state, strict=True)
     except RuntimeError as error:

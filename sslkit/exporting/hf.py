@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from sslkit import json_files
 from sslkit.errors import UserError
 from sslkit.exporting._model_card import model_card
 from sslkit.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call
@@ -39,10 +40,7 @@ class HuggingFace(Target):
         return path.is_dir() and all((path / name).is_file() for name in (CONFIG, WEIGHTS))
 
     def load(self, path: Path) -> Frozen:
-        try:
-            given = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UserError(f"{path / CONFIG} is no JSON: {error}") from error
+        given = json_files.read(path / CONFIG, "export or copy it again")
         if not isinstance(given, dict) or KEY not in given:
             raise UserError(f"{path} was not exported by sslkit; timm.create_model('local-dir:{path}') may load it")
         about = About.from_json(json.dumps(given[KEY]), path / CONFIG)

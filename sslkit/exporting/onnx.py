@@ -60,10 +60,14 @@ class Onnx(Target):
         return path.is_file() and path.suffix == self.suffix
 
     def load(self, path: Path) -> Frozen:
+        _check_whole(path)
         session = _session(path)
         text = session.get_modelmeta().custom_metadata_map.get(KEY)
         if text is None:
             raise UserError(f"{path} was not exported by sslkit: it does not say how its images are prepared")
+        names = [[value.name for value in values] for values in (session.get_inputs(), session.get_outputs())]
+        if names != [["images"], ["features"]]:
+            raise UserError(f"{path} was not exported by sslkit: it does not turn images into features")
         return Frozen(OnnxNetwork(session), About.from_json(text, path))
 
 
@@ -90,8 +94,7 @@ def _exported(source: Source) -> Any:
                 source.net, (torch.zeros(shape),), dynamo=True, dynamic_shapes=free, verbose=False, **names
             )
     except Exception as error:  # whatever the exporter, its decompositions or the network raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"torch cannot export {source.about.name} to onnx: {reason}") from error
+        raise UserError(f"torch cannot export {source.about.name} to onnx: {_first_line(error)}") from error
     return program.model_proto
 
 
@@ -125,9 +128,40 @@ def _compare(source: Source, path: Path) -> None:
             )
 
 
+def _check_whole(path: Path) -> None:
+    """Raises UserError for a file whose tensors lie in other files: it could name any file of this machine."""
+    missing = [package for package in ("onnx", "onnxruntime") if importlib.util.find_spec(package) is None]
+    if missing:
+        raise UserError(f"reading {path} needs the package {' and '.join(missing)}: {EXTRA}")
+    import onnx
+
+    try:
+        proto = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf's own kinds
+        raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error
+    if _lies_elsewhere(proto):
+        raise UserError(f"{path} keeps tensors in other files, which sslkit neither writes nor reads: export it again")
+
+
+def _lies_elsewhere(message: Any) -> bool:
+    """True if any tensor in a protobuf message, at any depth, is one in an external file."""
+    import onnx
+    from google.protobuf.message import Message
+
+    if isinstance(message, onnx.TensorProto):
+        return bool(message.external_data) or message.data_location == onnx.TensorProto.EXTERNAL
+    for field, value in message.ListFields():
+        parts = [value] if isinstance(value, Message) else value
+        if field.message_type is not None and any(map(_lies_elsewhere, parts)):
+            return True
+    return False
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def _session(path: Path) -> Any:
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise UserError(f"reading {path} needs the package onnxruntime: {EXTRA}")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -135,5 +169,4 @@ def _session(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own kinds
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"{path} is no whole onnx file: {reason}; export or copy it again") from error
+        raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error

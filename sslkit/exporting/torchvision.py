@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from sslkit import json_files
 from sslkit.errors import UserError
 from sslkit.exporting.base import Source, Target, filled, network_of
 from sslkit.frozen import About, Frozen
@@ -63,9 +64,9 @@ class Torchvision(Target):
         side = path.with_suffix(".json")
         if not side.is_file():
             raise UserError(f"{path} needs {side.name} beside it, which says what network it is: copy or export both")
-        text = side.read_text()
-        about = About.from_json(text, side)
-        if json.loads(text).get("sha256") != _sha256(path):
+        given = json_files.read(side, "copy or export both again")
+        about = About.from_json(json.dumps(given), side)
+        if given.get("sha256") != _sha256(path):
             raise UserError(f"{side} is about another file than {path.name}: copy or export both together")
         return filled(about, state, path)
 

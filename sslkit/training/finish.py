@@ -135,14 +135,16 @@ def summary(entry: ZooEntry, data: Data) -> str:
         lines += ["", f"  {len(paths)} unreadable {unit} were left out:\n    {shown}"]
     yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
     pictures = [name for name in ("views.png", "loss.png", "embedding.png") if (folder / name).is_file()]
+    recipe, maker = "evaluate" if data.clips is None else "action_eval", card["backbone"]["name"]
+    argument, word = (f"trust={maker!r}", f" trust={maker}") if ":" in maker else ("", "")  # for code of one's own
     lines += [
         "",
         f"  weights   {folder / WEIGHTS}   (card.json beside it says how to load them without sslkit)",
         f"  pictures  {', '.join(str(folder / name) for name in pictures)}",
         f"  curves    {folder / 'metrics.csv'}, or: tensorboard --logdir {folder.parent}",
         "",
-        f"  load it:    net = sslkit.ZooEntry.load({str(folder)!r}).backbone()",
-        f"  judge it:   python recipes/{'evaluate' if data.clips is None else 'action_eval'}.py checkpoint={folder}",
+        f"  load it:    net = sslkit.ZooEntry.load({str(folder)!r}).backbone({argument})",
+        f"  judge it:   python recipes/{recipe}.py checkpoint={folder}{word}",
         f"  next:       python recipes/train.py method={card['method']} data={yours} epochs=100",
     ]
     return "\n".join(lines)

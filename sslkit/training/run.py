@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from sslkit import file_names
 from sslkit.errors import UserError
 from sslkit.training.config import Config
 from sslkit.zoo import CARD, write_whole
@@ -25,8 +26,8 @@ def is_main() -> bool:
 
 def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, unless the config names the run."""
-    if config.name:
-        return config.name
+    if config.name is not None:
+        return file_names.check(config.name, "name")
     kind, _, rest = config.data.source.partition(":")
     source = rest.partition(":")[0] if kind == "torchvision" else Path(config.data.folder).stem or "data"
     parts = (config.method_name, source, backbone, f"e{config.epochs}", f"s{config.seed}")

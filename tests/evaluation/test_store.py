@@ -1,5 +1,6 @@
 """Results beside the weights: appended, repaired after a kill, read back with their outcomes."""
 
+import json
 import multiprocessing
 from dataclasses import replace
 from pathlib import Path
@@ -103,4 +104,13 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text("no record\n" + path.read_text())
     with pytest.raises(UserError, match="line 1"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/tmp/secret", "a\0b", "x" * 64, 5])
+def test_outcomes_are_not_looked_for_elsewhere(name: object, tmp_path: Path) -> None:
+    path = append(ZooEntry(tmp_path, {}), result())
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"outcomes": name}) + "\n")
+    with pytest.raises(UserError, match="which is no sha256"):
         read(tmp_path)

@@ -56,7 +56,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def same_source(exported, monkeypatch) -> zoo.ZooEntry:
     """The entry behind `exported`, whose network is not built anew by each export."""
     source = _source(exported("timm").parents[1])
-    monkeypatch.setattr(Source, "of", lambda entry: source)
+    monkeypatch.setattr(Source, "of", lambda entry, trust=(): source)
     return source.entry
 
 

@@ -61,11 +61,13 @@ def test_a_network_that_timm_does_not_make(entry_of, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "own_network", sys.modules[__name__])
     entry = entry_of("own_network:function", 8, 1)
     x = torch.randn(3, 1, 8, 8)
-    torch.testing.assert_close(zoo.load(zoo.export(entry, to="onnx"))(x), entry.backbone()(x), rtol=1e-5, atol=1e-5)
-    assert torch.equal(zoo.load(entry.folder)(x), entry.backbone()(x))
+    trust = "own_network:function"
+    expected = entry.backbone(trust=trust)(x)
+    torch.testing.assert_close(zoo.load(zoo.export(entry, to="onnx", trust=trust))(x), expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(zoo.load(entry.folder, trust=trust)(x), expected)
     for to in ("timm", "hf", "torchvision"):
         with pytest.raises(UserError, match=r"own_network:function, not by timm; possible for this network: onnx$"):
-            zoo.export(entry, to=to)
+            zoo.export(entry, to=to, trust=trust)
 
 
 def test_another_result_is_not_written(entry_of, monkeypatch) -> None:
@@ -95,3 +97,39 @@ def test_missing_packages_are_one_line(entry_of, exported, monkeypatch) -> None:
         zoo.export(entry, to="onnx")
     with pytest.raises(UserError, match=r'onnxruntime: pip install "sslkit\[onnx\]"$'):
         zoo.load(path)
+
+
+@pytest.mark.parametrize("place", ["weight", "constant", "branch"])
+def test_tensors_in_other_files_are_refused(place: str, exported, tmp_path, no_sockets) -> None:
+    import onnx
+
+    proto = onnx.load(exported("onnx"))
+    secret = onnx.TensorProto(name="secret", dims=[4], data_type=onnx.TensorProto.UINT8)
+    secret.data_location = onnx.TensorProto.EXTERNAL
+    secret.external_data.add(key="location", value="../../../../../../etc/passwd")
+    if place == "weight":
+        proto.graph.initializer.append(secret)
+    else:
+        node = proto.graph.node.add(op_type="Constant" if place == "constant" else "If", output=["secret"])
+        attribute = node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR)
+        (attribute.t if place == "constant" else attribute.g.initializer.add()).CopyFrom(secret)
+    path = tmp_path / "x.onnx"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(UserError, match=r"x\.onnx keeps tensors in other files"):
+        zoo.load(path)
+
+
+def test_a_graph_of_other_names_is_refused(exported, tmp_path) -> None:
+    import onnx
+
+    proto = onnx.load(exported("onnx"))
+    for node in proto.graph.node:
+        for place, name in enumerate(node.output):
+            node.output[place] = "other" if name == "features" else name
+    proto.graph.output[0].name = "other"
+    (tmp_path / "x.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(UserError, match="does not turn images into features"):
+        zoo.load(tmp_path / "x.onnx")
+    (tmp_path / "x.onnx").write_bytes(b"junk")
+    with pytest.raises(UserError, match="is no whole onnx file"):
+        zoo.load(tmp_path / "x.onnx")

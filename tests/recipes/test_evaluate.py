@@ -100,3 +100,37 @@ def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, plac
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1, done.stderr
     assert not list(place.rglob("results.jsonl")) and not list(place.rglob("features.npy"))
+
+
+def test_a_card_from_a_stranger_is_one_error(place: Path) -> None:
+    """Its function would end the process with exit code 0."""
+    path = place / "zoo" / "a" / "card.json"
+    card = json.loads(path.read_text())
+    card["backbone"]["lines"] = ["from sys import exit", "net = exit()"]
+    path.write_text(json.dumps(card))
+    done = command("evaluate", "checkpoint=zoo/a", "data=digits", cwd=place)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith("error: zoo/a/card.json: its network is made by sys:exit")
+    assert "(trust=sys:exit on a command line)" in line
+
+
+@pytest.mark.parametrize("recipe", ["evaluate", "linear_eval", "action_eval", "detect", "rank", "ground_truth"])
+def test_code_of_ones_own_is_trusted_by_a_word(recipe: str, place: Path, typed) -> None:
+    path = place / "zoo" / "a" / "card.json"
+    card = json.loads(path.read_text())
+    card["backbone"]["lines"] = ["from own_net import fails", "net = fails()"]
+    path.write_text(json.dumps(card))
+    (place / "own_net.py").write_text("def fails():\n    raise KeyError('own')\n")
+    sys.path.insert(0, str(place))
+    try:
+        which = "zoo=[zoo/a]" if recipe in ("rank", "ground_truth") else "checkpoint=zoo/a"
+        data = "data=clipart_boxes" if recipe == "detect" else "data=digits"
+        words = ["schedule=smoke"] if recipe == "detect" else []
+        without = typed(recipe, which, data, *words, cwd=place)
+        assert "pass trust='own_net:fails'" in without.stderr and "own_net" not in sys.modules
+        for trust in ("trust=own_net:fails", "trust=[own_net:fails,a.b:c]"):
+            done = typed(recipe, which, data, trust, *words, cwd=place)
+            assert done.returncode in (1, 2) and "own_net:fails failed: KeyError: 'own'" in done.stderr
+    finally:
+        sys.path.remove(str(place))
+        sys.modules.pop("own_net", None)

@@ -1,0 +1,38 @@
+"""JSON from anybody: read with every fault as one clear error, and without bringing the process down."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sslkit.errors import UserError
+
+LARGEST = 2**26  # bytes; a card with the paths of a million unreadable images is smaller
+
+
+def read(path: Path, remedy: str) -> Any:
+    """The content of a JSON file. remedy: what to do about a damaged one, for the message.
+
+    Raises UserError for a file that cannot be read, is larger than 64 MiB, or is no JSON.
+    """
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise UserError(f"{path} has {size:,} bytes, more than the {LARGEST:,} that sslkit reads as JSON: {remedy}")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no JSON ({error}): {remedy}") from error
+    return parse(text, path, remedy)
+
+
+def parse(text: str, path: Path, remedy: str) -> Any:
+    """The content of a JSON text that stands in `path`. Raises UserError for what is no JSON."""
+    try:
+        content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()  # halves of surrogate pairs could not be printed
+    except RecursionError as error:
+        raise UserError(f"{path} is no JSON that can be read (it is nested too deeply): {remedy}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON ({error}): {remedy}") from error
+    return content
