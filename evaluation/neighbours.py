@@ -1,16 +1,14 @@
 """Exact nearest neighbours by cosine, a block of the bank at a time, and their votes."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.ties import in_order, settle
+from sslkit.ties import among_all, lengths, pair_cosines, settle
 
 BLOCK = 2**23  # numbers of the bank, or of similarities, held at a time: 32 MB; larger blocks are no faster
 MORE = 16  # candidates beyond those asked for: rows that are tied with the last of them
-PAIRS = 2**19  # numbers of pairs of rows in float64, held at a time
 
 
 def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.ndarray:
@@ -19,7 +17,7 @@ def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.n
     Raises UserError for a row of zeros: it has no direction, and whatever label it got would look plausible.
     """
     x = np.asarray(x, dtype=np.float32)
-    length = _lengths(x)
+    length = lengths(x)
     zero = np.flatnonzero(length == 0)
     if len(zero):
         first = zero[0] if rows is None else rows[zero[0]]
@@ -53,12 +51,15 @@ def neighbours(
     if own is not None:
         similarity[own[0][position] == own[1][:, None]] = -np.inf
     whole = similarity.shape[1] == len(order)
-    similarity, position, is_open = settle(similarity, position, k, width, partial(_cosines, bank, order, query))
+    similarity, position, is_open = settle(
+        similarity, position, k, width, lambda some, at: pair_cosines(query, some, bank, order[at])
+    )
     similarity, position = similarity[:, :k], position[:, :k]
     if not whole:
         tied = np.flatnonzero(is_open)
         step = max(1, BLOCK // 2 // len(order))
-        for some in np.split(tied, range(step, len(tied), step)):
+        for start in range(0, len(tied), step):
+            some = tied[start : start + step]
             similarity[some], position[some] = _all(bank, order, query, some, k, own)
     return similarity, position
 
@@ -101,24 +102,6 @@ def _candidates(bank: np.ndarray, order: np.ndarray, query: np.ndarray, k: int) 
     return similarity, position
 
 
-def _cosines(
-    bank: np.ndarray, order: np.ndarray, query: np.ndarray, rows: np.ndarray, position: np.ndarray
-) -> np.ndarray:
-    """(n,) float64 cosines of some queries (n,) with rows of the bank by their positions (n,)."""
-    found, lengths = np.empty(len(rows)), _lengths(query)
-    step = max(1, PAIRS // bank.shape[1])
-    for start in range(0, len(rows), step):
-        some = slice(start, start + step)
-        near = bank[order[position[some]]].astype(np.float64)
-        products = np.einsum("nd,nd->n", query[rows[some]].astype(np.float64), near)
-        found[some] = products / (lengths[rows[some]] * _lengths(near))
-    return found
-
-
-def _lengths(x: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
-
-
 def _all(
     bank: np.ndarray,
     order: np.ndarray,
@@ -128,17 +111,10 @@ def _all(
     own: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of a few queries among all rows: more than are candidates may be tied for the k-th place."""
-    some = query[rows].astype(np.float64)
-    some /= _lengths(some)[:, None]
-    similarity, step = np.empty((len(rows), len(order))), max(1, BLOCK // 4 // bank.shape[1])
-    for start in range(0, len(order), step):
-        block = bank[order[start : start + step]].astype(np.float64)
-        similarity[:, start : start + step] = some @ block.T / _lengths(block)
-    if own is not None:
-        similarity[own[0] == own[1][rows, None]] = -np.inf
-    position = np.broadcast_to(np.arange(len(order)), similarity.shape)
-    similarity, position = in_order(similarity, position, k, bank.shape[1])
-    return similarity[:, :k], position[:, :k]
+    step = max(1, BLOCK // 4 // bank.shape[1])
+    blocks = (bank[order[start : start + step]] for start in range(0, len(order), step))
+    left_out = np.zeros((len(rows), len(order)), bool) if own is None else own[0] == own[1][rows, None]
+    return among_all(query[rows], blocks, len(order), left_out, k)
 
 
 def _sorted(similarity: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,12 +5,14 @@ in order by cosines in float64, computed only where another candidate is near, a
 rounding alone can part them. (A grid would not do: equal values on the two sides of a border are parted again.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 ANGLE = 2.0**-22  # radians between what float32 cannot part: four roundings of 2^-24, of features and of unit rows
 SPREAD = 4.0  # times the root of the terms: 12 standard deviations of their sum's rounding, see `search_error`
+
+PAIRS = 2**19  # numbers of pairs of rows in float64, held at a time
 
 Pairs = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n,), positions (n,) -> (n,) float64 cosines
 
@@ -74,3 +76,39 @@ def _end(starts: np.ndarray, k: int) -> int:
     """Return the columns that hold the first k of every row, and all that equal their last."""
     later = starts[:, k:]
     return starts.shape[1] if not later.any(1).all() else k + int(later.argmax(1).max(initial=0))
+
+
+def pair_cosines(x: np.ndarray, rows: np.ndarray, bank: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """(n,) float64 cosines of some rows (n,) of x (M, D) with rows (n,) of the bank (N, D)."""
+    found, lengths_of_x = np.empty(len(rows)), lengths(x)
+    step = max(1, PAIRS // x.shape[1])
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        near = bank[at[some]].astype(np.float64)
+        products = np.einsum("nd,nd->n", x[rows[some]].astype(np.float64), near)
+        found[some] = products / (lengths_of_x[rows[some]] * lengths(near))
+    return found
+
+
+def among_all(
+    x: np.ndarray, blocks: Iterable[np.ndarray], n: int, left_out: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest of all: (cosine (M, k) float64, position (M, k)), for where too many are tied for a search.
+
+    x: (M, D). blocks: of the n rows that are searched, in order. left_out: (M, n) bool.
+    """
+    x = x.astype(np.float64)
+    x /= lengths(x)[:, None]
+    cosine, start = np.empty((len(x), n)), 0
+    for block in blocks:
+        block = block.astype(np.float64)
+        cosine[:, start : start + len(block)] = x @ block.T / lengths(block)
+        start += len(block)
+    cosine[left_out] = -np.inf
+    cosine, position = in_order(cosine, np.broadcast_to(np.arange(n), cosine.shape), k, x.shape[1])
+    return cosine[:, :k], position[:, :k]
+
+
+def lengths(x: np.ndarray) -> np.ndarray:
+    """(n,) float64 Euclidean lengths of rows (n, D)."""
+    return np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
