@@ -6,7 +6,7 @@ import numpy as np
 
 from evaluation.features import Features
 from evaluation.linear_heads import accuracy
-from evaluation.measures import map11
+from evaluation.measures import map11, top_class
 from evaluation.splits import held_out
 from sslkit.errors import UserError
 
@@ -24,7 +24,7 @@ class Part:
 
     def value(self, scores: np.ndarray, metric: str) -> float:
         """What these scores (n, K) are worth."""
-        return map11(scores, self.y) if metric == "map11" else accuracy(scores.argmax(1), self.y, metric)
+        return map11(scores, self.y) if metric == "map11" else accuracy(top_class(scores), self.y, metric)
 
     def loss(self, scores: np.ndarray, metric: str) -> float:
         """Mean cross-entropy of these scores (n, K), by class first for mean_per_class, binary for several labels."""
