@@ -20,6 +20,7 @@ tests=(
   tests/evaluation/protocols/test_linear.py
   tests/evaluation/protocols/test_linear_overlap.py
   tests/evaluation/test_agreement.py
+  tests/evaluation/test_choice.py
   tests/evaluation/test_comparison.py
   tests/evaluation/test_diagonal_mixture.py
   tests/evaluation/test_eigenbasis.py
@@ -39,10 +40,17 @@ tests=(
   tests/objectives
   tests/regularizers
   tests/test_diagnostics.py
-  tests/test_method.py
-  tests/test_prototypes.py
   tests/test_queue.py
   tests/test_teacher.py
+  tests/training/test_features.py
+)
+# They start processes, or build large networks: minutes, for no other numbers.
+left_out=(
+  --ignore=tests/regularizers/dsa/test_dsa_ranks.py
+  --deselect=tests/objectives/test_moco.py::test_local_batch_norm_sees_the_keys_in_the_drawn_order
+  --deselect=tests/regularizers/dsa/test_prior.py::test_clip_from_a_local_file_is_the_model_called_directly
+  --deselect=tests/evaluation/test_scoring.py::test_time_and_memory_are_measured
+  --deselect=tests/evaluation/test_scoring.py::test_a_module_is_there_after_import_evaluation
 )
 
 # The features of this processor that numpy has code for and whose names begin with one of the arguments: it warns of
@@ -68,7 +76,7 @@ run_path() {
   done
   shift
   echo "== tests on the code path $name: ${variables[*]}"
-  if env "${variables[@]}" python -m pytest "${tests[@]}" "$@"; then
+  if env "${variables[@]}" python -m pytest "${tests[@]}" "${left_out[@]}" "$@"; then
     verdicts+=("$name: passed")
   else
     verdicts+=("$name: FAILED")
