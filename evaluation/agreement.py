@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.choice import levelled
 from evaluation.statistics import generator, interval_of
 from sslkit.errors import UserError
 
@@ -214,6 +215,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
+    """(M,) each, in one order; numbers that are equal but for rounding are equal."""
     if isinstance(truth, Mapping) != isinstance(scores, Mapping):
         raise UserError("give truth and scores both by the models' names, or both as numbers in the same order")
     if isinstance(truth, Mapping):
@@ -226,7 +228,7 @@ def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
         raise UserError(f"{len(t)} models in truth and {len(s)} in scores")
     if len(t) < 2:
         raise UserError(f"agreement needs at least 2 models, not {len(t)}")
-    return t, s
+    return levelled(t), levelled(s)
 
 
 def _numbers(values: Any, where: str) -> np.ndarray:

@@ -65,7 +65,7 @@ class Comparison:
         first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
         if p < LEVEL:
             return f"{first} is better than {second} by {points}, {test}"
-        if self.difference and self.n < FEW:
+        if abs(self.difference) > ROUNDING and self.n < FEW:
             return f"{first} is ahead of {second} by {points}, which may be chance: {test}"
         return f"no difference seen between {self.a} and {self.b}: {points}, {test}"
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sslkit.ties import search_error
+
 CLASSIFIERS = ("logistic", "ridge", "nearest_centroid")
 TOLERANCE, MAX_STEPS, CHECK_EVERY = 1e-8, 5000, 5
 CHUNK = 2_000_000  # numbers gathered at a time: chunks that stay in the cache are twice as fast as large ones
@@ -32,6 +34,7 @@ class Solved:
 def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solved:
     """Every classifier on every episode, in float64 but for the inner products, which are in the type of x.
 
+    Of equal scores, but for rounding, the first way counts.
     x: (N, D), float32 where the rows are of length 1, float64 where they may be long.
     rows: (E, way, shot + query) int64, of x; the first k_shot of each way are its support.
     c: weight of the loss against the squared weights, as scikit-learn's C. Memory beside x: some 50 MB.
@@ -49,13 +52,32 @@ def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solv
 
 
 def _solve_chunk(x: Tensor, target: Tensor, c: float) -> Solved:
-    """x: (E, support + query, D)."""
-    n = len(target)
+    """x: (E, support + query, D). In float32, episodes with nearly equal scores are solved again in float64."""
+    n, width = len(target), x.shape[-1]
     products = (x @ x[:, :n].mT).double()
     gram, cross = products[:, :n], products[:, n:]
     a, b, residual, steps = logistic(gram, target, c)
     machines = {"logistic": (a, b), "ridge": ridge(gram, target, c), "nearest_centroid": nearest_centroid(gram, target)}
-    return Solved({name: (cross @ a + b).argmax(-1) for name, (a, b) in machines.items()}, residual, steps)
+    error = search_error(width) if x.dtype is torch.float32 else (width + 4) * 2.0**-52
+    rounding = 4 * error * products.abs().amax((1, 2))
+    best = {name: _best(cross @ a + b, a, rounding) for name, (a, b) in machines.items()}
+    labels = {name: tied.int().argmax(-1) for name, tied in best.items()}
+    doubtful = torch.stack([(tied.sum(-1) > 1).any(-1) for tied in best.values()]).any(0)
+    if x.dtype is torch.float32 and doubtful.any():
+        exact = _solve_chunk(x[doubtful].double(), target, c)
+        residual[doubtful], steps = exact.residual, max(steps, exact.steps)
+        for name, found in exact.labels.items():
+            labels[name][doubtful] = found
+    return Solved(labels, residual, steps)
+
+
+def _best(scores: Tensor, a: Tensor, rounding: Tensor) -> Tensor:
+    """(E, queries, K) bool: the highest of scores (E, queries, K), and those that equal it but for rounding.
+
+    Scores are sums of inner products with A (E, n, K), each of which is known to `rounding` (E,).
+    """
+    bound = rounding * a.abs().sum(1).amax(-1).clamp_min(1)
+    return scores >= scores.amax(-1, keepdim=True) - bound[:, None, None]
 
 
 def logistic(

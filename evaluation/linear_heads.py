@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from evaluation.measures import map11
+from evaluation.measures import SHARE, map11
 from evaluation.tuning import cosine
 from sslkit.data.loader import EpochBatches
 from sslkit.errors import UserError
@@ -178,9 +178,15 @@ def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, me
         scores = np.nan_to_num(torch.cat(list(heads.scores(x, rows)), 1).cpu().numpy())
         values = np.array([map11(one, y) for one in scores])
     else:
-        guesses = torch.cat([scores.argmax(2) for scores in heads.scores(x, rows)], 1).cpu().numpy()
+        guesses = torch.cat([_top_class(scores) for scores in heads.scores(x, rows)], 1).cpu().numpy()
         values = np.array([accuracy(guess, y, metric) for guess in guesses])
     return np.where(broken, np.nan, values)
+
+
+def _top_class(scores: Tensor) -> Tensor:
+    """(H, n) as `evaluation.measures.top_class`, of scores (H, n, K) on their device."""
+    bound = SHARE[torch.finfo(scores.dtype).bits] * scores.abs().amax(2, keepdim=True)
+    return (scores >= scores.amax(2, keepdim=True) - bound).to(torch.int8).argmax(2)
 
 
 def accuracy(guess: np.ndarray, y: np.ndarray, metric: str) -> float:

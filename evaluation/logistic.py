@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from evaluation.lbfgs import Axes, Loss, begin, minimise, principal_axes, sigmoid_loss, softmax_loss
+from evaluation.measures import top_class
 from sslkit.errors import UserError
 
 BLOCK = 65536  # rows
@@ -51,8 +52,8 @@ class Probe:
         return scores
 
     def predict(self, x: Any) -> np.ndarray:
-        """(N,) labels as they were given; of equal scores the first class."""
-        return self.classes[self.scores(x).argmax(1)]
+        """(N,) labels as they were given; of equal scores, but for rounding, the first class."""
+        return self.classes[top_class(self.scores(x))]
 
 
 def fit_logistic(

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sslkit.errors import UserError
+from sslkit.ties import among_all, lengths, pair_cosines, settle
 
 BLOCK = 2**23  # numbers of the bank, or of similarities, held at a time: 32 MB; larger blocks are no faster
+MORE = 16  # candidates beyond those asked for: rows that are tied with the last of them
 
 
 def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.ndarray:
@@ -15,7 +17,7 @@ def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.n
     Raises UserError for a row of zeros: it has no direction, and whatever label it got would look plausible.
     """
     x = np.asarray(x, dtype=np.float32)
-    length = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
+    length = lengths(x)
     zero = np.flatnonzero(length == 0)
     if len(zero):
         first = zero[0] if rows is None else rows[zero[0]]
@@ -27,25 +29,39 @@ def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.n
 
 
 def neighbours(
-    bank: np.ndarray, order: np.ndarray, query: np.ndarray, k: int, own: tuple[np.ndarray, np.ndarray] | None = None
+    bank: np.ndarray,
+    order: np.ndarray,
+    query: np.ndarray,
+    k: int,
+    own: tuple[np.ndarray, np.ndarray] | None = None,
+    rows: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k rows of the bank most similar to each query, exactly: (similarity (M, k) float32, position (M, k) int64).
+    """The k rows of the bank most similar to each query: (similarity (M, k) float64, position (M, k) int64).
 
     bank: (N, D), which may lie on the disk. order: (N,) its rows in the order that positions count in; of equally
-    similar rows the smaller position comes first. query: (M, D) rows of length 1.
+    similar rows (see `sslkit.ties`) the smaller position comes first. query: (M, D), none of zeros.
     own: (N,) groups by position and (M,) groups: the bank's images of a query's own group are left out.
+    rows: (M,) the numbers of the queries, for messages.
+    The same on every processor. A similarity is exact to float64 where another one is near, else to float32.
+    Raises UserError for rows of zeros.
     """
+    unit, width = unit_rows(query, "test", rows), bank.shape[1]
     most = 0 if own is None else int(np.unique(own[0], return_counts=True)[1].max())
-    similarity, position = _candidates(bank, order, query, min(k + most + 1, len(order)))
+    similarity, position = _candidates(bank, order, unit, min(k + most + MORE, len(order)))
     if own is not None:
         similarity[own[0][position] == own[1][:, None]] = -np.inf
-    similarity, position = _sorted(similarity, position)
-    if similarity.shape[1] > k:
-        tied = np.flatnonzero(similarity[:, k - 1] == similarity[:, k])
-        step = max(1, BLOCK // len(order))
-        for rows in np.split(tied, range(step, len(tied), step)):
-            similarity[rows, :k], position[rows, :k] = _all(bank, order, query, rows, k, own)
-    return similarity[:, :k], position[:, :k]
+    whole = similarity.shape[1] == len(order)
+    similarity, position, is_open = settle(
+        similarity, position, k, width, lambda some, at: pair_cosines(query, some, bank, order[at])
+    )
+    similarity, position = similarity[:, :k], position[:, :k]
+    if not whole:
+        tied = np.flatnonzero(is_open)
+        step = max(1, BLOCK // 2 // len(order))
+        for start in range(0, len(tied), step):
+            some = tied[start : start + step]
+            similarity[some], position[some] = _all(bank, order, query, some, k, own)
+    return similarity, position
 
 
 def vote(
@@ -53,16 +69,19 @@ def vote(
 ) -> dict[int, np.ndarray]:
     """{k: (M,) the label with the largest sum of exp(s / T) over the k nearest}; of equal sums the smaller label.
 
-    similarity: (M, most) falling along each row. labels: (M, most) of these neighbours, below `classes`.
+    similarity: (M, most) falling along each row, equal ones the same bits. labels: (M, most) of these neighbours,
+    below `classes`.
     """
     weight = np.exp((similarity - similarity[:, :1]).astype(np.float64) / temperature)
     cell = np.arange(len(labels))[:, None] * classes + labels
-    return {
-        k: np.bincount(cell[:, :k].ravel(), weight[:, :k].ravel(), len(labels) * classes)
-        .reshape(len(labels), classes)
-        .argmax(1)
-        for k in ks
-    }
+    return {k: _winners(cell[:, :k], weight[:, :k], classes) for k in ks}
+
+
+def _winners(cell: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:
+    sums = np.bincount(cell.ravel(), weight.ravel(), len(cell) * classes).reshape(len(cell), classes)
+    # Sums of the same k weights in two orders differ by k roundings, exp of one number in two places by one.
+    equal = 1 - (cell.shape[1] + 4) * 2.0**-52
+    return (sums >= sums.max(1, keepdims=True) * equal).argmax(1)
 
 
 def _blocks(bank: np.ndarray, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -91,12 +110,11 @@ def _all(
     k: int,
     own: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of a few queries among all similarities: where the k-th place is tied, the search picks any."""
-    similarity = np.hstack([query[rows] @ block.T for _, block in _blocks(bank, order)])
-    if own is not None:
-        similarity[own[0] == own[1][rows, None]] = -np.inf
-    position = np.argsort(-similarity, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(similarity, position, 1), position
+    """The k nearest of a few queries among all rows: more than are candidates may be tied for the k-th place."""
+    step = max(1, BLOCK // 4 // bank.shape[1])
+    blocks = (bank[order[start : start + step]] for start in range(0, len(order), step))
+    left_out = np.zeros((len(rows), len(order)), bool) if own is None else own[0] == own[1][rows, None]
+    return among_all(query[rows], blocks, len(order), left_out, k)
 
 
 def _sorted(similarity: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

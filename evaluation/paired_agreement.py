@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from evaluation.agreement import FEWEST, MEASURES, Agreement
+from evaluation.choice import levelled
 from evaluation.statistics import generator, interval_of
 from sslkit.errors import UserError
 from sslkit.members import nearest
@@ -67,7 +68,7 @@ def _table(task: Sequence[Values], models: Sequence[str]) -> np.ndarray:
     """(1 + K, M) truth and scores, nan where one of them is not known."""
     table = np.array([[column.get(model, np.nan) for model in models] for column in task], dtype=float)
     table[:, ~np.isfinite(table).all(0)] = np.nan
-    return table
+    return np.array([levelled(column) for column in table])
 
 
 def _values(measure: Callable[..., float], table: np.ndarray, rows: np.ndarray) -> list[float]:

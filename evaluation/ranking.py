@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 
 from evaluation.agreement import Agreement, agreement
 from evaluation.candidates import Candidate, are_arrays, checked_keywords, members, of_arrays, of_models
+from evaluation.choice import levelled
 from evaluation.ranking_checks import checked_metrics, truth_values
 from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
@@ -159,11 +160,11 @@ def borda(ranks: np.ndarray) -> np.ndarray:
 
 
 def ranks_of(scores: np.ndarray) -> np.ndarray:
-    """(..., M) ranks, 1 for the highest, equal ones sharing the mean; nan stays nan and is not counted."""
+    """(..., M) ranks, 1 for the highest, equal ones (but for rounding) sharing the mean; nan stays nan."""
     found = np.full(scores.shape, np.nan)
     for row in np.ndindex(scores.shape[:-1]):
         known = ~np.isnan(scores[row])
-        found[row][known] = rankdata(-scores[row][known])
+        found[row][known] = rankdata(-levelled(scores[row][known]))
     return found
 
 
@@ -235,7 +236,8 @@ def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
     if np.isnan(scores).all():
         return np.zeros(len(scores), dtype=bool)
     best = int(np.nanargmax(scores))
-    behind = scores[best] - scores
+    even = levelled(scores)
+    behind = even[best] - even
     if len(redrawn) < 2:
         return behind == 0
     spread = (redrawn[:, [best]] - redrawn).std(0, ddof=1)

@@ -6,6 +6,7 @@ import numpy as np
 
 from evaluation.agreement import FEWEST
 from evaluation.candidates import Candidate
+from evaluation.choice import levelled
 from evaluation.scoring import MetricResult, Spec, takes_numbers
 from sslkit.errors import UserError
 
@@ -67,6 +68,6 @@ def no_agreement(specs: Sequence[Spec], scores: np.ndarray) -> dict[str, str]:
         known = column[~np.isnan(column)]
         if len(known) < FEWEST:
             found[spec.name] = f"no agreement with the truth: {FEWEST} models with a score are needed, not {len(known)}"
-        elif np.ptp(known) == 0:
+        elif np.ptp(levelled(known)) == 0:
             found[spec.name] = "no agreement with the truth: all models have the same score"
     return found

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from evaluation.choice import highest_of, lowest_of
 from evaluation.measures import measured
 from evaluation.pixels import Pixels, Pool
 from evaluation.records import Records, each_once
@@ -193,7 +194,8 @@ def open_runner(
 
 
 def best(records: Sequence[dict[str, Any]], where: str) -> int:
-    """Which record has the highest value; of equal ones that of the lowest loss, then the first.
+    """Which record has the highest value; of equal ones (see `evaluation.choice`) that of the lowest loss, then of the
+    largest weight decay, then of the lowest rates, then the first.
 
     Raises UserError if all diverged.
     """
@@ -203,7 +205,13 @@ def best(records: Sequence[dict[str, Any]], where: str) -> int:
             f"{where}: all {len(records)} settings diverged (first: {records[0]['reason']}); is the model sound? "
             "else give a grid of lower learning rates"
         )
-    return max(sound, key=lambda number: (records[number]["value"], -records[number]["loss"], -number))
+    highest = [sound[at] for at in highest_of([records[number]["value"] for number in sound])]
+    lowest = [highest[at] for at in lowest_of([records[number]["loss"] for number in highest])]
+    return max(lowest, key=lambda number: (*_penalty(records[number]), -number))
+
+
+def _penalty(record: dict[str, Any]) -> tuple[float, ...]:
+    return record["weight_decay"], -record["lr"], -(record.get("head_lr") or 0.0)
 
 
 def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:

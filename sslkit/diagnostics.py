@@ -12,6 +12,7 @@ from torch import Tensor
 from sslkit.errors import UserError
 
 BLOCK = 4096  # rows that are held in float64 at once
+EPS = 2.0**-52  # of float64: a sum of n terms is off by up to n times this share of the largest partial sum
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class ClassGeometry:
     """The classes of l2-normalised features, float64.
 
     labels: (K,) those with two images or more, in order. distance: (K, K) between their centroids.
-    variance: (K,) mean squared distance of a class's images to its centroid. left_out: classes of one image.
+    variance: (K,) mean squared distance of a class's images to its centroid, 0 where rounding is all that parts them.
+    left_out: classes of one image.
     """
 
     labels: Tensor
@@ -50,6 +52,7 @@ class ClassGeometry:
 
     def fisher_ratio(self) -> float:
         """Scatter between classes over scatter within: tr S_B / tr S_W (Fukunaga 1990, chapter 10), classes alike.
+        inf where no class varies.
 
         tr S_B is the variance of the centroids, K - 1 in its denominator: half their mean squared distance.
         """
@@ -72,7 +75,10 @@ def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassG
     mean, power = mean[kept], power[kept]
     centre = F.normalize(mean, dim=1) if centroid == "unit" else mean
     variance = power - 2 * (mean * centre).sum(1) + centre.square().sum(1)
-    return ClassGeometry(names[kept], _distances(centre), variance.clamp_min(0), int((~kept).sum()))
+    # Means of n rows and sums of D products, each at most 1.
+    rounding = (counts[kept] + features.shape[1] + 8) * EPS
+    variance = variance.where(variance > rounding, 0.0)
+    return ClassGeometry(names[kept], _distances(centre), variance, int((~kept).sum()))
 
 
 def _distances(rows: Tensor) -> Tensor:
@@ -84,7 +90,7 @@ def _class_moments(features: Any, y: Tensor, counts: Tensor) -> tuple[Tensor, Te
     mean = torch.zeros(len(counts), features.shape[1], dtype=torch.float64, device=y.device)
     power = torch.zeros(len(counts), dtype=torch.float64, device=y.device)
     for start, block in blocks(features):
-        z, rows = F.normalize(block, dim=1), y[start : start + len(block)]
+        z, rows = unit_rows(block), y[start : start + len(block)]
         mean.index_add_(0, rows, z)
         power.index_add_(0, rows, z.square().sum(1))
     return mean / counts[:, None], power / counts
@@ -95,6 +101,11 @@ def blocks(features: Any) -> Iterator[tuple[int, Tensor]]:
     for start in range(0, len(features), BLOCK):
         block = features[start : start + BLOCK]
         yield start, block.double() if isinstance(block, Tensor) else torch.from_numpy(block.astype("float64"))
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows (..., D) brought to length 1 at any scale that float64 has; rows of zeros stay."""
+    return F.normalize(x.double(), dim=-1, eps=1e-300)
 
 
 def crowding(features: Tensor, labels: Tensor, centroid: str = "mean") -> Crowding:
@@ -125,12 +136,18 @@ def rankme(z: Tensor, eps: float = 1e-7) -> float:
     return effective_rank(torch.linalg.svdvals(_finite(z)), eps)
 
 
+def directions(eigenvalues: Tensor) -> int:
+    """How many of falling eigenvalues (D,) are above zero: above what rounding makes of zeros, D * 2^-52 of the
+    largest, and above 1e-12 of it in any case."""
+    return int((eigenvalues > eigenvalues[0] * max(1e-12, len(eigenvalues) * EPS)).sum())
+
+
 def decay(eigenvalues: Tensor, first: int = 1, last: int | None = None) -> float:
     """Minus the slope of log eigenvalue over log rank, by least squares; the spectrum part of `alpha_req`.
 
-    eigenvalues: (D,) of the covariance, falling. Those under 1e-12 of the largest are taken for zero.
+    eigenvalues: (D,) of the covariance, falling. Those that `directions` does not count are taken for zero.
     """
-    above = int((eigenvalues > eigenvalues[0] * 1e-12).sum())
+    above = directions(eigenvalues)
     stop = min(last or above, above)
     if stop - first < 1:
         raise UserError(
@@ -148,7 +165,7 @@ def alpha_req(z: Tensor, first: int = 1, last: int | None = None) -> float:
     z: (N, D). first, last: the range of ranks, counted from 1, that the line is fitted to; None: all above zero.
     """
     z = _finite(z)
-    eigenvalues = torch.linalg.svdvals(z - z.mean(0)).square() / max(len(z) - 1, 1)
+    eigenvalues = torch.linalg.svdvals(_without_rounding(z - z.mean(0), z)).square() / max(len(z) - 1, 1)
     return decay(eigenvalues, first, last)
 
 
@@ -156,33 +173,39 @@ def alpha_req(z: Tensor, first: int = 1, last: int | None = None) -> float:
 class Moments:
     """Sums over rows, float64, that the spectra are computed from; two sets of rows add and subtract.
 
-    n: rows. total: (D,) their sum. products: (D, D) the sum of z z^T.
+    n: rows. total: (D,) their sum. products: (D, D) the sum of z z^T, z being the rows less `around`, (D,).
+    The covariance is that of the rows to their own digits where `around` is near their mean.
     """
 
     n: int
     total: Tensor
     products: Tensor
+    around: Tensor
 
     @classmethod
-    def of(cls, features: Any) -> "Moments":
-        """features: (N, D) tensor or array, read in blocks."""
+    def of(cls, features: Any, around: Tensor | None = None) -> "Moments":
+        """features: (N, D) tensor or array, read in blocks. around: (D,), the same for all that are added; None: 0."""
         like, width = {"dtype": torch.float64, "device": getattr(features, "device", None)}, features.shape[1]
         n, total, products = 0, torch.zeros(width, **like), torch.zeros(width, width, **like)
+        around = torch.zeros(width, **like) if around is None else around.to(**like)
         for _, block in blocks(features):
+            block = block - around
             n, total = n + len(block), total + block.sum(0)
             products.addmm_(block.T, block)
-        return cls(n, total, products)
+        return cls(n, total, products, around)
 
     def __sub__(self, other: "Moments") -> "Moments":
-        return Moments(self.n - other.n, self.total - other.total, self.products - other.products)
+        return Moments(self.n - other.n, self.total - other.total, self.products - other.products, self.around)
 
     def __add__(self, other: "Moments") -> "Moments":
-        return Moments(self.n + other.n, self.total + other.total, self.products + other.products)
+        return Moments(self.n + other.n, self.total + other.total, self.products + other.products, self.around)
 
     def singular_values(self) -> Tensor:
         """(D,) falling, of the rows as they are. Under 3e-8 of the largest they are rounding: `rankme` on them
         differs by a relative 1e-3 at most from that of the SVD, where most directions are empty."""
-        return torch.linalg.eigvalsh(self.products).clamp_min(0).sqrt().flip(0)
+        cross = torch.outer(self.total, self.around)
+        products = self.products + cross + cross.T + self.n * torch.outer(self.around, self.around)
+        return torch.linalg.eigvalsh(products).clamp_min(0).sqrt().flip(0)
 
     def eigenvalues(self) -> Tensor:
         """(D,) falling, of the covariance."""
@@ -201,13 +224,14 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
     if len(counts) < 2 or int(counts.min()) < 2:
         raise UserError("lidar needs at least two groups, each of two or more views")
     mu = torch.zeros(len(counts), z.shape[1], dtype=z.dtype, device=z.device).index_add_(0, g, z) / counts[:, None]
-    within = z - mu[g]
-    between = mu - mu.mean(0)
+    within, between = _without_rounding(z - mu[g], z), _without_rounding(mu - mu.mean(0), z)
     s_within = within.T @ within / (len(z) - len(counts)) + delta * torch.eye(
         z.shape[1], dtype=z.dtype, device=z.device
     )
     s_between = between.T @ between / (len(counts) - 1)
     values, vectors = torch.linalg.eigh(s_within)
+    # No eigenvalue is below delta; where features are large it may be lost in the rounding of the largest.
+    values = values.clamp_min(max(delta, len(values) * EPS * values[-1].item()))
     root = vectors * values.rsqrt() @ vectors.T
     spectrum = torch.linalg.eigvalsh(root @ s_between @ root).clamp_min(0)
     return effective_rank(spectrum, eps)
@@ -215,7 +239,7 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
 
 def uniformity(z: Tensor, t: float = 2.0) -> float:
     """log of the mean of exp(-t d^2) over pairs of l2-normalised rows, lower is more uniform (Wang & Isola 2020)."""
-    z = F.normalize(_finite(z), dim=1)
+    z = unit_rows(_finite(z))
     return uniformity_of(log_potentials(z.split(BLOCK), t), len(z))
 
 
@@ -240,13 +264,18 @@ def log_potentials(parts: Sequence[Tensor], t: float = 2.0) -> Tensor:
 
 def alignment(z1: Tensor, z2: Tensor, power: float = 2.0) -> float:
     """Mean of d^power between the l2-normalised rows of two views of the same images (Wang & Isola 2020)."""
-    z1, z2 = (F.normalize(_finite(z), dim=1) for z in (z1, z2))
+    z1, z2 = (unit_rows(_finite(z)) for z in (z1, z2))
     return (z1 - z2).norm(dim=1).pow(power).mean().item()
 
 
 def _pairs(square: Tensor) -> Tensor:
     """What lies above the diagonal of (K, K)."""
     return square[tuple(torch.triu_indices(*square.shape, 1))]
+
+
+def _without_rounding(centred: Tensor, z: Tensor) -> Tensor:
+    """(n, D) rows less means of z (N, D), 0 in columns where only rounding parts them: N * 2^-52 of the largest."""
+    return centred.where(centred.abs().amax(0) > len(z) * EPS * z.abs().amax(0), 0.0)
 
 
 def _finite(z: Tensor) -> Tensor:

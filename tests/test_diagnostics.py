@@ -140,3 +140,68 @@ def test_uniformity_does_not_depend_on_its_blocks(monkeypatch) -> None:
     assert diagnostics.uniformity(x, t=400) == pytest.approx(
         (torch.logsumexp(-400 * squared, 0) - math.log(len(squared))).item(), rel=1e-9
     )
+
+
+def groups_of(rows: int, each: int) -> torch.Tensor:
+    return torch.arange(rows // each).repeat_interleave(each)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_the_scale_of_features_changes_no_diagnostic(scale: float) -> None:
+    z, y = cloud()
+    z = z.double()
+    for measure in (
+        lambda z: diagnostics.crowding(z, y).inter,
+        lambda z: diagnostics.crowding(z, y, "unit").intra,
+        lambda z: diagnostics.class_geometry(z, y).fisher_ratio(),
+        diagnostics.rankme,
+        diagnostics.alpha_req,
+        diagnostics.uniformity,
+        lambda z: diagnostics.alignment(z[:30], z[30:]),
+    ):
+        assert measure(scale * z) == pytest.approx(measure(z), rel=1e-9)
+
+
+@pytest.mark.parametrize("centroid", ["mean", "unit"])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_classes_of_equal_rows_do_not_vary(centroid: str, offset: float) -> None:
+    x = offset + torch.randn(7, 61, generator=torch.Generator().manual_seed(0))
+    for each in (3, 30, 37):
+        found = diagnostics.class_geometry(x.repeat_interleave(each, 0), groups_of(7 * each, each), centroid)
+        assert found.variance.tolist() == [0.0] * 7 and found.inter() > 0 and math.isinf(found.fisher_ratio())
+    tight = x.double().repeat_interleave(30, 0)
+    tight += 1e-5 * tight.norm(dim=1).mean() * torch.randn(tight.shape, generator=torch.Generator().manual_seed(1))
+    assert diagnostics.class_geometry(tight, groups_of(210, 30), centroid).variance.min() > 1e-10
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+def test_equal_rows_have_one_direction_and_no_spectrum(scale: float) -> None:
+    row = 1000 * torch.randn(16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    z = scale * row.repeat(100, 1)
+    assert diagnostics.rankme(z) == pytest.approx(1, abs=1e-4)
+    assert diagnostics.lidar(z, groups_of(100, 5)) == pytest.approx(1, abs=1e-4)
+    with pytest.raises(UserError, match="two eigenvalues above zero"):
+        diagnostics.alpha_req(z)
+
+
+def test_lidar_of_large_copied_features_is_that_without_the_copies_directions() -> None:
+    """Half of the columns are copies: 8 directions are empty, and at 1e20 their delta is lost in rounding."""
+    z = torch.randn(100, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    z[:, 8:] = z[:, :8]
+    far, near = (diagnostics.lidar(scale * z, groups_of(100, 5)) for scale in (1e20, 1e3))
+    assert far == pytest.approx(near, rel=0.01)
+
+
+def test_an_offset_leaves_the_spectrum_its_empty_directions() -> None:
+    rng = torch.Generator().manual_seed(0)
+    z = torch.randn(600, 32, generator=rng, dtype=torch.float64)
+    z[:, 16:] = z[:, :16] @ torch.randn(16, 16, generator=rng, dtype=torch.float64)
+    around = torch.full((32,), 1000.0, dtype=torch.float64)
+    parts = [diagnostics.Moments.of(part, around) for part in (z + around).split(200)]
+    moments = parts[0] + parts[1] + parts[2]
+    assert diagnostics.directions(moments.eigenvalues()) == 16
+    assert diagnostics.decay(moments.eigenvalues()) == pytest.approx(diagnostics.alpha_req(z), rel=1e-6)
+    assert diagnostics.effective_rank(moments.singular_values()) == pytest.approx(
+        diagnostics.rankme(z + around), rel=1e-3
+    )
+    assert (moments - parts[0]).n == 400

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from evaluation.features import Features, as_features
 from evaluation.result import Result
@@ -139,7 +138,8 @@ def _over_classes(value: float, drawn: np.ndarray, classes: int, unit: str) -> E
 
 def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate]:
     """rankme, and alpha_req if its first rank and the next are there; from the Gram matrix, 0.6 s at 2,048 wide."""
-    parts = [Moments.of(part) for part in np.array_split(x, BLOCKS)]
+    around = torch.from_numpy(np.mean(x, 0, dtype=np.float64))  # or an offset leaves no digits to the spectrum
+    parts = [Moments.of(part, around) for part in np.array_split(x, BLOCKS)]
     whole = sum(parts[1:], parts[0])
     others = [whole - part for part in parts]
 
@@ -148,15 +148,14 @@ def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate
         return jackknife(measure(whole), without, kind="jackknife over rows", n=len(x), unit=unit)
 
     found = {"rankme": estimate(lambda m: diagnostics.effective_rank(m.singular_values()), "rank")}
-    levels = others[0].eigenvalues()
-    if (levels > levels[0] * 1e-12).sum() > alpha_ranks[0]:
+    if min(diagnostics.directions(other.eigenvalues()) for other in others) > alpha_ranks[0]:
         found["alpha_req"] = estimate(lambda m: diagnostics.decay(m.eigenvalues(), *alpha_ranks), "exponent")
     return found
 
 
 def _pairs(features: Features, seed: int) -> dict[str, Estimate]:
     """uniformity, and silhouette if there is a class with two images among these rows and another."""
-    z = F.normalize(torch.from_numpy(features.x.astype(np.float64)), dim=1)
+    z = diagnostics.unit_rows(torch.from_numpy(features.x))
     found = {"uniformity": _uniformity(z)}
     classes = len(np.unique(features.y))
     if 2 <= classes < len(features):

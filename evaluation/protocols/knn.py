@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.episodes import one_label
 from evaluation.features import Features, matched
 from evaluation.linear_parts import in_both
-from evaluation.neighbours import neighbours, unit_rows, vote
+from evaluation.neighbours import neighbours, vote
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import Estimate, mean_per_class, share
 from evaluation.subject import Subject
@@ -83,9 +83,8 @@ def predict(
     step = min(QUERIES, max(1, VOTES // len(classes)))
     by_id = np.argsort(test.ids, kind="stable")
     for rows in np.split(by_id, range(step, len(test), step)):
-        query = unit_rows(test.x[rows], "test", rows)
         groups = None if own is None else (own[0][order], own[1][rows])
-        similarity, position = neighbours(train.x, order, query, max(ks), groups)
+        similarity, position = neighbours(train.x, order, test.x[rows], max(ks), groups, rows)
         for k, voted in vote(similarity, label[position], ks, temperature, len(classes)).items():
             labels[k][rows] = classes[voted]
     return labels

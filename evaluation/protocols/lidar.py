@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from evaluation.datasets import open_split
@@ -125,7 +124,7 @@ def alignment_by_image(x: Tensor) -> Tensor:
     x: (n, q, D). For unit rows it is 2 q / (q - 1) (1 - |their mean|^2).
     """
     q = x.shape[1]
-    z = F.normalize(x, dim=2)
+    z = diagnostics.unit_rows(x)
     return 2 * q / (q - 1) * (z.square().sum(2).mean(1) - z.mean(1).square().sum(1))
 
 

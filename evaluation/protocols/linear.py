@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from evaluation.choice import highest_of, lowest_of
 from evaluation.features import Features, matched
 from evaluation.linear_heads import SCALES, Grid, Scaling, device_of, judge_heads, train_heads
 from evaluation.linear_parts import Part, Parts, in_both, parts_of
@@ -63,7 +64,8 @@ def linear_probe(
     device: "auto" is a GPU if there is one. progress: bars on a terminal.
 
     lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: of 45 in equal ratios from 1e-5 to 1e6 (lambda = 1 / c
-    from 1e5 to 1e-6) the best on the rows to choose by, of equal ones that of the lowest cross-entropy there; then it
+    from 1e5 to 1e-6) the best on the rows to choose by, of equal ones that of the lowest cross-entropy there, then the
+    strongest penalty; then it
     is fitted to train and val together. tol, max_iter: of that last fit (see `fit_logistic`), `converged` says whether
     tol was reached.
     The optimum is unique: a seed changes nothing but the rows to choose by.
@@ -208,15 +210,17 @@ def _scaled(part: Part, scaling: Scaling) -> np.ndarray:
 
 
 def _best_strength(tried: Sequence[dict[str, Any]]) -> int:
-    return _best([one["value"] for one in tried], lambda number: tried[number]["loss"])
+    return _best([one["value"] for one in tried], lambda number: tried[number]["loss"], [1 / one["c"] for one in tried])
 
 
-def _best(values: Sequence[float], loss: Callable[[int], float]) -> int:
-    """The highest; of equal ones that of the lowest loss, which is infinite where it is NaN. A value of NaN is none."""
+def _best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequence[Any]) -> int:
+    """The highest; of equal ones that of the lowest loss, which is infinite where it is NaN; of those that of the
+    largest penalty. A value of NaN is none. Equal: but for rounding, see `evaluation.choice`."""
     if np.isnan(values).all():
         raise UserError("every head of the grid diverged: lower its learning rates, or standardize the features")
-    highest = np.flatnonzero(np.asarray(values) == np.nanmax(values))
-    return int(highest[np.argmin(np.nan_to_num([loss(number) for number in highest], nan=np.inf, posinf=np.inf))])
+    highest = [int(number) for number in highest_of(values)]
+    losses = [loss(number) for number in highest]
+    return max((highest[at] for at in lowest_of(losses)), key=lambda number: penalty[number])
 
 
 def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, seed: int) -> Found:
@@ -227,7 +231,8 @@ def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, see
         learn.x, learn.rows, learn.y, parts.classes, grid, scaling, seed=seed, device=device, progress=progress
     )
     values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
-    best = _best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric))
+    penalties = [(decay, -lr) for lr, decay in grid.heads()]  # of equal decays the smaller rate goes less far from 0
+    best = _best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric), penalties)
     settings = [{"lr": lr, "weight_decay": decay} for lr, decay in grid.heads()]
     tried = [
         {**setting, "value": None if np.isnan(value) else float(value)}

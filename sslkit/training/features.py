@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.data.in_order import batches_in_order
 from sslkit.data.sources import Images
+from sslkit.diagnostics import EPS, unit_rows
 from sslkit.errors import UserError
 from sslkit.method import Method
 
@@ -56,20 +56,36 @@ def knn_accuracy(
 ) -> float:
     """Share of queries that the k nearest rows of the bank label right; cosine, votes weighted by exp(s / T).
 
-    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N.
+    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N. In float64: of equal votes, and of equally
+    similar images for the k-th place, the smaller class counts, and rounding decides neither.
     """
     if k > len(bank):
         raise UserError(f"eval.k={k} neighbours were asked of {len(bank)} images; lower eval.k")
-    bank, query = F.normalize(bank, dim=1), F.normalize(query, dim=1)
     classes, bank_class = bank_y.unique(return_inverse=True)
+    order = bank_class.argsort(stable=True)
+    bank, bank_class = unit_rows(bank[order]), bank_class[order]
+    rounding = (bank.shape[1] + 4) * EPS  # of a float64 cosine
     right = 0
-    for rows, y in zip(query.split(1024), query_y.split(1024), strict=True):
-        similarity, nearest = (rows @ bank.T).topk(k, dim=1)
-        votes = torch.zeros(len(rows), len(classes), dtype=rows.dtype, device=rows.device)
+    for rows, y in zip(query.split(256), query_y.split(256), strict=True):
+        similarity, nearest = _nearest(unit_rows(rows) @ bank.T, k, rounding)
+        votes = torch.zeros(len(rows), len(classes), dtype=similarity.dtype, device=rows.device)
         # Minus 1 changes no winner and keeps the exponential finite.
         votes.scatter_add_(1, bank_class[nearest], ((similarity - 1) / temperature).exp())
-        right += (classes[votes.argmax(1)] == y).sum().item()
+        equal = 1 - (k + 4) * EPS - 2 * rounding / temperature
+        winner = (votes >= votes.amax(1, keepdim=True) * equal).int().argmax(1)
+        right += (classes[winner] == y).sum().item()
     return right / len(query)
+
+
+def _nearest(similarity: Tensor, k: int, rounding: float) -> tuple[Tensor, Tensor]:
+    """The k largest of (M, N) and their places, each (M, k); of those tied for the k-th place the first ones."""
+    last = similarity.topk(k, dim=1).values[:, -1:]
+    tied = (similarity - last).abs() <= rounding
+    places = torch.arange(similarity.shape[1], device=similarity.device)
+    # Cosines lie in [-1, 1]: above the last 2 is added, the tied ones fall from 0 to -1 by their place.
+    keys = torch.where(tied, -places / len(places), similarity + torch.where(similarity > last, 2.0, -3.0))
+    nearest = keys.topk(k, dim=1).indices
+    return similarity.gather(1, nearest), nearest
 
 
 def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, c: float = 1.0) -> float:

@@ -92,8 +92,7 @@ class Monitor(pl.Callback):
         x, y = features(module.method, self.bank.images, rows=self.bank.rows)
         query, query_y = features(module.method, self.query.images, rows=self.query.rows)
         device = module.device
-        std, mean = torch.std_mean(x, 0)
-        std = std.clamp_min(1e-6)  # a dead unit stays at zero
+        mean, std = scale_of(x)
         self.probe.learn(((x - mean) / std).to(device), y.to(device))
         probe = self.probe.accuracy(((query - mean) / std).to(device), query_y.to(device))
         return {"knn": knn_accuracy(x, y, query, query_y, k=self.k), "probe": probe}
@@ -107,9 +106,18 @@ class Monitor(pl.Callback):
         self.restored = state
 
 
+def scale_of(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (F,) of features (N, F), inf for a dead unit, which varies by rounding alone.
+
+    Rounding: float32 deviations from a mean are off by some 2^-24 of it, 1e-6 of it is sixteen times that.
+    """
+    std, mean = torch.std_mean(x, 0)
+    return mean, std.where(std > 1e-6 * mean.abs(), torch.inf)
+
+
 def spread(z: Tensor) -> tuple[float, float]:
     """RankMe, and the mean over dimensions of the standard deviation of l2-normalised z, times sqrt(D): about 1."""
-    unit = F.normalize(z.float(), dim=1)
+    unit = diagnostics.unit_rows(z)
     return diagnostics.rankme(z), (unit.std(0).mean() * math.sqrt(z.shape[1])).item()
 
 

@@ -205,3 +205,14 @@ def test_unknown_names():
     for k in (0, 3):
         with pytest.raises(UserError, match=f"k={k} must be from 1"):
             regret_at([1, 2], [1, 2], k)
+
+
+def test_scores_that_rounding_parts_are_tied() -> None:
+    up = 1 + 2.0**-52
+    truth, scores = [0.9, 0.8, 0.7, 0.6], [3.0, 2.0, 2.0, 1.0]
+    rough = [3.0, 2.0 / up, 2.0 * up, 1.0]
+    for measure in MEASURES:
+        (exact,), (found,) = (agreement(truth, one, measures=[measure], n=0) for one in (scores, rough))
+        assert found.value == exact.value
+    assert np.isnan(weighted_tau(truth, [1.0, up, 1.0, up])) and np.isnan(pearson(truth, [1.0, up, 1.0, up]))
+    assert recall_at([0.3, 0.3 * up, 0.1], [2.0, 1.0, 0.0]) == 1

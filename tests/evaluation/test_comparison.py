@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.comparison import compare, compare_all, detectable_mean, detectable_share, mcnemar, randomisation
+from evaluation.comparison import (
+    Comparison,
+    compare,
+    compare_all,
+    detectable_mean,
+    detectable_share,
+    mcnemar,
+    randomisation,
+)
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import Estimate, bootstrap_mean, mean_per_class, over_episodes, share
 from sslkit.errors import UserError
@@ -262,3 +270,10 @@ def test_images_that_all_differ_alike_leave_room_too() -> None:
     y = np.arange(40) % 2
     low, high = compare(macro(y == 2, y, "x"), macro(y == 1, y, "y"), labels=y).interval
     assert (low, high) == pytest.approx((-0.5 - room, -0.5 + room))
+
+
+def test_a_difference_of_rounding_is_no_lead() -> None:
+    """The same accuracies in another order: their means differ by the last bit."""
+    a, b = np.array([0.1, 0.7, 0.3, 0.2]), np.array([0.3, 0.1, 0.2, 0.7 + 2.0**-52])
+    found = Comparison("a", "b", "top1", float(a.mean() - b.mean()), None, 1.0, "sign-flip", 4, None)
+    assert found.difference != 0 and "ahead" not in found.verdict

@@ -73,3 +73,21 @@ def test_chunks_do_not_change_a_label(monkeypatch) -> None:
     assert whole.converged.all() and parts.residual.shape == (23,)
     assert all((whole.labels[name] == parts.labels[name]).all() for name in whole.labels)
     assert len({labels.sum().item() for labels in whole.labels.values()}) == 3  # three classifiers, not one
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [5, 37, 512])
+def test_of_equal_scores_the_first_way_counts(dtype: torch.dtype, width: int) -> None:
+    """Ways 1 and 3 show the same images, and the queries of all: their scores differ by rounding alone."""
+    generator = torch.Generator().manual_seed(width)
+    once = torch.nn.functional.normalize(torch.randn(3, 10, width, generator=generator), dim=2).to(dtype)
+    x = torch.cat([once, once[1:2]]).flatten(0, 1)
+    for shot in (1, 3):
+        kept = [torch.randperm(10, generator=generator) for _ in range(40)]
+        rows = torch.stack([torch.stack([order + 10 * way for way in range(4)]) for order in kept])
+        found = solve_episodes(x, rows, shot).labels
+        alone = solve_episodes(x, rows[:, :3], shot).labels["nearest_centroid"]
+        for labels in found.values():
+            assert (labels != 3).all()
+        first = found["nearest_centroid"][:, : 3 * (10 - shot)]
+        assert (first == alone).all() and (first == 1).any()

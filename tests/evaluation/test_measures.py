@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, precision_recall_curve, top_k_accuracy_score
 
-from evaluation.measures import ap11, in_top, map11, measured
+from evaluation.measures import ap11, in_top, map11, measured, top_class
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(200, 12)).round(1)  # with ties
@@ -50,3 +50,18 @@ def test_map_leaves_out_what_does_not_count() -> None:
     estimate, others, right = measured(SCORES[:, :4], y, "map11")
     assert estimate.value == pytest.approx(np.mean(expected)) and right is None and others == {}
     assert estimate.interval[0] < estimate.value < estimate.interval[1]
+
+
+def test_scores_that_rounding_parts_are_equal() -> None:
+    """Each score moved by an ulp: equal ones are still retrieved together, and of them the first class is given."""
+    noise = 1 + RNG.choice([-1, 0, 1], SCORES.shape) * 2.0**-52
+    rough = SCORES * noise
+    assert (top_class(rough) == SCORES.argmax(1)).all() and (rough.argmax(1) != SCORES.argmax(1)).any()
+    for k in (1, 3, 5):
+        assert (in_top(rough, Y, k) == in_top(SCORES, Y, k)).all()
+    positive = Y < 3
+    for scale in (1e-20, 1.0, 1e20):
+        for column in range(12):
+            assert ap11(scale * rough[:, column], positive) == ap11(SCORES[:, column], positive)
+    rough = SCORES.astype("f") * (1 + RNG.choice([-1, 0, 1], SCORES.shape) * 2.0**-23).astype("f")
+    assert rough.dtype == np.float32 and (top_class(rough) == SCORES.argmax(1)).all()

@@ -244,3 +244,11 @@ def test_a_model_without_a_score_is_tied_with_none() -> None:
 def test_a_model_that_no_metric_ranks_does_not_cost_the_others_their_mean() -> None:
     ranks = np.array([[np.nan, np.nan], [1, np.nan], [2, 1]])
     assert borda(ranks).tolist()[1:] == [1, 2] and np.isnan(borda(ranks)[0])
+
+
+def test_scores_that_rounding_parts_share_their_rank() -> None:
+    up = 1 + 2.0**-52
+    for scale in (1e-20, 1.0, 1e20):
+        scores = scale * np.array([0.3, 0.3 * up, 0.1, 0.3 / up])
+        assert ranks_of(scores).tolist() == [2, 2, 4, 2]
+        assert tied_with_best(scores, np.empty((0, 4))).tolist() == [True, True, False, True]

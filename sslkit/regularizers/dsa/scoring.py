@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from sslkit.objectives.base import wide
 from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, without_autocast
 from sslkit.regularizers.dsa.threads import one_thread
+from sslkit.ties import among_all, pair_cosines, search_error, settle
 
 FROBENIUS = ("squared", "norm")
 RULES = ("threshold", "fraction", "mutual")
@@ -18,6 +19,7 @@ BACKENDS = ("faiss", "torch")
 
 _DENSE = 4096  # up to so many images the neighbour graph is a dense matrix
 _PAIRS = 2**24  # pairs whose cosines are held at once
+_MORE = 16  # candidates beyond the neighbours that are sought: those tied with the last
 
 
 @torch.no_grad()
@@ -88,7 +90,8 @@ def connectivity_score(
     """Eqs. 14, 15: the share of the eta nearest neighbours of i that lead back to i. (N, A) -> (N,) in [0, 1].
 
     With N(i) the neighbours of i, without i, r_ij = #{l in N(j): i in N(l)} for j in N(i) counts the two-hop returns.
-    features: (N, A), compared by cosine. eta: clamped to N - 1 with a warning.
+    features: (N, A), compared by cosine; of equally near images those of the smallest row (see `sslkit.ties`).
+    eta: clamped to N - 1 with a warning.
     rule: "threshold", #{j: r_ij > mu} / eta; "fraction", sum_j r_ij / eta^2; "mutual", #{j: i in N(j)} / eta.
     include_direct: i in N(j) counts as a return as well. backend: who searches, "faiss" (on the CPU) or "torch".
     """
@@ -101,8 +104,7 @@ def connectivity_score(
     if eta < 1:
         return torch.zeros(n, device=features.device)
     with without_autocast(features):
-        a = _unit(features)
-        ids = (_search_faiss if backend == "faiss" else _search_torch)(a, eta)
+        ids = _nearest(_unit(features), eta, backend)
     if n <= _DENSE:
         return _score_dense(ids, mu, rule, include_direct)
     return _score_sparse(ids.cpu(), mu, rule, include_direct).to(features.device)
@@ -123,31 +125,41 @@ def _median_neighbour_distance(a: Tensor, neighbours: int, squared: bool) -> Ten
     k = min(neighbours, len(a) - 1) + 1  # the smallest is the distance to itself
     chunks = a.split(max(1, _PAIRS // len(a)))
     nearest = [_distance(chunk, a, squared).kthvalue(k, dim=1).values for chunk in chunks]
-    return torch.cat(nearest).median().clamp_min(1e-6)
+    # Distances of equal images are 0 but for rounding: a scale below that would be no scale.
+    rounding = 4 * search_error(a.shape[1]) if a.dtype is torch.float32 else 1e-12
+    least = max(1e-6, rounding if squared else rounding**0.5)
+    return torch.cat(nearest).median().clamp_min(least)
 
 
-def _search_torch(a: Tensor, eta: int) -> Tensor:
-    """The ids of the eta largest cosines, (N, eta), without the image itself."""
-    ids, start = [], 0
-    for chunk in a.split(max(1, _PAIRS // len(a))):
-        cosine = chunk @ a.T
-        cosine.diagonal(start).fill_(-2)
-        ids.append(cosine.topk(eta, dim=1).indices)
-        start += len(chunk)
-    return torch.cat(ids)
+def _search_torch(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` largest cosines of each row, (N, count), and their ids."""
+    found = [(chunk @ a.T).topk(count, dim=1) for chunk in a.split(max(1, _PAIRS // len(a)))]
+    return tuple(torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
 
 
-def _search_faiss(a: Tensor, eta: int) -> Tensor:
+def _search_faiss(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
     import faiss
 
     rows = np.ascontiguousarray(a.cpu().float().numpy())
     index = faiss.IndexFlatIP(rows.shape[1])
     index.add(rows)
-    ids = torch.from_numpy(index.search(rows, eta + 1)[1])
-    # the image itself is not always first among duplicates, and may be missing: sort it, or else the last, out
-    itself = ids == torch.arange(len(ids))[:, None]
-    order = itself.int().argsort(dim=1, stable=True)
-    return ids.gather(1, order)[:, :eta].to(a.device)
+    return index.search(rows, count)
+
+
+def _nearest(a: Tensor, eta: int, backend: str) -> Tensor:
+    """The ids of the eta largest cosines, (N, eta), without the image itself; of equal ones the smallest ids."""
+    rows, n = a.cpu().numpy(), len(a)
+    search = _search_faiss if backend == "faiss" else _search_torch
+    cosine, ids = search(a, min(eta + 1 + _MORE, n))
+    cosine[ids == np.arange(n)[:, None]] = -np.inf
+    whole = ids.shape[1] == n
+    _, ids, is_open = settle(cosine, ids, eta, a.shape[1], lambda some, at: pair_cosines(rows, some, rows, at))
+    ids, step = ids[:, :eta], max(1, _PAIRS // 8 // n)
+    tied = np.flatnonzero(is_open & (not whole))
+    for start in range(0, len(tied), step):
+        some, blocks = tied[start : start + step], np.array_split(rows, 1 + n // 4096)
+        ids[some] = among_all(rows[some], blocks, n, some[:, None] == np.arange(n), eta)[1]
+    return torch.from_numpy(ids).to(a.device)
 
 
 def _score_dense(ids: Tensor, mu: int, rule: str, include_direct: bool) -> Tensor:

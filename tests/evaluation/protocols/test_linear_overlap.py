@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_digits
 
 from evaluation.features import as_features
+from evaluation.linear_parts import in_both
 from evaluation.protocols.linear import linear_probe
 
 X, Y = load_digits(return_X_y=True)
@@ -31,3 +33,16 @@ def test_one_twin_in_a_hundred_is_counted_and_not_called_leaky() -> None:
     mixed = replace(mixed, ids=np.append(test.ids[rows[:150]], train.ids[0]))
     found = linear_probe(train, mixed, c=1.0)
     assert found.details["in_train"] == 1 and not found.leaky
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+def test_one_image_is_one_though_another_batch_rounds_it_otherwise(scale: float, offset: float) -> None:
+    """Features off by up to 4 ulp of float32 are those of one image; the next image's are not, far from 0 neither."""
+    x = ((X[:80] + offset) * scale).astype("f")
+    noise = 1 + np.random.default_rng(0).integers(-4, 5, x.shape) * 2.0**-24
+    train = as_features((x, Y[:80]))
+    rounded = replace(train, x=(x * noise).astype("f"), digest="another batch")
+    others = replace(train, x=np.roll(x, 1, axis=0), digest="other images")
+    assert in_both(train, rounded)[0].tolist() == in_both(train, train)[0].tolist() == np.argsort(train.ids).tolist()
+    assert len(in_both(train, others)[0]) == 0 and len(in_both(train, rounded.take(np.arange(1)))[0]) == 1

@@ -103,10 +103,28 @@ def test_eqs_14_and_15_by_loops(dense, backend, rule, include_direct, generator,
 @pytest.mark.parametrize("backend", scoring.BACKENDS)
 def test_an_image_is_not_its_own_neighbour_among_duplicates(backend: str) -> None:
     a = torch.tensor([1.0, 0.0]).repeat(6, 1)
-    ids = {"faiss": scoring._search_faiss, "torch": scoring._search_torch}[backend](a, 3)
-    assert ids.shape == (6, 3)
-    assert not (ids == torch.arange(6)[:, None]).any()
-    assert all(len(set(row)) == 3 for row in ids.tolist())
+    ids = scoring._nearest(a, 3, backend)
+    assert ids.tolist() == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2], [0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("copies", [5, 40])
+@pytest.mark.parametrize("backend", scoring.BACKENDS)
+def test_of_equally_near_images_the_first_rows_count(backend: str, copies: int, generator: torch.Generator) -> None:
+    """Fewer and more copies than the search has candidates beyond eta, and multiples of them."""
+    once = torch.randn(7, 37, generator=generator)
+    a = torch.cat([once * (1 + copy % 5) for copy in range(copies)])
+    ids = scoring._nearest(scoring._unit(a), 3, backend).tolist()
+    for row, found in enumerate(ids):
+        assert found == [other for other in range(row % 7, 7 * copies, 7) if other != row][:3]
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_tau_auto_of_copies_is_not_their_rounding(squared: bool, generator: torch.Generator) -> None:
+    """Each image 30 times, so that the median distance to the 20th neighbour is 0: copies weigh the same."""
+    a = torch.randn(4, 768, generator=generator).repeat(30, 1)
+    prior = prior_matrix(a, tau="auto", squared=squared)
+    same = torch.arange(120) % 4 == (torch.arange(120) % 4)[:, None]
+    assert prior[same].min() > 0.4 * prior[same].max() and prior[~same].max() < 1e-6
 
 
 def test_tight_cluster_scores_more_than_an_outlier(generator: torch.Generator) -> None:

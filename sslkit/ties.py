@@ -1,0 +1,114 @@
+"""Which of equally similar rows comes first, on every processor: rounding decides between no two of them.
+
+A float32 search rounds differently on each processor, and gives equal rows unequal cosines. So its candidates are put
+in order by cosines in float64, computed only where another candidate is near, and two cosines count as equal where
+rounding alone can part them. (A grid would not do: equal values on the two sides of a border are parted again.)
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+ANGLE = 2.0**-22  # radians between what float32 cannot part: four roundings of 2^-24, of features and of unit rows
+SPREAD = 4.0  # times the root of the terms: 12 standard deviations of their sum's rounding, see `search_error`
+
+PAIRS = 2**19  # numbers of pairs of rows in float64, held at a time
+
+Pairs = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n,), positions (n,) -> (n,) float64 cosines
+
+
+def search_error(width: int) -> float:
+    """Return the largest error of a float32 inner product of two float32 unit rows of `width` numbers.
+
+    Each of the rows is rounded twice, and each partial sum once, in whatever order the processor takes them. A rounding
+    is uniform up to 2^-24 of the partial sum, which grows to at most 1, so that of D terms the standard deviation is
+    sqrt(D) / 3 of that (Higham & Mary 2019 on why roundings add up as draws do).
+    """
+    return (4 + min(width, SPREAD * width**0.5)) * 2.0**-24
+
+
+def settle(
+    cosine: np.ndarray, position: np.ndarray, k: int, width: int, pairs: Pairs
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Order the candidates of a float32 search: (cosine (M, C) float64, position (M, C), is_open (M,) bool).
+
+    cosine: (M, C) float32, -inf for what is left out. position: (M, C). width: of the rows. pairs: exact cosines.
+    The largest cosine comes first, of equal ones the smallest position; equal ones have the same bits. `is_open`
+    where a row that is no candidate may belong to the first k.
+    """
+    order = np.argsort(-cosine, axis=1, kind="stable")
+    cosine, position = (np.take_along_axis(part, order, 1) for part in (cosine, position))
+    known = np.isfinite(cosine)
+    with np.errstate(invalid="ignore"):  # -inf less -inf
+        apart = cosine[:, :-1] - cosine[:, 1:] > 2 * search_error(width) + ANGLE
+    near = np.zeros_like(known)
+    near[:, :-1] |= ~apart
+    near[:, 1:] |= ~apart
+    cosine = cosine.astype(np.float64)
+    rows, columns = np.nonzero(near & known)
+    cosine[rows, columns] = pairs(rows, position[rows, columns])
+    is_open = ~(apart & known[:, 1:])[:, k - 1 :].any(1)
+    return *in_order(cosine, position, k, width), is_open
+
+
+def in_order(cosine: np.ndarray, position: np.ndarray, k: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sort float64 cosines (M, C), the largest first, of equal ones the smallest position; the first k at least.
+
+    Two that follow each other are equal where rounding can part them: a cosine moves by the sine of its angle times
+    ANGLE, as the float32 rows are rounded, and by width + 4 roundings of float64.
+    """
+    order = np.argsort(-cosine, axis=1, kind="stable")  # the kind that is quick where all but a few are in order
+    cosine = np.take_along_axis(cosine, order, 1)
+    sine = np.sqrt(np.clip(1 - np.square(cosine[:, 1:]), 0, 1))
+    starts = np.ones(cosine.shape, bool)
+    with np.errstate(invalid="ignore"):
+        starts[:, 1:] = cosine[:, :-1] - cosine[:, 1:] > sine * ANGLE + (width + 4) * 2.0**-52
+    stop = _end(starts, k)
+    cosine, position = cosine[:, :stop], np.take_along_axis(position, order[:, :stop], 1)
+    tied = np.flatnonzero(~starts[:, :stop].all(1))
+    group = np.maximum.accumulate(np.where(starts[tied, :stop], np.arange(stop), 0), axis=1)
+    cosine[tied] = np.take_along_axis(cosine[tied], group, 1)
+    position[tied] = np.take_along_axis(position[tied], np.lexsort((position[tied], group)), 1)
+    return cosine, position
+
+
+def _end(starts: np.ndarray, k: int) -> int:
+    """Return the columns that hold the first k of every row, and all that equal their last."""
+    later = starts[:, k:]
+    return starts.shape[1] if not later.any(1).all() else k + int(later.argmax(1).max(initial=0))
+
+
+def pair_cosines(x: np.ndarray, rows: np.ndarray, bank: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """(n,) float64 cosines of some rows (n,) of x (M, D) with rows (n,) of the bank (N, D)."""
+    found, lengths_of_x = np.empty(len(rows)), lengths(x)
+    step = max(1, PAIRS // x.shape[1])
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        near = bank[at[some]].astype(np.float64)
+        products = np.einsum("nd,nd->n", x[rows[some]].astype(np.float64), near)
+        found[some] = products / (lengths_of_x[rows[some]] * lengths(near))
+    return found
+
+
+def among_all(
+    x: np.ndarray, blocks: Iterable[np.ndarray], n: int, left_out: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest of all: (cosine (M, k) float64, position (M, k)), for where too many are tied for a search.
+
+    x: (M, D). blocks: of the n rows that are searched, in order. left_out: (M, n) bool.
+    """
+    x = x.astype(np.float64)
+    x /= lengths(x)[:, None]
+    cosine, start = np.empty((len(x), n)), 0
+    for block in blocks:
+        block = block.astype(np.float64)
+        cosine[:, start : start + len(block)] = x @ block.T / lengths(block)
+        start += len(block)
+    cosine[left_out] = -np.inf
+    cosine, position = in_order(cosine, np.broadcast_to(np.arange(n), cosine.shape), k, x.shape[1])
+    return cosine[:, :k], position[:, :k]
+
+
+def lengths(x: np.ndarray) -> np.ndarray:
+    """(n,) float64 Euclidean lengths of rows (n, D)."""
+    return np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
