@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 
 from evaluation.agreement import Agreement, agreement
 from evaluation.candidates import Candidate, are_arrays, checked_keywords, members, of_arrays, of_models
-from evaluation.ranking_checks import checked_metrics, truth_values
+from evaluation.ranking_checks import BOOTSTRAP, METRICS, checked_metrics, truth_values
 from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
 from evaluation.result import PACKAGES
@@ -20,7 +20,6 @@ from evaluation.scoring import MetricResult, Spec, of_sample
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 
-METRICS = ("ped+logme", "itm", "logme", "leep")
 SAID = ("split", "max_images", "image_size", "in_chans", "precision")  # of how it was made; the rest changes no number
 
 
@@ -92,7 +91,7 @@ def rank(
     metrics: Sequence[str] = METRICS,
     *,
     truth: Mapping[str, float] | Sequence[float] | None = None,
-    bootstrap: int = 200,
+    bootstrap: int = BOOTSTRAP,
     seed: int = 0,
     device: str = "cpu",
     say: Callable[[str], None] = lambda line: None,

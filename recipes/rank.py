@@ -15,11 +15,11 @@ from typing import Any
 
 from command import run_plain
 
+from evaluation.ranking_checks import BOOTSTRAP, METRICS
 from evaluation.scoring import metrics
 from sslkit.errors import UserError
 from sslkit.training.config import setting
 
-METRICS = ("ped+logme", "itm", "logme", "leep")
 MAX_IMAGES = 500  # of a data set of one's own: enough to order models in seconds; a benchmark is computed as published
 
 
@@ -29,7 +29,7 @@ class Settings:
     data: Any = setting(None, "embedded name, folder with class folders, .npz, published set, or a list")
     metrics: Any = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
-    bootstrap: int = setting(100, "redrawn sets of images behind intervals and ties, at least 2; 0: none")
+    bootstrap: int = setting(BOOTSTRAP, "redrawn sets of images behind intervals and ties, at least 2; 0: none")
     max_images: Any = setting(
         "auto", "images of each data set, the same number of each class; null: all; auto: 500, of a benchmark all"
     )

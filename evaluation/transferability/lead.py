@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from evaluation.scatter import mean_rounding
 from evaluation.splits import stratified_folds
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
@@ -97,6 +98,7 @@ def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 
     from sklearn.svm import LinearSVC
 
     scores = torch.zeros(len(x), n_classes, dtype=x.dtype)
+    x = x if x.shape[1] else x.new_zeros(len(x), 1)  # scikit-learn wants a column: each machine is its intercept
     data, labels = x.cpu().numpy(), y.cpu().numpy()
     for fold in torch.unique(folds).tolist():
         held = (folds == fold).cpu()
@@ -156,9 +158,10 @@ def _class_means(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
 
 
 def _standardised(x: Tensor) -> Tensor:
-    x -= x.mean(0)
+    mean = x.mean(0)
+    x -= mean
     std = x.square().mean(0).sqrt_()
-    kept = std > CONSTANT * std.max()
+    kept = (std > CONSTANT * std.max()) & (std > mean_rounding(mean, len(x)))
     return x.div_(std) if kept.all() else x[:, kept] / std[kept]
 
 

@@ -149,3 +149,10 @@ def test_collapsed_features_are_no_better_than_chance():
 def test_unsound_options(options, said):
     with pytest.raises(UserError, match=said):
         evaluation.score("lead", *clusters(), **options)
+
+
+@pytest.mark.parametrize("init", ["ridge", "svm"])
+def test_dead_features_are_the_shares_of_the_classes(init):
+    y = np.arange(40) % 4
+    found = [evaluation.evaluate_metric("lead", x, y, init=init) for x in (np.zeros((40, 3)), np.full((40, 3), 0.1))]
+    assert found[0].score == found[1].score and found[0].diagnostics["rate_max"] == 0

@@ -9,7 +9,7 @@ import sslkit
 from evaluation.samples import as_sample
 from evaluation.scoring import evaluate_metric
 from evaluation.splits import stratified_folds
-from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty
+from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty, gcv_error
 from sslkit.errors import UserError
 
 
@@ -126,3 +126,20 @@ def test_a_penalty_too_small_for_the_numbers_is_an_error() -> None:
     x, y = rng.normal(size=(40, 300)), np.arange(40) % 4
     with pytest.raises(UserError, match="penalty=1e-19 is too small for these features: raise it"):
         evaluate_metric("linear_probe", x, y, penalty=1e-19)
+
+
+def test_of_penalties_that_fit_equally_well_the_strongest() -> None:
+    """A perfect fit has one error in the limit of small penalties, and equal rows one for all."""
+    y = np.arange(20) % 2
+    x = np.random.default_rng(0).normal(size=(20, 50)) + 5 * y[:, None]
+    found = [gcv_error(as_sample(x, y).compact.scatter, 10.0**k) for k in (-13, -12, -11)]
+    assert np.ptp(found) < 1e-9 * found[0] and found[0] > 0
+    assert evaluate_metric("linear_probe", np.ones((20, 3)), y).diagnostics["penalty"] == PENALTIES[-1]
+
+
+def test_equal_scores_go_to_the_smaller_class() -> None:
+    """Rows that say nothing: every class has the same share of the other folds."""
+    y = np.repeat(np.arange(4), 10)
+    for value in (0.1, 1000.1, 1 / 3):
+        terms = evaluate_metric("linear_probe", np.full((40, 5), value), y).details.terms
+        assert terms.tolist() == [1.0] * 10 + [0.0] * 30

@@ -285,3 +285,19 @@ def test_metrics_after_the_same_moves_share_what_they_need() -> None:
         ped.wrapped(sample, lambda moved: seen.append(moved) or Score(0.0), lam=0.9)
     ped.wrapped(sample, lambda moved: seen.append(moved) or Score(0.0), lam=0.4)
     assert seen[0] is seen[1] and seen[0] is not sample and seen[2] is not seen[0]
+
+
+def test_balls_that_only_rounding_parts_neither_push_nor_touch() -> None:
+    """Coincident centres, and balls that touch, in many dimensions: distances are differences of squares."""
+    rng = torch.Generator().manual_seed(0)
+    centres = torch.randn(1, 2048, dtype=torch.float64, generator=rng) + 5
+    same = torch.cat([centres, centres * (1 + 2e-16), centres + 1e-9 * torch.randn(1, 2048, dtype=torch.float64)])
+    overlap, inverse = ped.overlaps(same, torch.ones(3, dtype=torch.float64))
+    assert not overlap.any() and not inverse.any()
+    line = torch.arange(5, dtype=torch.float64)[:, None] * (torch.ones(1, 300, dtype=torch.float64) / 300**0.5)
+    touching, inverse = ped.overlaps(line * 0.3, torch.full((5,), 0.15, dtype=torch.float64))
+    assert not touching.any() and (inverse.count_nonzero(1) == 4).all()
+
+
+def test_models_that_only_rounding_parts_share_a_rank() -> None:
+    assert ped._ranks([0.5, 0.5 * (1 + 1e-14), 0.7, 0.1]) == [2.5, 2.5, 1.0, 4.0]
