@@ -20,7 +20,7 @@ def check_scale(sample: Sample) -> None:
     largest = sample.largest
     if not largest:  # not known, or all zeros
         return
-    if largest > DOUBLE.max**0.25 / sample.x.numel() ** 0.5:
+    if not largest <= DOUBLE.max**0.25 / sample.x.numel() ** 0.5:
         raise UserError(
             f"features are as large as {largest:.3g}: sums of their squares overflow float64; divide all of them"
         )
@@ -95,4 +95,5 @@ def _spaced(x: Tensor, dim: int) -> Tensor:
     """FEW rows (dim=0) or columns (dim=1), evenly spaced."""
     size = x.shape[dim]
     places = torch.linspace(0, size - 1, min(size, FEW), dtype=torch.float64).round().long()
-    return x.index_select(dim, places.to(x.device))
+    places = places.to(x.device)
+    return x[places] if dim == 0 else x[:, places]

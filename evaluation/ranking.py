@@ -17,6 +17,7 @@ from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
 from evaluation.result import PACKAGES
 from evaluation.scoring import MetricResult, Spec, of_sample
+from evaluation.ties import SCORES, grouped
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 
@@ -158,11 +159,13 @@ def borda(ranks: np.ndarray) -> np.ndarray:
 
 
 def ranks_of(scores: np.ndarray) -> np.ndarray:
-    """(..., M) ranks, 1 for the highest, equal ones sharing the mean; nan stays nan and is not counted."""
+    """(..., M) ranks, 1 for the highest, those that are equal but for rounding sharing the mean; nan stays nan and is
+    not counted."""
     found = np.full(scores.shape, np.nan)
     for row in np.ndindex(scores.shape[:-1]):
         known = ~np.isnan(scores[row])
-        found[row][known] = rankdata(-scores[row][known])
+        if known.any():
+            found[row][known] = rankdata(-grouped(scores[row][known]))
     return found
 
 
@@ -229,16 +232,18 @@ def intervals(scores: np.ndarray, redrawn: np.ndarray) -> tuple[np.ndarray, np.n
 def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
     """(M,) bool: the difference to the best model is within 1.96 standard deviations of its redrawn values.
 
-    Without redrawn scores (at least 2) only equal ones are tied. A model without a score (nan) is tied with none.
+    Without redrawn scores (at least 2) only those that are equal but for rounding are tied. A model without a score
+    (nan) is tied with none.
     """
     if np.isnan(scores).all():
         return np.zeros(len(scores), dtype=bool)
     best = int(np.nanargmax(scores))
     behind = scores[best] - scores
+    equal = behind <= SCORES * np.maximum(np.abs(scores[best]), np.abs(scores))
     if len(redrawn) < 2:
-        return behind == 0
+        return equal
     spread = (redrawn[:, [best]] - redrawn).std(0, ddof=1)
-    return (behind == 0) | (behind <= 1.96 * spread)
+    return equal | (behind <= 1.96 * spread)
 
 
 def _agreements(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,17 @@ def last_least(values: Sequence[float], rounding: Sequence[float]) -> int:
     """The last place whose value may be the least, each being known to a share `rounding` of it."""
     least = min(value * (1 + share) for value, share in zip(values, rounding, strict=True))
     return max(k for k, value in enumerate(values) if value * (1 - rounding[k]) <= least)
+
+
+def grouped(scores: np.ndarray) -> np.ndarray:
+    """(M,) scores without nan, those that are equal but for rounding all replaced by the least of them."""
+    order = np.argsort(scores)
+    rising = scores[order]
+    parted = np.diff(rising) > SCORES * np.maximum(np.abs(rising[1:]), np.abs(rising[:-1]))
+    first = np.maximum.accumulate(np.where(np.concatenate([[True], parted]), np.arange(len(scores)), 0))
+    found = np.empty_like(scores)
+    found[order] = rising[first]
+    return found
 
 
 def equal_scores(a: float, b: float) -> bool:

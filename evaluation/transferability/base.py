@@ -132,7 +132,8 @@ class Sample:
             return self.origin.moved(self.shift + shift)
         if self.shift is not None:  # a part of a moved sample
             return replace(self, shift=None).moved(self.shift + shift)
-        return replace(self, shift=shift, origin=self, diagonal=None)
+        largest = None if self.largest is None else self.largest + float(shift.abs().max())
+        return replace(self, shift=shift, origin=self, diagonal=None, largest=largest)
 
     def take(self, rows: Tensor) -> "Sample":
         """Some rows, (n,) int64; classes that none of them has are dropped."""

@@ -274,8 +274,7 @@ def _parts(sample: Sample, rng: torch.Generator) -> Parts:
 
 def _standardised(x: Tensor, held_x: Tensor) -> list[Tensor]:
     mean = x.mean(0)
-    x -= mean
-    held_x -= mean
+    x, held_x = x.sub_(mean), held_x.sub_(mean)
     std = torch.linalg.vector_norm(x, dim=0) / max(len(x) - 1, 1) ** 0.5
     kept = (std > CONSTANT * std.max()) & (std > mean_rounding(mean, len(x)))
     if not kept.all():

@@ -81,7 +81,10 @@ def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: flo
     targets = one_hot(y, n_classes).to(x.dtype)
     gram = x.T @ x
     gram.diagonal().add_(penalty)
-    factor = torch.linalg.cholesky(gram)
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    too_small = f"lead: ridge={ridge:g} is too small for these features: raise it"
+    if failed:
+        raise UserError(too_small)
     weights = torch.cholesky_solve(x.T @ targets, factor)
     residual = targets - targets.mean(0) - x @ weights
     scores = torch.empty_like(residual)
@@ -89,7 +92,10 @@ def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: flo
         rows = (folds == fold).nonzero()[:, 0]
         half = torch.linalg.solve_triangular(factor, x[rows].T, upper=False)
         left = torch.eye(len(rows), dtype=x.dtype, device=x.device) - half.T @ half - 1 / n
-        scores[rows] = targets[rows] - torch.linalg.solve(left, residual[rows])
+        found, singular = torch.linalg.solve_ex(left, residual[rows])
+        if singular:
+            raise UserError(too_small)
+        scores[rows] = targets[rows] - found
     return scores
 
 

@@ -5,6 +5,7 @@ all metrics share, without a tolerance or a number of steps that could differ fr
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -25,12 +26,12 @@ def chosen_penalty(scatter: Scatter) -> float:
     The error is a function of (total + alpha I)^-1. The rounding of `total`, max(n, D) eps of its largest eigenvalue,
     is a share max(n, D) eps / penalty of alpha; the error, a quotient of two such sums, is known to twice that.
     """
-    errors = [gcv_error(scatter, penalty * _unit(scatter)) for penalty in PENALTIES]
+    errors = gcv_errors(scatter, [penalty * _unit(scatter) for penalty in PENALTIES])
     return PENALTIES[last_least(errors, [2 * scatter.precision / penalty for penalty in PENALTIES])]
 
 
-def gcv_error(scatter: Scatter, alpha: float) -> float:
-    """Squared residuals over squared degrees of freedom left, of ridge regression with a free intercept.
+def gcv_errors(scatter: Scatter, alphas: Sequence[float]) -> list[float]:
+    """Squared residuals over squared degrees of freedom left, of ridge regression with a free intercept, by alpha.
 
     Both as sums of what is left in each direction, none of them a difference: as the fit gets perfect both vanish.
     """
@@ -40,8 +41,10 @@ def gcv_error(scatter: Scatter, alpha: float) -> float:
     spread = (counts * (1 - counts / scatter.n)).sum()
     beyond = spread - along.sum()
     outside = float(beyond) if rank < scatter.n - 1 and beyond > spread * scatter.precision else 0.0
-    left = alpha / (scatter.values[kept] + alpha)
-    return (outside + float(along @ left.square())) / (scatter.n - 1 - rank + float(left.sum())) ** 2
+    shares = (alpha / (scatter.values[kept] + alpha) for alpha in alphas)  # of each direction, left unexplained
+    return [
+        (outside + float(along @ left.square())) / (scatter.n - 1 - rank + float(left.sum())) ** 2 for left in shares
+    ]
 
 
 def held_out_scores(x: Tensor, hot: Tensor, scatter: Scatter, penalty: float) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evaluation.degenerate import check_scale
 from evaluation.scatter import EPS
 from evaluation.ties import equal_scores
 from evaluation.transferability import sfda
@@ -191,7 +192,9 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
     """The moved sample, one for all metrics that follow, so that they share its sums and eigenvectors."""
     if not path.steps:
         return sample
-    return sample.once(f"ped {lam} {sorted(options.items())}", lambda: sample.moved(units.back(path.shift)))
+    moved = sample.once(f"ped {lam} {sorted(options.items())}", lambda: sample.moved(units.back(path.shift)))
+    check_scale(moved)  # a large lam moves far
+    return moved
 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:

@@ -1,5 +1,6 @@
 """TransRate: how many more bits code the features of all images than those of one class."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -19,6 +20,8 @@ def coding_rate(gram: Tensor, n: float, eps: float) -> float:
     """
     scaled = gram / (n * eps)
     noise = max(n, len(gram)) * EPS * float(scaled.diagonal().max())
+    if not math.isfinite(noise):
+        raise UserError(f"transrate: eps={eps:g} is too small for these features")
     if noise > FAINT:
         values = torch.linalg.eigvalsh(scaled)
         return float(values[values > noise].log1p().sum()) / 2

@@ -244,3 +244,10 @@ def test_a_model_without_a_score_is_tied_with_none() -> None:
 def test_a_model_that_no_metric_ranks_does_not_cost_the_others_their_mean() -> None:
     ranks = np.array([[np.nan, np.nan], [1, np.nan], [2, 1]])
     assert borda(ranks).tolist()[1:] == [1, 2] and np.isnan(borda(ranks)[0])
+
+
+def test_what_only_rounding_parts_shares_a_rank_and_is_tied() -> None:
+    scores = np.array([2.0, 1.0 + 1e-13, 1.0, 2.0 - 1e-13, np.nan])
+    assert np.array_equal(ranks_of(scores), [1.5, 3.5, 3.5, 1.5, np.nan], equal_nan=True)
+    assert tied_with_best(scores, np.empty((0, 5))).tolist() == [True, False, False, True, False]
+    assert tied_with_best(scores, np.tile(scores, (3, 1))).tolist() == [True, False, False, True, False]

@@ -1,9 +1,10 @@
 """Choices between values that are equal but for rounding."""
 
+import numpy as np
 import pytest
 import torch
 
-from evaluation.ties import equal_scores, first_largest, last_least
+from evaluation.ties import equal_scores, first_largest, grouped, last_least
 
 
 def test_the_first_of_the_largest() -> None:
@@ -24,6 +25,12 @@ def test_the_first_of_the_largest() -> None:
 )
 def test_the_last_that_may_be_the_least(values: list[float], rounding: list[float], expected: int) -> None:
     assert last_least(values, rounding) == expected
+
+
+def test_groups_of_equal_scores() -> None:
+    scores = np.array([3.0, 1.0 + 1e-13, -2.0, 1.0, 3.0 - 1e-12, 1.0 - 1e-13, 0.0, 0.0])
+    assert grouped(scores).tolist() == [3 - 1e-12, 1 - 1e-13, -2.0, 1 - 1e-13, 3 - 1e-12, 1 - 1e-13, 0.0, 0.0]
+    assert grouped(np.array([1.0, 1 + 1e-6, 1e300])).tolist() == [1.0, 1 + 1e-6, 1e300]
 
 
 def test_scores_that_rounding_parts_are_equal() -> None:

@@ -146,15 +146,29 @@ def test_rank_says_once_what_is_degenerate_of_a_model() -> None:
 
 
 def test_equal_models_share_their_rank() -> None:
-    turned = {"a": (X, Y), "b": (X.copy(), Y), "c": (X[:, ::-1], Y)}
-    found = rank(turned, metrics=["etran_energy", "logme"], bootstrap=0)
-    assert found.ranks[0].tolist() == found.ranks[1].tolist()
+    turned = {"a": (X, Y), "b": (X.copy(), Y), "columns in another order": (X[:, ::-1], Y), "d": (X[::-1], Y)}
+    found = rank(turned, metrics=["etran_energy", "logme", "h_score", "sfda"], bootstrap=4)
+    assert (found.ranks[:3] == found.ranks[0]).all() and (found.tied[:3] == found.tied[0]).all()
 
 
 def test_sound_features_are_not_doubted() -> None:
     digits = open_images("digits").pixels[:N].reshape(N, -1) / np.float32(16)
     for x in (digits, X, X.astype(np.float32), X + 1024, np.maximum(X, 0), np.vstack([X[:20], X[:20] + 1e-6])):
         assert evaluate_metric("etran_energy", x, Y).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("transrate(eps=1e-320)", "is too small for these features"),
+        ("ped(lam=1e100)+h_score_regularized", "as large as .* overflow float64"),
+        ("ped(lam=1e200)+h_score", "as large as .* overflow float64"),
+        ("gbc(floor=1e308)", "gbc.* of these features is"),
+    ],
+)
+def test_options_beyond_what_the_features_bear_are_refused(metric: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        evaluate_metric(metric, WIDE[:, :N] if "ped" in metric else WIDE, Y)
 
 
 def test_a_score_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import sslkit
 from evaluation.samples import as_sample
 from evaluation.scoring import evaluate_metric
 from evaluation.splits import stratified_folds
-from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty, gcv_error
+from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty, gcv_errors
 from sslkit.errors import UserError
 
 
@@ -132,14 +132,17 @@ def test_of_penalties_that_fit_equally_well_the_strongest() -> None:
     """A perfect fit has one error in the limit of small penalties, and equal rows one for all."""
     y = np.arange(20) % 2
     x = np.random.default_rng(0).normal(size=(20, 50)) + 5 * y[:, None]
-    found = [gcv_error(as_sample(x, y).compact.scatter, 10.0**k) for k in (-13, -12, -11)]
+    found = gcv_errors(as_sample(x, y).compact.scatter, [1e-13, 1e-12, 1e-11])
     assert np.ptp(found) < 1e-9 * found[0] and found[0] > 0
     assert evaluate_metric("linear_probe", np.ones((20, 3)), y).diagnostics["penalty"] == PENALTIES[-1]
 
 
-def test_equal_scores_go_to_the_smaller_class() -> None:
-    """Rows that say nothing: every class has the same share of the other folds."""
-    y = np.repeat(np.arange(4), 10)
-    for value in (0.1, 1000.1, 1 / 3):
-        terms = evaluate_metric("linear_probe", np.full((40, 5), value), y).details.terms
-        assert terms.tolist() == [1.0] * 10 + [0.0] * 30
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_scores_go_to_the_smaller_class(seed: int) -> None:
+    """One point a class, and a class in the middle of the others, where every class scores a fifth."""
+    corners = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0] + 3.3
+    y = np.repeat(np.arange(5), 10)
+    for place in (0, 4):
+        points = np.insert(corners, place, corners.mean(0), axis=0)
+        right = evaluate_metric("linear_probe", points[y], y).details.terms.numpy().reshape(5, 10)
+        assert (right[place] == (place == 0)).all() and np.delete(right, place, 0).all()

@@ -196,5 +196,5 @@ def test_of_mirrored_rows_the_first_says_which_way_an_axis_points() -> None:
     half = np.random.default_rng(0).normal(size=(20, 6))
     for seed in range(6):
         turn = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
-        found = principal_features(as_sample(np.vstack([half, -half]) @ turn, np.arange(40) % 2), 6)
+        found = principal_features(as_sample(np.vstack([half, -half]) @ turn + 3.3, np.arange(40) % 2), 6)
         assert (found[:20].gather(0, found[:20].abs().argmax(0, keepdim=True)) > 0).all()
