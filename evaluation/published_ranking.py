@@ -9,7 +9,7 @@ import numpy as np
 from evaluation import published
 from evaluation.benchmark import open_benchmark
 from evaluation.ranking import Ranking, rank
-from evaluation.ranking_checks import checked_metrics
+from evaluation.ranking_checks import BOOTSTRAP, checked_metrics
 from evaluation.ranking_summary import finish, line, open_tasks
 from sslkit.errors import UserError
 
@@ -23,7 +23,7 @@ def rank_published(
     out: str | Path = "runs/ranking",
     pictures: bool = True,
     download: bool = False,
-    bootstrap: int = 200,
+    bootstrap: int = BOOTSTRAP,
     seed: int = 0,
     device: str = "cpu",
     split: str = "train",

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from evaluation.agreement import Agreement, agreement
 from evaluation.candidates import Candidate, are_arrays, checked_keywords, members, of_arrays, of_models
 from evaluation.choice import levelled
-from evaluation.ranking_checks import checked_metrics, truth_values
+from evaluation.ranking_checks import BOOTSTRAP, METRICS, checked_metrics, truth_values
 from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
 from evaluation.result import PACKAGES
@@ -21,7 +21,6 @@ from evaluation.scoring import MetricResult, Spec, of_sample
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 
-METRICS = ("ped+logme", "itm", "logme", "leep")
 SAID = ("split", "max_images", "image_size", "in_chans", "precision")  # of how it was made; the rest changes no number
 
 
@@ -93,7 +92,7 @@ def rank(
     metrics: Sequence[str] = METRICS,
     *,
     truth: Mapping[str, float] | Sequence[float] | None = None,
-    bootstrap: int = 200,
+    bootstrap: int = BOOTSTRAP,
     seed: int = 0,
     device: str = "cpu",
     say: Callable[[str], None] = lambda line: None,
@@ -231,17 +230,19 @@ def intervals(scores: np.ndarray, redrawn: np.ndarray) -> tuple[np.ndarray, np.n
 def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
     """(M,) bool: the difference to the best model is within 1.96 standard deviations of its redrawn values.
 
-    Without redrawn scores (at least 2) only equal ones are tied. A model without a score (nan) is tied with none.
+    Without redrawn scores (at least 2) only those that are equal but for rounding are tied. A model without a score
+    (nan) is tied with none.
     """
     if np.isnan(scores).all():
         return np.zeros(len(scores), dtype=bool)
     best = int(np.nanargmax(scores))
     even = levelled(scores)
-    behind = even[best] - even
+    equal = even == even[best]
+    behind = scores[best] - scores
     if len(redrawn) < 2:
-        return behind == 0
+        return equal
     spread = (redrawn[:, [best]] - redrawn).std(0, ddof=1)
-    return (behind == 0) | (behind <= 1.96 * spread)
+    return equal | (behind <= 1.96 * spread)
 
 
 def _agreements(

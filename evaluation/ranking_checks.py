@@ -14,6 +14,8 @@ from evaluation.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 
+METRICS = ("ped+logme", "itm", "logme", "leep")  # of a ranking, where none are named
+BOOTSTRAP = 100  # redrawn sets of images of a ranking, where no number is given
 ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample that options are tried on
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from evaluation.agreement import FEWEST
 from evaluation.candidates import Candidate
 from evaluation.choice import levelled
+from evaluation.degenerate import doubts
 from evaluation.scoring import MetricResult, Spec, takes_numbers
 from sslkit.errors import UserError
 
@@ -56,7 +57,9 @@ def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, fai
         return [f"{spec.name} has no score: {failure}"]
     if result is None:
         return lacking(spec, candidate)
-    found = [f"{spec.name}: {warning}" for warning in result.warnings if not warning.startswith(SAID_OF_THE_MODEL)]
+    shared = doubts(candidate.sample) if spec.reads_features else ()  # of the model, whatever the metric
+    own = [warning for warning in result.warnings[len(shared) :] if not warning.startswith(SAID_OF_THE_MODEL)]
+    found = [*shared, *(f"{spec.name}: {warning}" for warning in own)]
     alone = "ped" in dict(spec.chain) and candidate.sample.reference is None
     return [NO_REFERENCE, *found] if alone else found
 

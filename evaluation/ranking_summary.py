@@ -13,7 +13,7 @@ import numpy as np
 from evaluation.candidates import load_member, members, sampled
 from evaluation.datasets import Split, open_split
 from evaluation.ranking import Ranking, rank
-from evaluation.ranking_checks import checked_metrics, truth_values
+from evaluation.ranking_checks import BOOTSTRAP, checked_metrics, truth_values
 from evaluation.ranking_plots import plot_agreement, plot_ranking
 from sslkit.errors import UserError
 from sslkit.members import nearest
@@ -31,7 +31,7 @@ def rank_tasks(
     pictures: bool = True,
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
-    bootstrap: int = 200,
+    bootstrap: int = BOOTSTRAP,
     seed: int = 0,
     device: str = "cpu",
     **how: Any,

@@ -111,12 +111,10 @@ def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor)
 
 
 def _of_part(spec: Spec, part: Sample) -> Score:
-    """nan where half of the images are too few for a metric that all of them were enough for."""
+    """nan, without parts, where half of the images are too few for a metric that all of them were enough for."""
     try:
         return scored(spec, part)
     except UserError:
-        if spec.over_zoo is not None:
-            raise
         return Score(math.nan)
 
 
@@ -144,7 +142,11 @@ def half(sample: Sample, seed: int, number: int) -> Tensor:
 
 
 def combined(spec: Spec, scores: Sequence[Score]) -> np.ndarray:
-    """(M,) scores of the models: over the zoo, where the metric exists only there."""
+    """(M,) scores of the models: over the zoo where the metric exists only there, nan for those without parts."""
     if spec.over_zoo is None:
         return np.array([score.value for score in scores])
-    return np.array(spec.over_zoo([score.parts for score in scores]), dtype=float)
+    values = np.full(len(scores), np.nan)
+    able = [k for k, score in enumerate(scores) if score.parts]
+    if able:
+        values[able] = spec.over_zoo([scores[k].parts for k in able])
+    return values

@@ -1,5 +1,6 @@
 """as_sample: arrays, tensors or `Features` -> the `Sample` that the transferability metrics take, checked."""
 
+import math
 from collections.abc import Hashable, Sequence
 from numbers import Integral
 from typing import Any
@@ -42,7 +43,8 @@ def as_sample(
     if isinstance(features, Features) and labels is None:
         features = features.labelled()
         labels = features.y
-    x = None if features is None else _features(getattr(features, "x", features)).to(device)
+    x, largest = (None, None) if features is None else _features(getattr(features, "x", features))
+    x = None if x is None else x.to(device)
     y, classes, targets = _labels(labels)
     n = len(y if y is not None else targets)
     for what, given in (("features", x), ("source_probs", source_probs)):
@@ -62,6 +64,7 @@ def as_sample(
         model,
         seed,
         dim=0 if x is None else x.shape[1],
+        largest=largest,
     )
 
 
@@ -114,17 +117,21 @@ def _for_torch(array: np.ndarray) -> np.ndarray:
     return array.copy() if odd else array
 
 
-def _features(values: Any) -> Tensor:
+def _features(values: Any) -> tuple[Tensor, float]:
+    """Checked rows (N, D), and the largest magnitude among them."""
     x = _tensor(values, "features")
     x = x if x.dtype in FLOATS else x.double()
     if x.ndim != 2 or 0 in x.shape:
         raise UserError(f"features must be (N, D) with at least one row and one column, not {tuple(x.shape)}")
+    largest = 0.0
     for start in range(0, len(x), CHECKED):  # in blocks: the rows may lie on the disk
-        finite = torch.isfinite(x[start : start + CHECKED]).all(1)
-        if not finite.all():
-            row = start + int((~finite).nonzero()[0])
+        block = x[start : start + CHECKED]
+        ends = [float(end) for end in torch.aminmax(block)]  # NaN if there is one
+        if not all(map(math.isfinite, ends)):
+            row = start + int((~torch.isfinite(block).all(1)).nonzero()[0])
             raise UserError(f"features are NaN or infinite, the first in row {row}: was the model sound?")
-    return x
+        largest = max(largest, *map(abs, ends))
+    return x, largest
 
 
 def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]:

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from evaluation.transferability.base import Sample
 
 PANEL = 256  # columns of a Gram made at a time
+EPS = torch.finfo(torch.float64).eps
+
+
+def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
+    """How far a computed mean of n equal numbers may lie from them: n eps |mean|.
+
+    Deviations up to it are nothing: what differs by less is the rounding of the mean.
+    """
+    return mean.abs() * n * EPS
+
+
+def mean_of_rows(x: Tensor) -> Tensor:
+    """(D,) column means of (N, D), those of constant columns exactly."""
+    return (x - x[0]).mean(0) + x[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +52,18 @@ class ClassMoments:
         means /= counts[:, None]
         for rows, x in sample.blocks():
             squares.index_add_(0, y[rows], x.sub_(means[y[rows]]).square_())
-        return cls(counts, means, squares / counts[:, None])
+        return cls(counts, means, squares / counts[:, None]).settled()
+
+    def settled(self) -> "ClassMoments":
+        """The same, with variances that are rounding set to 0, and constant columns to one mean."""
+        noise = mean_rounding(self.means, self.counts[:, None]).square_()
+        variances = self.variances.masked_fill(self.variances <= noise, 0)
+        settled = replace(self, variances=variances)
+        constant = ~settled.varies
+        if not constant.any():
+            return settled
+        means = torch.where(constant, self.mean, self.means)
+        return replace(self, means=means, variances=variances.masked_fill(constant, 0))
 
     @property
     def n(self) -> float:
@@ -49,15 +74,20 @@ class ClassMoments:
         """(C,) pi_c = n_c / N."""
         return self.counts / self.counts.sum()
 
-    @property
+    @cached_property
     def mean(self) -> Tensor:
-        """(D,) of all rows."""
-        return self.shares @ self.means
+        """(D,) of all rows; exactly that of the classes where these are equal."""
+        return self.shares @ (self.means - self.means[0]) + self.means[0]
 
     @property
     def column_variances(self) -> Tensor:
         """(D,) of all rows, ddof 0."""
         return self.shares @ (self.variances + (self.means - self.mean).square())
+
+    @property
+    def varies(self) -> Tensor:
+        """(D,) bool: the columns that are not constant but for rounding."""
+        return self.column_variances > mean_rounding(self.mean, self.n).square()
 
     @property
     def spread(self) -> Tensor:
@@ -93,7 +123,12 @@ class Scatter:
         within = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
         for rows, x in sample.blocks():
             add_upper_gram(within, x.sub_(moments.means[y[rows]]))
-        return cls(moments, mirror_upper(within), sample.diagonal)
+        within = mirror_upper(within)
+        still = (moments.variances == 0).all(0)  # in every class: what is left is the rounding of the means
+        if still.any():
+            within[still] = 0
+            within[:, still] = 0
+        return cls(moments, within, sample.diagonal)
 
     @property
     def n(self) -> float:
@@ -123,12 +158,22 @@ class Scatter:
     @property
     def varies(self) -> Tensor:
         """(D,) bool: the eigenvalues above rounding, of directions in which the rows differ."""
-        return self.values > self.values[-1] * max(self.n, len(self.values)) * torch.finfo(torch.float64).eps
+        return self.values > self.values[-1] * self.precision
+
+    @property
+    def precision(self) -> float:
+        """Error of a sum of squares, or of an eigenvalue, as a share of the largest eigenvalue: max(n, D) eps."""
+        return max(self.n, len(self.within)) * EPS
 
     @property
     def rounding(self) -> float:
-        """Sum of squares that equal rows may show because their mean is rounded: (n eps)^2 of that of the mean."""
-        return self.n * (self.n * torch.finfo(torch.float64).eps) ** 2 * float(self.moments.mean.square().sum())
+        """Sum of squares that equal rows may show because their mean is rounded."""
+        return self.n * float(mean_rounding(self.moments.mean, self.n).square().sum())
+
+    @property
+    def collapsed(self) -> bool:
+        """True if all rows are equal but for rounding."""
+        return float(self.total.trace()) <= self.rounding
 
     def moved(self, shift: Tensor) -> "Scatter":
         """Classes that move rigidly keep their within-class scatter."""
@@ -166,15 +211,17 @@ def compacted(sample: "Sample") -> tuple[Tensor, Tensor, Tensor]:
     From the N x N Gram of the centred rows; the mean gets a direction of its own, along which nothing varies.
     """
     x = sample.features
-    mean = x.mean(0)
+    n, mean = len(x), mean_of_rows(x)
     x -= mean
     values, vectors = torch.linalg.eigh(x @ x.T)
-    kept = values > values[-1] * len(x) * torch.finfo(torch.float64).eps
+    noise = n * float(mean_rounding(mean, n).square().sum())
+    kept = values > max(float(values[-1]) * n * EPS, noise)
     values = values[kept]
     lengths, u = values.sqrt(), vectors[:, kept]
     inside = torch.stack([mean, torch.ones_like(mean)], 1)
     inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
     rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
-    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > 1e-12 * mean.norm() else rest * 0
+    known = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # a root of a difference of squares is no better known
+    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > known else rest * 0
     rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
     return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation import transferability
+from evaluation.degenerate import check_scale, doubts
 from evaluation.memory import PeakMemory
 from evaluation.samples import as_sample
 from evaluation.transferability.base import Sample, Score
@@ -54,6 +55,12 @@ class Spec:
         """Of "features", "source_probs", "model": what it cannot be computed without."""
         own = needs(self.metric)
         return ("features", *own) if len(self.chain) > 1 and "features" not in own else own
+
+    @property
+    def reads_features(self) -> bool:
+        """True if the score depends on the values of the features."""
+        own = getattr(transferability.find(self.metric), "READS_FEATURES", "features" in needs(self.metric))
+        return len(self.chain) > 1 or own
 
     @property
     def over_zoo(self) -> Any:
@@ -134,15 +141,22 @@ def evaluate_metric(
 
 
 def of_sample(spec: Spec, sample: Sample) -> MetricResult:
-    """A parsed metric of a sample: what samples share (scatter, eigenvectors) is computed only once."""
+    """A parsed metric of a sample: what samples share (scatter, eigenvectors) is computed only once.
+
+    Raises UserError for features that the metric cannot score; warns of degenerate ones, see `evaluation.degenerate`.
+    """
     _check_needs(spec, sample)
+    shared: tuple[str, ...] = ()
+    if spec.reads_features:
+        check_scale(sample)
+        shared = doubts(sample)
     with PeakMemory(sample.device) as memory:
         start = time.perf_counter()
         found = scored(spec, sample)
         seconds = time.perf_counter() - start
-    return MetricResult(
-        spec.name, found.value, found.diagnostics, found.warnings, found.parts, seconds, memory.peak, found
-    )
+    _check_finite(spec, found)
+    said = (*shared, *found.warnings)
+    return MetricResult(spec.name, found.value, found.diagnostics, said, found.parts, seconds, memory.peak, found)
 
 
 def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
@@ -237,6 +251,14 @@ def _check_needs(spec: Spec, sample: Sample) -> None:
     for need in spec.needs:
         if have[need] is None:
             raise UserError(f"{spec.name} needs {need}: {how[need]}")
+
+
+def _check_finite(spec: Spec, found: Score) -> None:
+    """Raise UserError for a score, or a part of one, that is no finite number."""
+    over_zoo = found.parts and math.isnan(found.value)
+    for value in found.parts.values() if over_zoo else [found.value]:
+        if not math.isfinite(value):
+            raise UserError(f"{spec.name} of these features is {value}, not a number that models can be ordered by")
 
 
 def scored(spec: Spec, sample: Sample) -> Score:

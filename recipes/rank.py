@@ -15,11 +15,11 @@ from typing import Any
 
 from command import run_plain
 
+from evaluation.ranking_checks import BOOTSTRAP, METRICS
 from evaluation.scoring import metrics
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, setting
 
-METRICS = ("ped+logme", "itm", "logme", "leep")
 MAX_IMAGES = 500  # of a data set of one's own: enough to order models in seconds; a benchmark is computed as published
 
 
@@ -36,7 +36,9 @@ class Settings:
     )
     metrics: str | list[str] = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
-    bootstrap: int = setting(100, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0)
+    bootstrap: int = setting(
+        BOOTSTRAP, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0
+    )
     max_images: int | str | None = setting(
         "auto",
         "images of each data set, the same number of each class; null: all; auto: 500, of a benchmark all",

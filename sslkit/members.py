@@ -107,3 +107,4 @@ def callable_module(name: str, function: Callable[..., Any]) -> None:
     """Let the module `name` be called as `function`: `sslkit.method(...)` stands beside `sslkit.method.Method`."""
     module = sys.modules[name]
     module.__class__ = type("CallableModule", (types.ModuleType,), {"__call__": staticmethod(function)})
+    module.__signature__ = inspect.signature(function)  # else the first argument is taken for the module itself

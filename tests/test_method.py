@@ -1,5 +1,7 @@
 """The grammar `objective+regulariser+...`, and what a method does with its input."""
 
+import inspect
+
 import pytest
 import torch
 from torch import Tensor
@@ -29,6 +31,12 @@ def build(name: str, **options) -> sslkit.Method:
 def real(n: int = 16) -> tuple[Tensor, Tensor]:
     rows = sslkit.open_images("fashion_mnist").__getitems__(list(range(n)))
     return rows["images"], rows["index"]
+
+
+def test_its_signature_has_all_of_its_arguments() -> None:
+    shown = inspect.signature(sslkit.method)
+    assert list(shown.parameters)[:3] == ["name", "backbone", "image_size"]
+    assert shown == inspect.signature(sslkit.method.method)
 
 
 def test_the_issue_s_call() -> None:

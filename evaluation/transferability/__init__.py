@@ -3,6 +3,7 @@
 Higher is better, always. The keyword arguments of a file's `score` are the metric's options. A file may also say
 
     NEEDS: of "features" (the default), "source_probs", "model", what the metric cannot do without;
+    READS_FEATURES: False where the score does not depend on the values of the features, though it needs them;
     TAKES_NUMBERS: True where labels may be numbers (N, K): several labels an image, regression;
     wrapped(sample, inner, *, options) -> Score: a wrapper, written before a `+` (`ped+logme`); inner(sample) -> Score;
     over_zoo(parts) -> list[float]: the scores of a whole zoo, of a metric that a single model has only parts of.

@@ -44,7 +44,7 @@ class Sample:
     shift: (C, D) float64 that is added to each row of a class, or None. origin: the sample without it, whose sums
     are this one's but for the means.
     dim: D before `compact`. ones: (D,) what the vector of ones is after it. diagonal: (D,) the total scatter after it,
-    whose axes are the principal ones.
+    whose axes are the principal ones. largest: the largest magnitude in x; None where it is not known.
     """
 
     x: Tensor | None
@@ -60,6 +60,7 @@ class Sample:
     dim: int = 0
     ones: Tensor | None = None
     diagonal: Tensor | None = None
+    largest: float | None = None
 
     def __len__(self) -> int:
         return len(next(part for part in (self.x, self.y, self.targets) if part is not None))
@@ -131,7 +132,8 @@ class Sample:
             return self.origin.moved(self.shift + shift)
         if self.shift is not None:  # a part of a moved sample
             return replace(self, shift=None).moved(self.shift + shift)
-        return replace(self, shift=shift, origin=self, diagonal=None)
+        largest = None if self.largest is None else self.largest + float(shift.abs().max())
+        return replace(self, shift=shift, origin=self, diagonal=None, largest=largest)
 
     def take(self, rows: Tensor) -> "Sample":
         """Some rows, (n,) int64; classes that none of them has are dropped."""

@@ -3,15 +3,18 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from evaluation.choice import equal_scores
 from evaluation.transferability import etran_classification, etran_energy
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 
 def minmax(values: Sequence[float]) -> list[float]:
-    """Between 0 and 1; all 0 where all are equal."""
+    """Between 0 and 1; all 0 where all are equal but for rounding."""
     low, high = min(values), max(values)
-    return [(value - low) / (high - low) if high > low else 0.0 for value in values]
+    if equal_scores(low, high):
+        return [0.0] * len(values)
+    return [(value - low) / (high - low) for value in values]
 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:

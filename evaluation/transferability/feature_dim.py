@@ -3,6 +3,7 @@
 from evaluation.transferability.base import Sample, Score
 
 TAKES_NUMBERS = True
+READS_FEATURES = False
 
 
 def score(sample: Sample) -> Score:

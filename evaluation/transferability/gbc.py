@@ -21,7 +21,9 @@ def bhattacharyya_spherical(means: Tensor, variances: Tensor, times: int) -> Ten
     |mu_i - mu_j|^2 / (8 s) + times/2 (ln s - 1/2 ln s_i - 1/2 ln s_j), s = (s_i + s_j) / 2. times: D, or 1."""
     between = (variances[:, None] + variances) / 2
     logs = variances.log() / 2
-    return torch.cdist(means, means).square() / (8 * between) + times / 2 * (between.log() - logs[:, None] - logs)
+    # Not by products of the means, whose rounding would part coincident classes that do not vary.
+    far = torch.cdist(means, means, compute_mode="donot_use_mm_for_euclid_dist").square()
+    return far / (8 * between) + times / 2 * (between.log() - logs[:, None] - logs)
 
 
 def bhattacharyya_diagonal(means: Tensor, variances: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from evaluation.scatter import Scatter
+from evaluation.scatter import EPS, Scatter
 from evaluation.transferability.base import Sample, Score
 
 
@@ -15,7 +15,7 @@ def ledoit_wolf(scatter: Scatter, fourth: float, dim: int) -> tuple[float, float
     mu = float(scatter.total.trace()) / (scatter.n * dim)
     size = float(scatter.total.square().sum()) / scatter.n**2
     distance = size - dim * mu**2
-    if distance <= 0:  # S is mu I, shrunk or not
+    if distance <= size * max(scatter.n, dim) * EPS:  # a difference of two sums: S is mu I, shrunk or not
         return 0.0, mu
     return min(max(fourth - size, 0.0) / scatter.n, distance) / distance, mu
 
@@ -35,7 +35,7 @@ def h_score_regularized(scatter: Scatter, shrinkage: float, mu: float) -> float:
     shrunk = scatter.total * ((1 - shrinkage) / scatter.n)
     shrunk.diagonal().add_(shrinkage * mu)
     root, failed = torch.linalg.cholesky_ex(shrunk)
-    if failed or shrinkage * mu <= float(shrunk.diagonal().max()) * len(shrunk) * torch.finfo(torch.float64).eps:
+    if failed or shrinkage * mu <= float(shrunk.diagonal().max()) * scatter.precision:
         whitened = _pseudo_whitened(spread.T, scatter, shrinkage, mu)
     else:
         whitened = torch.linalg.solve_triangular(root, spread.T, upper=False)
@@ -45,7 +45,7 @@ def h_score_regularized(scatter: Scatter, shrinkage: float, mu: float) -> float:
 def _pseudo_whitened(spread: Tensor, scatter: Scatter, shrinkage: float, mu: float) -> Tensor:
     """R spread (r, C), R' R = pinv(S_a): where next to nothing is shrunk, S_a may have no inverse."""
     values = scatter.values * ((1 - shrinkage) / scatter.n) + shrinkage * mu
-    kept = values > values[-1] * max(scatter.n, len(values)) * torch.finfo(torch.float64).eps
+    kept = values > values[-1] * scatter.precision
     return scatter.eigenbasis.coordinates(spread)[kept] / values[kept, None].sqrt()
 
 
@@ -64,6 +64,6 @@ def score(sample: Sample) -> Score:
     sample = sample.compact
     a, mu = ledoit_wolf(sample.scatter, mean_fourth(sample), sample.dim)
     diagnostics = {"shrinkage": a, "mean_variance": mu}
-    if float(sample.scatter.total.trace()) <= sample.scatter.rounding:
+    if sample.scatter.collapsed:
         return Score(0.0, diagnostics, (f"all {n} rows are equal: the score is 0",))
     return Score(h_score_regularized(sample.scatter, a, mu), diagnostics)

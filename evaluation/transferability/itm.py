@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
+from evaluation.scatter import mean_rounding
 from evaluation.threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
@@ -273,10 +274,9 @@ def _parts(sample: Sample, rng: torch.Generator) -> Parts:
 
 def _standardised(x: Tensor, held_x: Tensor) -> list[Tensor]:
     mean = x.mean(0)
-    x -= mean
-    held_x -= mean
+    x, held_x = x.sub_(mean), held_x.sub_(mean)
     std = torch.linalg.vector_norm(x, dim=0) / max(len(x) - 1, 1) ** 0.5
-    kept = std > CONSTANT * std.max()
+    kept = (std > CONSTANT * std.max()) & (std > mean_rounding(mean, len(x)))
     if not kept.all():
         x, held_x, std = x[:, kept], held_x[:, kept], std[kept]
     return [part.div_(std).to(PRECISION) for part in (x, held_x)]

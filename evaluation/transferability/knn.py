@@ -15,10 +15,17 @@ def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07) -> T
     x: (N, D). y: (N,) int64 from 0. Of equal votes the smaller class counts. Similarities are float32.
     """
     rows, labels = np.arange(len(y)), y.cpu().numpy()
-    unit = unit_rows(x.cpu().numpy(), "features")
+    unit = unit_rows(_in_range(x.cpu().numpy()), "features")
     similarity, position = neighbours(unit, rows, unit, k, (rows, rows))
     voted = vote(similarity, labels[position], [k], temperature, int(labels.max()) + 1)[k]
     return torch.from_numpy(voted == labels).double().to(y.device)
+
+
+def _in_range(x: np.ndarray) -> np.ndarray:
+    """Rows times powers of 2 that bring their largest magnitude below 1 and to 1/2 or more: no cosine changes by a
+    bit, and none is lost beyond float32's range."""
+    _, exponent = np.frexp(np.maximum(x.max(1), -x.min(1)))
+    return np.ldexp(x, -exponent[:, None])
 
 
 def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:

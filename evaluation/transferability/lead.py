@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from evaluation.scatter import mean_rounding
 from evaluation.splits import stratified_folds
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
@@ -80,7 +81,10 @@ def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: flo
     targets = one_hot(y, n_classes).to(x.dtype)
     gram = x.T @ x
     gram.diagonal().add_(penalty)
-    factor = torch.linalg.cholesky(gram)
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    too_small = f"lead: ridge={ridge:g} is too small for these features: raise it"
+    if failed:
+        raise UserError(too_small)
     weights = torch.cholesky_solve(x.T @ targets, factor)
     residual = targets - targets.mean(0) - x @ weights
     scores = torch.empty_like(residual)
@@ -88,7 +92,10 @@ def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: flo
         rows = (folds == fold).nonzero()[:, 0]
         half = torch.linalg.solve_triangular(factor, x[rows].T, upper=False)
         left = torch.eye(len(rows), dtype=x.dtype, device=x.device) - half.T @ half - 1 / n
-        scores[rows] = targets[rows] - torch.linalg.solve(left, residual[rows])
+        found, singular = torch.linalg.solve_ex(left, residual[rows])
+        if singular:
+            raise UserError(too_small)
+        scores[rows] = targets[rows] - found
     return scores
 
 
@@ -97,6 +104,7 @@ def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 
     from sklearn.svm import LinearSVC
 
     scores = torch.zeros(len(x), n_classes, dtype=x.dtype)
+    x = x if x.shape[1] else x.new_zeros(len(x), 1)  # scikit-learn wants a column: each machine is its intercept
     data, labels = x.cpu().numpy(), y.cpu().numpy()
     for fold in torch.unique(folds).tolist():
         held = (folds == fold).cpu()
@@ -156,9 +164,10 @@ def _class_means(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
 
 
 def _standardised(x: Tensor) -> Tensor:
-    x -= x.mean(0)
+    mean = x.mean(0)
+    x -= mean
     std = x.square().mean(0).sqrt_()
-    kept = std > CONSTANT * std.max()
+    kept = (std > CONSTANT * std.max()) & (std > mean_rounding(mean, len(x)))
     return x.div_(std) if kept.all() else x[:, kept] / std[kept]
 
 

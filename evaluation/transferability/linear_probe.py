@@ -5,31 +5,46 @@ all metrics share, without a tolerance or a number of steps that could differ fr
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from evaluation.choice import first_largest, last_least
 from evaluation.scatter import Scatter
 from evaluation.splits import stratified_folds
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of the total scatter
+COARSEST = 1e-3  # scores, of 1 for a class, that may be taken for equal
 
 
 def chosen_penalty(scatter: Scatter) -> float:
-    """Of `PENALTIES` the one with the least generalized cross-validation error."""
-    values = scatter.values
-    moments = scatter.eigenbasis.coordinates(scatter.moments.products).square().sum(1)
-    counts = scatter.moments.counts
+    """Of `PENALTIES` the one with the least generalized cross-validation error, the strongest of those that have it.
+
+    The error is a function of (total + alpha I)^-1. The rounding of `total`, max(n, D) eps of its largest eigenvalue,
+    is a share max(n, D) eps / penalty of alpha; the error, a quotient of two such sums, is known to twice that.
+    """
+    errors = gcv_errors(scatter, [penalty * _unit(scatter) for penalty in PENALTIES])
+    return PENALTIES[last_least(errors, [2 * scatter.precision / penalty for penalty in PENALTIES])]
+
+
+def gcv_errors(scatter: Scatter, alphas: Sequence[float]) -> list[float]:
+    """Squared residuals over squared degrees of freedom left, of ridge regression with a free intercept, by alpha.
+
+    Both as sums of what is left in each direction, none of them a difference: as the fit gets perfect both vanish.
+    """
+    kept = scatter.varies
+    rank, counts = int(kept.sum()), scatter.moments.counts
+    along = scatter.eigenbasis.coordinates(scatter.moments.products)[kept].square().sum(1) / scatter.values[kept]
     spread = (counts * (1 - counts / scatter.n)).sum()
-
-    def error(alpha: Tensor) -> float:
-        shrunk = values + alpha
-        residual = spread - (moments * (values + 2 * alpha) / shrunk.square()).sum()
-        return float(residual.clamp_min(0) / (scatter.n - 1 - (values / shrunk).sum()).square())
-
-    return min(PENALTIES, key=lambda penalty: error(penalty * _unit(scatter)))
+    beyond = spread - along.sum()
+    outside = float(beyond) if rank < scatter.n - 1 and beyond > spread * scatter.precision else 0.0
+    shares = (alpha / (scatter.values[kept] + alpha) for alpha in alphas)  # of each direction, left unexplained
+    return [
+        (outside + float(along @ left.square())) / (scatter.n - 1 - rank + float(left.sum())) ** 2 for left in shares
+    ]
 
 
 def held_out_scores(x: Tensor, hot: Tensor, scatter: Scatter, penalty: float) -> Tensor:
@@ -56,7 +71,7 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
 
     folds: stratified, drawn from the seed; at most N. penalty: of the ridge, as a multiple of the largest eigenvalue
     of the total scatter; None takes the one of 1e-8, 1e-7, ..., 10 with the least generalized cross-validation error
-    on all rows.
+    on all rows, the strongest of those that differ from it by no more than rounding.
     Range: 0 to 1. Higher is better. Cost: O(N D^2 + folds D^3), D at most N; the scatter is shared with other metrics.
     Source: Hastie et al., The Elements of Statistical Learning, 2nd ed., sec. 4.2, 7.10 and eq. 7.52; a baseline.
     Not for: classes of fewer images than folds, which are hardly learnt, and judging metrics by: fine-tuning moves
@@ -66,13 +81,14 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
         raise UserError(f"folds={folds} must be at least 2 and penalty={penalty} a number above 0")
     rows, y = sample.compact, sample.labels
     penalty = chosen_penalty(rows.scatter) if penalty is None else penalty
+    rounding = min(rows.scatter.precision / penalty, COARSEST)
     fold = stratified_folds(y, min(folds, len(y)), sample.generator("linear_probe"))
     right = torch.zeros(len(y), dtype=torch.float64, device=y.device)
     for number in range(min(folds, len(y))):
         held = (fold == number).nonzero()[:, 0]
         hot = torch.nn.functional.one_hot(y[held], sample.n_classes).double()
         found = held_out_scores(_rows(rows, held), hot, rows.scatter, penalty)
-        right[held] = (found.argmax(1) == y[held]).double()
+        right[held] = (first_largest(found, rounding) == y[held]).double()
     return Score(float(right.mean()), {"penalty": penalty}, terms=right)
 
 

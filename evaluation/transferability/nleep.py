@@ -18,10 +18,10 @@ FLOOR, RETRIES = 1e-6, 6  # of the variances, as a share of the mean one; each r
 
 
 def energy_dims(scatter: Scatter, energy: float) -> int:
-    """The fewest axes with more than `energy` of the variance; 0 if all rows are equal."""
+    """The fewest axes with more than `energy` of the variance, beyond rounding; 0 if all rows are equal."""
     values = scatter.values
     shares = values.flip(0).cumsum(0) / values.sum()
-    return min(int((shares <= energy).sum()) + 1, rank(scatter))
+    return min(int((shares <= energy + scatter.precision).sum()) + 1, rank(scatter))
 
 
 @dataclass(frozen=True, eq=False)

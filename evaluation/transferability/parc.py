@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evaluation.choice import first_largest
 from evaluation.projection import principal_coordinates, rank
+from evaluation.scatter import EPS, mean_rounding
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 
@@ -23,8 +25,7 @@ def standardised(x: Tensor) -> Tensor:
     mean = x.mean(0)
     centred = x - mean
     deviation = centred.square().mean(0).sqrt()
-    noise = torch.finfo(x.dtype).eps * len(x) * mean.abs()
-    return torch.where(deviation > noise, centred / deviation, 0)
+    return torch.where(deviation > mean_rounding(mean, len(x)), centred / deviation, 0)
 
 
 def unit_profiles(x: Tensor) -> Tensor:
@@ -130,13 +131,16 @@ def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8
 
 
 def principal_features(sample: Sample, dims: int) -> Tensor:
-    """(N, at most dims) on the principal axes, each turned so that its largest coordinate is positive.
+    """(N, at most dims) on the principal axes, each turned so that its largest coordinate is positive, the first row's
+    of those that are equal but for rounding.
 
     Profiles are centred over the axes, so that their directions count; the published code takes those that its solver
     happens to give, which moves the score by up to half a point.
     """
     x = principal_coordinates(sample, min(dims, rank(sample.compact.scatter)))
-    return x * x.gather(0, x.abs().argmax(0, keepdim=True)).sign()
+    size = x.abs()
+    first = first_largest(size.T, max(sample.x.shape) * EPS * size.max() if x.numel() else 0.0)
+    return x * x.gather(0, first[None]).sign()
 
 
 def drawn_rows(sample: Sample, most: int | None) -> Tensor:

@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evaluation.choice import equal_scores
+from evaluation.degenerate import check_scale
+from evaluation.scatter import EPS
 from evaluation.transferability import sfda
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
@@ -16,7 +19,6 @@ MOST_STEPS = {"code": 6, "paper": 5}
 BOTH = (0.3, 0.6)
 FLOOR = 1e-3  # of the reference std
 CONSTANT = 1e-3  # times the median std: reference columns below it do not take part
-COINCIDENT = 1e-7  # centroids nearer than this share of the largest centroid's length exert no force
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +39,20 @@ class Trajectory:
 
 
 def overlaps(means: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
-    """(C, C) o_ij = max(r_i + r_j - d_ij, 0) of balls, and 1 / d_ij; both 0 for i = j and coincident centres."""
+    """(C, C) o_ij = max(r_i + r_j - d_ij, 0) of balls, and 1 / d_ij; both 0 for i = j and coincident centres.
+
+    Squared distances are differences, known to 4 D eps of the largest centroid's squared length: centres no further
+    apart coincide, and balls that overlap by no more than that makes of d touch.
+    """
     squares = means.square().sum(1)
-    distances = (squares[:, None] + squares - 2 * means @ means.T).clamp_min_(0).sqrt_()
-    apart = distances > COINCIDENT * squares.max().sqrt()
+    distances = (squares[:, None] + squares - 2 * means @ means.T).clamp_min_(0)
+    known = 4 * means.shape[1] * EPS * squares.max()
+    apart = distances > known
     apart.fill_diagonal_(False)
+    distances.sqrt_()
     nothing = torch.zeros_like(distances)
-    overlap = torch.where(apart, radii[:, None] + radii - distances, nothing).clamp_min_(0)
+    overlap = torch.where(apart, radii[:, None] + radii - distances, nothing)
+    overlap = torch.where(overlap * distances > known / 2, overlap, nothing)
     return overlap, torch.where(apart, 1 / distances, nothing)
 
 
@@ -116,7 +125,8 @@ class Units:
             std = sample.reference[1].to(sample.device, torch.float64)
         kept = std > CONSTANT * std.median()
         if not kept.any():
-            raise UserError("the std of the reference is 0 in each column: PED needs features that vary")
+            whose = "these features" if sample.reference is None else "the reference"
+            raise UserError(f"the std of {whose} is 0 in each column: PED needs features that vary")
         return cls(std.clamp_min(FLOOR), kept, said)
 
     def balls(self, sample: Sample, lam: float) -> tuple[Tensor, Tensor]:
@@ -182,7 +192,9 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
     """The moved sample, one for all metrics that follow, so that they share its sums and eigenvectors."""
     if not path.steps:
         return sample
-    return sample.once(f"ped {lam} {sorted(options.items())}", lambda: sample.moved(units.back(path.shift)))
+    moved = sample.once(f"ped {lam} {sorted(options.items())}", lambda: sample.moved(units.back(path.shift)))
+    check_scale(moved)  # a large lam moves far
+    return moved
 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
@@ -193,7 +205,13 @@ def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    return [sum(w > v for w in values) + (sum(w == v for w in values) + 1) / 2 for v in values]
+    """1 for the highest; scores that are equal but for rounding share the mean."""
+    tied = [[equal_scores(v, w) for w in values] for v in values]
+    above = [
+        sum(w > v and not same for w, same in zip(values, row, strict=True))
+        for v, row in zip(values, tied, strict=True)
+    ]
+    return [more + (sum(row) + 1) / 2 for more, row in zip(above, tied, strict=True)]
 
 
 def score(

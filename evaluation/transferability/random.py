@@ -7,6 +7,7 @@ from torch import Tensor
 from evaluation.transferability.base import Sample, Score
 
 TAKES_NUMBERS = True
+READS_FEATURES = False
 
 
 def drawn(sample: Sample) -> float:

@@ -12,7 +12,6 @@ from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 SATURATED = 0.9999
-CONSTANT = 1e-10  # a column whose std is below this share of its mean is a constant that was rounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +69,7 @@ def leading_eigenvalue(within: Tensor, ones: Tensor | None = None) -> float:
     ones: (D,) what the vector of ones is in the basis of `within`, if it is not that of the features.
     """
     v = within.sum(1) if ones is None else within @ ones
-    u = v
+    v = u = torch.nn.functional.normalize(v, dim=0, eps=1e-300)  # products of large features would overflow
     for _ in range(3):
         u = torch.nn.functional.normalize(within @ v, dim=0, eps=1e-300)
         v = torch.nn.functional.normalize(within @ u, dim=0, eps=1e-300)
@@ -83,7 +82,7 @@ def shrinkage(lam: float) -> float:
 
 
 def shrunk(within: Tensor, g: float, columns: int) -> Tensor:
-    """A = (1 - g) Sw + g (tr Sw / D) I; Sw (r, r) covariance within the classes. columns: D."""
+    """A = (1 - g) Sw + g (tr Sw / D) I; Sw (r, r) covariance within the classes. columns: D, those that vary."""
     a = within * (1 - g)
     a.diagonal().add_(g * within.trace() / max(columns, 1))
     return a
@@ -131,8 +130,8 @@ def confmix(x: Tensor, q: Tensor, y: Tensor, means: Tensor) -> Tensor:
 def standardized(sample: Sample) -> Sample:
     """Each column about 0 with variance 1; constant columns 0. A copy of the features."""
     moments = sample.moments
-    std = _variance(sample).sqrt()
-    inverse = torch.where(_varies(sample), 1 / std, torch.zeros_like(std))
+    std = moments.column_variances.sqrt()
+    inverse = torch.where(moments.varies, 1 / std, torch.zeros_like(std))
     x = torch.cat([(block - moments.mean) * inverse for _, block in sample.blocks()])
     return replace(sample, x=x, shift=None, origin=None, reference=None)
 
@@ -143,8 +142,8 @@ def first_stage(sample: Sample) -> FirstStage:
 
 
 def _first_stage(sample: Sample) -> FirstStage:
-    """Constant columns are in none of it: they only tell rounding."""
-    columns = int(_varies(sample).sum())
+    """Constant columns are in none of it, and not in D: they only tell rounding."""
+    columns = int(sample.moments.varies.sum())
     small = sample.compact
     scatter = small.scatter
     within = scatter.within / scatter.n
@@ -181,7 +180,8 @@ def refitted(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
 
 def score(sample: Sample, *, standardize: bool = False) -> Score:
     """mean_i p(y_i | x_i) of a regularised discriminant that is fitted twice, the second time on ConfMix'd features:
-    A = (1 - g) Sw + g (tr Sw / D) I, g = exp(-5 lambda), lambda the leading eigenvalue of Sw;
+    A = (1 - g) Sw + g (tr Sw / D) I, g = exp(-5 lambda), lambda the leading eigenvalue of Sw, D the number of columns
+    that vary (constant ones are left out: on them A would be no more than g tr Sw / D, as low as 1e-10 of the others);
     x_i <- q_i x_i + (1 - q_i) o, q_i the (softened) posterior of the own class, o the mean of the other classes' means.
 
     standardize: divide each column by its std first (a copy of the features), since lambda has a unit: g is at its
@@ -209,13 +209,3 @@ def saturation(value: float) -> tuple[str, ...]:
     if value <= SATURATED:
         return ()
     return (f"the score is {value:.6f}: the classes are told apart without fault, and models no longer differ",)
-
-
-def _variance(sample: Sample) -> Tensor:
-    """(D,) of each column, ddof 0."""
-    return sample.moments.column_variances
-
-
-def _varies(sample: Sample) -> Tensor:
-    """(D,) bool: the columns that are not constant."""
-    return _variance(sample).sqrt() > CONSTANT * sample.moments.mean.abs()

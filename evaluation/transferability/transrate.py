@@ -1,17 +1,30 @@
 """TransRate: how many more bits code the features of all images than those of one class."""
 
+import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from evaluation.scatter import EPS
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 
+FAINT = 1e-6  # rounding beside 1, of each direction, that a determinant may have
+
 
 def coding_rate(gram: Tensor, n: float, eps: float) -> float:
-    """1/2 ln det(I + Z'Z / (n eps)) of n rows (Huang et al. 2022, eq. 3). gram: Z'Z or ZZ', either gives it."""
+    """1/2 ln det(I + Z'Z / (n eps)) of n rows (Huang et al. 2022, eq. 3). gram: Z'Z or ZZ', either gives it.
+
+    Where the rounding of the Gram would count beside I, the eigenvalues within it are taken for 0.
+    """
     scaled = gram / (n * eps)
+    noise = max(n, len(gram)) * EPS * float(scaled.diagonal().max())
+    if not math.isfinite(noise):
+        raise UserError(f"transrate: eps={eps:g} is too small for these features")
+    if noise > FAINT:
+        values = torch.linalg.eigvalsh(scaled)
+        return float(values[values > noise].log1p().sum()) / 2
     scaled.diagonal().add_(1)
     return float(torch.linalg.cholesky(scaled).diagonal().log().sum())
 
@@ -51,8 +64,8 @@ def score(sample: Sample, *, eps: float = 1e-4, weights: str = "shares", normali
         raise UserError(f"transrate has weights 'shares' or 'equal', not {weights!r}")
     n, c = len(sample.labels), sample.n_classes
     sample = sample.compact
-    if normalize:
-        eps *= max(float(sample.scatter.total.trace()), torch.finfo(torch.float64).tiny)
+    if normalize and not sample.scatter.collapsed:
+        eps *= float(sample.scatter.total.trace())
     counts = sample.moments.counts.tolist()
     rates = [coding_rate(gram, n_c, eps) for gram, n_c in zip(class_grams(sample), counts, strict=True)]
     shares = [n_c / n if weights == "shares" else 1 / c for n_c in counts]

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from evaluation.choice import highest_of, levelled, lowest_of
+from evaluation.choice import equal_scores, first_largest, highest_of, last_least, levelled, lowest_of
 from evaluation.protocols.linear import _best, _best_strength
 from evaluation.trials import best
 
@@ -55,3 +56,33 @@ def test_of_equal_trials_the_largest_decay_is_chosen_then_the_lowest_rates() -> 
     assert best([a, b, c], "") == 2 and best([c, b, a], "") == 0
     assert best([record(0.8, 0.3, 0, 0.1, 0.5), record(0.8, 0.3, 0, 0.1, 0.2)], "") == 1
     assert best([a, record(0.9, 0.9, 0, 0.1), {"diverged": True}], "") == 1
+
+
+def test_the_first_of_the_largest() -> None:
+    scores = torch.tensor([[1.0, 1.0 + 1e-12, 0.5], [0.0, 1.0, 1.0 - 1e-12], [3.0, 2.0, 3.0], [-1.0, -2.0, 0.0]])
+    assert first_largest(scores.double(), 1e-9).tolist() == [0, 1, 0, 2]
+    assert first_largest(torch.tensor([[1.0, 1.1]]), 0.0).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("values", "rounding", "expected"),
+    [
+        ([1.0, 1.0, 2.0], [0.0] * 3, 1),
+        ([1.0, 1.0 + 1e-9, 2.0], [1e-8, 1e-10, 0.0], 1),  # the first is not known to be less
+        ([1.0, 1.0 + 1e-9, 2.0], [1e-10, 1e-10, 0.0], 0),
+        ([0.0, 0.0], [0.1, 0.1], 1),
+        ([3.0, 1.0, 2.0], [1e-3] * 3, 1),
+    ],
+)
+def test_the_last_that_may_be_the_least(values: list[float], rounding: list[float], expected: int) -> None:
+    assert last_least(values, rounding) == expected
+
+
+def test_levelling_stands_an_outlier_and_a_zero_that_is_not_quite_one() -> None:
+    assert levelled([1.0, 1 + 1e-6, 1e6]).tolist() == [1.0, 1 + 1e-6, 1e6]
+    assert levelled([0.0, 1e-17, 0.5]).tolist() == [0.0, 0.0, 0.5]
+
+
+def test_scores_that_rounding_parts_are_equal() -> None:
+    assert equal_scores(1.0, 1.0 + 1e-12) and equal_scores(0.0, 0.0) and equal_scores(-1e30, -1e30 - 1e15)
+    assert not equal_scores(1.0, 1.0 + 1e-6) and not equal_scores(0.0, 1e-300)

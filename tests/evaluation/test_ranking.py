@@ -252,3 +252,10 @@ def test_scores_that_rounding_parts_share_their_rank() -> None:
         scores = scale * np.array([0.3, 0.3 * up, 0.1, 0.3 / up])
         assert ranks_of(scores).tolist() == [2, 2, 4, 2]
         assert tied_with_best(scores, np.empty((0, 4))).tolist() == [True, True, False, True]
+
+
+def test_what_only_rounding_parts_shares_a_rank_and_is_tied() -> None:
+    scores = np.array([2.0, 1.0 + 1e-13, 1.0, 2.0 - 1e-13, np.nan])
+    assert np.array_equal(ranks_of(scores), [1.5, 3.5, 3.5, 1.5, np.nan], equal_nan=True)
+    assert tied_with_best(scores, np.empty((0, 5))).tolist() == [True, False, False, True, False]
+    assert tied_with_best(scores, np.tile(scores, (3, 1))).tolist() == [True, False, False, True, False]

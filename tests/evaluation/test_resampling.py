@@ -127,3 +127,21 @@ def test_halves_that_a_metric_refuses_give_no_interval(monkeypatch: pytest.Monke
     monkeypatch.setattr("evaluation.resampling.scored", refusing)
     refused, other = replicates(columns, [sample], 5, 0)
     assert np.isnan(refused).all() and np.isfinite(other).all()
+
+
+def test_a_zoo_s_metric_is_of_the_models_that_it_does_not_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half that one model's metric refuses ends neither the ranking nor the others' intervals."""
+    samples = [as_sample(*drawn(40, seed)) for seed in range(3)]
+    spec = parse("etran")
+    columns = [Column(spec, (0, 1, 2), tuple(scored(spec, sample) for sample in samples))]
+    refused = []
+
+    def refusing(spec: Spec, part: Sample) -> Score:
+        if part.x[0, 0] in samples[1].x[:, 0]:
+            refused.append(part)
+            raise UserError("too few images")
+        return scored(spec, part)
+
+    monkeypatch.setattr("evaluation.resampling.scored", refusing)
+    (found,) = replicates(columns, samples, 5, 0)
+    assert len(refused) == 5 and np.isnan(found[:, 1]).all() and np.isfinite(found[:, [0, 2]]).all()

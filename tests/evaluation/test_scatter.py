@@ -162,3 +162,27 @@ def test_equal_rows_have_no_axes_and_distinct_ones_keep_theirs() -> None:
     near = 1000 + 1e-6 * X  # float64 has 1e-13 there
     values = as_sample(near, Y).scatter.values
     assert np.allclose(values * 1e12, np.linalg.eigvalsh(N * np.cov(X, rowvar=False, ddof=0)), rtol=1e-5)
+
+
+def test_what_is_rounding_of_a_mean_is_nothing() -> None:
+    x = np.hstack([X, np.full((N, 3), 0.1), np.full((N, 1), 1e6 + 0.1)])
+    sample = as_sample(x, Y)
+    assert sample.moments.varies.tolist() == [True] * D + [False] * 4
+    assert (sample.moments.spread[:, D:] == 0).all() and (sample.moments.column_variances[D:] == 0).all()
+    assert (sample.scatter.total[D:] == 0).all() and (sample.scatter.total[:, D:] == 0).all()
+    assert not sample.scatter.collapsed
+    narrow = as_sample(1e6 + 1e-6 * X, Y)  # far from 0, and no rounding
+    assert narrow.moments.varies.all() and not narrow.scatter.collapsed
+
+
+@pytest.mark.parametrize("width", [D, 2 * N])
+def test_equal_rows_vary_in_no_direction(width: int) -> None:
+    sample = as_sample(np.tile(RNG.normal(size=(1, width)), (N, 1)), Y).compact
+    assert sample.scatter.collapsed and not sample.scatter.varies.any() and (sample.scatter.values == 0).all()
+    assert (sample.scatter.within == 0).all() and sample.x.shape[1] == (D if width == D else 1)
+
+
+def test_rows_that_are_constant_in_each_class_do_not_vary_within() -> None:
+    sample = as_sample((0.1 + RNG.normal(size=(C, D)))[Y], Y)
+    assert (sample.moments.variances == 0).all() and (sample.scatter.within == 0).all()
+    assert sample.moments.varies.all() and int(sample.scatter.varies.sum()) == C - 1

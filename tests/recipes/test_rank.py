@@ -1,6 +1,7 @@
 """rank.py as a person types it."""
 
 import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import evaluation
+from evaluation.published_ranking import rank_published
+from evaluation.ranking_summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 
@@ -80,6 +83,14 @@ def test_a_benchmark_is_computed_on_all_images_and_may_download(
     monkeypatch.setattr(f"evaluation.{called}", lambda *_, **words: given.update(words))
     recipe.main({"benchmark": None, "checkpoints": "checkpoints", "download": False, "max_images": "auto"} | config)
     assert expected.items() <= given.items()
+
+
+def test_defaults_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "recipes"))
+    settings = importlib.import_module("rank").Settings()
+    callers = (evaluation.rank, rank_tasks, rank_published)
+    assert {inspect.signature(one).parameters["bootstrap"].default for one in callers} == {settings.bootstrap} == {100}
+    assert inspect.signature(evaluation.rank).parameters["metrics"].default == settings.metrics
 
 
 def test_help_names_every_metric(tmp_path: Path, typed) -> None:

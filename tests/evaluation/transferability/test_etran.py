@@ -49,3 +49,8 @@ def test_models_with_different_weights_are_no_zoo() -> None:
 def test_options_that_make_no_sense_are_errors(options: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
         evaluation.evaluate_metric("etran", *task(), **options)
+
+
+def test_parts_that_are_equal_but_for_rounding_are_not_stretched() -> None:
+    assert etran.minmax([0.3, 0.3 * (1 + 1e-14), 0.3]) == [0.0, 0.0, 0.0]
+    assert etran.minmax([0.3, 0.6, 0.45]) == pytest.approx([0, 1, 0.5])

@@ -128,3 +128,14 @@ def test_what_needs_no_shrinking_is_not_shrunk(x: list[list[float]], expected: f
     found = evaluate_metric("h_score_regularized", np.array(x), [0, 0, 1, 1])
     assert found.score == pytest.approx(expected) and found.diagnostics["shrinkage"] == 0
     assert LedoitWolf().fit(np.array(x)).shrinkage_ == 0
+
+
+def test_a_covariance_that_is_round_but_for_rounding_is_not_shrunk() -> None:
+    """S = mu I in any number of turned axes: ||S||^2 - D mu^2 is the rounding of its two sums."""
+    for d in range(2, 12):
+        corners = np.vstack([np.eye(d), -np.eye(d)])
+        x = corners @ np.linalg.qr(np.random.default_rng(d).normal(size=(d, d)))[0]
+        y = np.arange(2 * d) % 2
+        found = evaluate_metric(NAME, x, y)
+        assert found.diagnostics["shrinkage"] == 0
+        assert found.score == pytest.approx(score("h_score", x, y) * 2 * d / (2 * d - 1), rel=1e-9)

@@ -76,3 +76,11 @@ def test_bad_input() -> None:
     x[3] = 0
     with pytest.raises(UserError, match="1 rows of features are all zeros, the first is row 3"):
         evaluation.score("knn", x, y)
+
+
+@pytest.mark.parametrize("scale", [1e60, 2.0**-200, 1e-60])
+def test_scales_beyond_float32_change_no_neighbour(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = rng.normal(size=(3, 8))[y] + rng.normal(size=(60, 8))
+    assert evaluate_metric("knn", x * scale, y).score == evaluate_metric("knn", x, y).score

@@ -149,3 +149,16 @@ def test_collapsed_features_are_no_better_than_chance():
 def test_unsound_options(options, said):
     with pytest.raises(UserError, match=said):
         evaluation.score("lead", *clusters(), **options)
+
+
+@pytest.mark.parametrize("init", ["ridge", "svm"])
+def test_dead_features_are_the_shares_of_the_classes(init):
+    y = np.arange(40) % 4
+    found = [evaluation.evaluate_metric("lead", x, y, init=init) for x in (np.zeros((40, 3)), np.full((40, 3), 0.1))]
+    assert found[0].score == found[1].score and found[0].diagnostics["rate_max"] == 0
+
+
+def test_a_ridge_too_small_for_the_numbers_is_an_error():
+    x = torch.tensor([[1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64)  # X'X is exactly singular
+    with pytest.raises(UserError, match="ridge=1e-300 is too small for these features: raise it"):
+        lead.ridge_scores(x, torch.tensor([0, 1]), torch.tensor([0, 1]), 2, 1e-300)

@@ -9,7 +9,7 @@ import sslkit
 from evaluation.samples import as_sample
 from evaluation.scoring import evaluate_metric
 from evaluation.splits import stratified_folds
-from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty
+from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty, gcv_errors
 from sslkit.errors import UserError
 
 
@@ -126,3 +126,23 @@ def test_a_penalty_too_small_for_the_numbers_is_an_error() -> None:
     x, y = rng.normal(size=(40, 300)), np.arange(40) % 4
     with pytest.raises(UserError, match="penalty=1e-19 is too small for these features: raise it"):
         evaluate_metric("linear_probe", x, y, penalty=1e-19)
+
+
+def test_of_penalties_that_fit_equally_well_the_strongest() -> None:
+    """A perfect fit has one error in the limit of small penalties, and equal rows one for all."""
+    y = np.arange(20) % 2
+    x = np.random.default_rng(0).normal(size=(20, 50)) + 5 * y[:, None]
+    found = gcv_errors(as_sample(x, y).compact.scatter, [1e-13, 1e-12, 1e-11])
+    assert np.ptp(found) < 1e-9 * found[0] and found[0] > 0
+    assert evaluate_metric("linear_probe", np.ones((20, 3)), y).diagnostics["penalty"] == PENALTIES[-1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_scores_go_to_the_smaller_class(seed: int) -> None:
+    """One point a class, and a class in the middle of the others, where every class scores a fifth."""
+    corners = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0] + 3.3
+    y = np.repeat(np.arange(5), 10)
+    for place in (0, 4):
+        points = np.insert(corners, place, corners.mean(0), axis=0)
+        right = evaluate_metric("linear_probe", points[y], y).details.terms.numpy().reshape(5, 10)
+        assert (right[place] == (place == 0)).all() and np.delete(right, place, 0).all()

@@ -159,3 +159,11 @@ def test_real_digits_in_both_forms() -> None:
 def test_bad_options(options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         evaluation.score("nleep", *draw(), **options)
+
+
+def test_axes_that_hold_just_the_energy_are_not_more_than_it() -> None:
+    """Five axes of equal variance: four hold 80 % but for rounding, and more than 80 % takes the fifth."""
+    for seed in range(8):
+        turn = np.linalg.qr(np.random.default_rng(seed).normal(size=(5, 5)))[0]
+        scatter = as_sample(np.vstack([np.eye(5), -np.eye(5)]) @ turn, np.arange(10) % 2).scatter
+        assert nleep.energy_dims(scatter, 0.8) == 5 and nleep.energy_dims(scatter, 0.79) == 4

@@ -9,8 +9,9 @@ import torch
 
 import evaluation
 import sslkit
+from evaluation.samples import as_sample
 from evaluation.scoring import evaluate_metric
-from evaluation.transferability.parc import parc, rank_variance, spearman, spearman_to_classes
+from evaluation.transferability.parc import parc, principal_features, rank_variance, spearman, spearman_to_classes
 from sslkit.errors import UserError
 
 PUBLISHED = Path(__file__).parents[3] / "recipes" / "benchmarks" / "published_metrics" / "parc.py"
@@ -151,7 +152,7 @@ def test_rows_and_columns_that_do_not_vary() -> None:
     expected = 100 * spearmanr(-np.round(alike, 12)[upper], (y[:, None] != y)[upper]).statistic
     assert score == pytest.approx(expected, abs=1e-8)
     flat = evaluate_metric("parc", np.ones((20, 5)), np.arange(20) % 2)
-    assert flat.score == 0 and "fewer than two dimensions" in flat.warnings[0]
+    assert flat.score == 0 and "fewer than two dimensions" in flat.warnings[-1]
 
 
 def test_a_stratified_draw_of_many_images() -> None:
@@ -188,3 +189,12 @@ def test_bad_options_and_labels() -> None:
             evaluation.score("parc", x, y, **wrong)
     with pytest.raises(UserError, match="two and more numbers an image"):
         evaluation.score("parc", x, y + 0.5)
+
+
+def test_of_mirrored_rows_the_first_says_which_way_an_axis_points() -> None:
+    """The largest coordinates of an axis are equal but for rounding: the row's order decides, not the last bit."""
+    half = np.random.default_rng(0).normal(size=(20, 6))
+    for seed in range(6):
+        turn = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
+        found = principal_features(as_sample(np.vstack([half, -half]) @ turn + 3.3, np.arange(40) % 2), 6)
+        assert (found[:20].gather(0, found[:20].abs().argmax(0, keepdim=True)) > 0).all()

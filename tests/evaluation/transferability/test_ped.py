@@ -202,6 +202,8 @@ def test_both_lams_are_parts_and_a_zoo_gets_the_mean_of_the_ranks() -> None:
     assert ped.over_zoo(parts) == [-(3 + 1.5) / 2, -(1 + 1.5) / 2, -(2 + 3) / 2]
     with pytest.raises(UserError, match="each model by itself"):
         evaluation.evaluate_metric("ped(lam=both)+etran", x, y, reference=ref)
+    close = [{"lam=0.3": value, "lam=0.6": value} for value in (0.5, 0.5 * (1 + 1e-14), 0.7, 0.1)]
+    assert ped.over_zoo(close) == [-2.5, -2.5, -1.0, -4.0]  # rounding parts the first two
 
 
 def test_etran_after_it_keeps_its_parts() -> None:
@@ -285,3 +287,13 @@ def test_metrics_after_the_same_moves_share_what_they_need() -> None:
         ped.wrapped(sample, lambda moved: seen.append(moved) or Score(0.0), lam=0.9)
     ped.wrapped(sample, lambda moved: seen.append(moved) or Score(0.0), lam=0.4)
     assert seen[0] is seen[1] and seen[0] is not sample and seen[2] is not seen[0]
+
+
+def test_balls_that_only_rounding_parts_neither_push_nor_touch() -> None:
+    rng = np.random.default_rng(0)
+    same = torch.from_numpy(5 + rng.normal(size=(1, 2048)) + 1e-9 * rng.normal(size=(3, 2048)))
+    overlap, inverse = ped.overlaps(same, torch.ones(3, dtype=torch.float64))
+    assert not overlap.any() and not inverse.any()
+    line = torch.arange(5, dtype=torch.float64)[:, None] * (torch.ones(1, 300, dtype=torch.float64) / 300**0.5)
+    touching, inverse = ped.overlaps(line * 0.3, torch.full((5,), 0.15, dtype=torch.float64))
+    assert not touching.any() and (inverse.count_nonzero(1) == 4).all()

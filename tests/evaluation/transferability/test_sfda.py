@@ -191,3 +191,20 @@ def test_labels_that_are_no_classes_are_an_error() -> None:
     x, _ = task()
     with pytest.raises(UserError, match="one class label"):
         evaluation.score("sfda", x, np.linspace(0, 1, len(x)))
+
+
+def test_the_dimensions_of_the_shrinkage_are_those_that_vary() -> None:
+    """A constant column, dead or not, is in neither Sw nor D."""
+    x, y = task(spread=0.05)  # narrow classes, of which much is shrunk
+    n = len(x)
+    padded = np.hstack([x, np.zeros((n, 40)), np.full((n, 1), 0.1), 1e3 + 1e-13 * np.resize([1.0, -1.0], (n, 1))])
+    stages = [sfda.first_stage(as_sample(features, y)) for features in (x, padded)]
+    assert stages[0].columns == stages[1].columns == x.shape[1] and stages[0].g > 0.1
+    assert stages[1].lam == pytest.approx(stages[0].lam, rel=1e-9)
+    assert "D the number of columns" in sfda.score.__doc__ and "that vary" in sfda.score.__doc__
+    assert evaluation.score("sfda", padded, y) == pytest.approx(loop(x, y).mean(), rel=1e-9)
+
+
+def test_large_features_have_the_eigenvalue_of_small_ones() -> None:
+    s = torch.from_numpy(within(*task()))
+    assert sfda.leading_eigenvalue(1e140 * s) == pytest.approx(1e140 * sfda.leading_eigenvalue(s), rel=1e-12)

@@ -1,0 +1,99 @@
+"""Features that say little of a model, or nothing: beyond what float64 can square, equal in most rows or columns.
+
+Of sound features only a few rows and columns are read; all of them are where those few look degenerate.
+"""
+
+import torch
+from torch import Tensor
+
+from evaluation.transferability.base import BLOCK, Sample
+from sslkit.errors import UserError
+
+FEW = 16  # rows, or columns, that are looked at first
+DOUBLE = torch.finfo(torch.float64)
+SMALLEST = (DOUBLE.tiny / DOUBLE.eps) ** 0.25  # whose fourth power keeps all of its digits
+STEPS = 4  # of a feature's type: columns whose values lie no further apart are equal but for rounding
+
+
+def check_scale(sample: Sample) -> None:
+    """Raise UserError where sums of squares of the features, squared as in fourth moments, leave float64's range."""
+    largest = sample.largest
+    if not largest:  # not known, or all zeros
+        return
+    if not largest <= DOUBLE.max**0.25 / sample.x.numel() ** 0.5:
+        raise UserError(
+            f"features are as large as {largest:.3g}: sums of their squares overflow float64; divide all of them"
+        )
+    if largest < SMALLEST:
+        raise UserError(f"features are at most {largest:.3g}: their squares underflow float64; multiply all of them")
+
+
+def doubts(sample: Sample) -> tuple[str, ...]:
+    """Warnings that hold for every metric of these features; empty for sound ones."""
+    return sample.once("doubts", lambda: _doubts(sample.x))
+
+
+def _doubts(x: Tensor) -> tuple[str, ...]:
+    n, d = x.shape
+    constant = constant_columns(x)
+    if constant == d:
+        return (f"all {n} rows of features are equal: the score says nothing of the model",)
+    said = ()
+    if 2 * constant > d:
+        said += (f"{constant} of {d} columns of features are constant and say nothing of the images",)
+    rows = distinct_rows(x)
+    if 2 * rows <= n:
+        said += (f"only {rows} of {n} rows of features differ: the model does not tell the other images apart",)
+    varied = (~_constant(_spaced(x, 0), x.dtype)).nonzero()[:, 0]
+    columns = distinct_rows(x.T, varied)
+    if len(varied) > 1 and 2 * columns <= len(varied):
+        said += (f"only {columns} of {len(varied)} columns of features differ: the others repeat them",)
+    return said
+
+
+def constant_columns(x: Tensor) -> int:
+    """How many columns of (N, D) do not vary but for rounding; at least so many where that is half of them or fewer."""
+    seemingly = _constant(_spaced(x, 0), x.dtype)
+    if 2 * int(seemingly.sum()) <= x.shape[1]:
+        return 0
+    low, high = x[0].clone(), x[0].clone()
+    for block in x.split(max(BLOCK // x.shape[1], 1)):
+        low, high = torch.minimum(low, block.amin(0)), torch.maximum(high, block.amax(0))
+    return int(_constant(torch.stack([low, high]), x.dtype).sum())
+
+
+def distinct_rows(x: Tensor, rows: Tensor | None = None) -> int:
+    """How many of the rows of (N, D) differ; at most as many where that is more than half of them.
+
+    rows: (n,) numbers of those that count; None for all.
+    """
+    few = _spaced(x, 1) if rows is None else _spaced(x, 1)[rows]
+    found = len(torch.unique(fingerprints(few)))
+    if 2 * found > len(few):
+        return found
+    rows = torch.arange(len(x), device=x.device) if rows is None else rows
+    parts = rows.split(max(BLOCK // x.shape[1], 1))
+    return len(torch.unique(torch.cat([fingerprints(x[part]) for part in parts])))
+
+
+def fingerprints(x: Tensor) -> Tensor:
+    """(N,) int64 of rows (N, D), the same for equal rows on every processor: sums of whole numbers are exact."""
+    bits = (x.double() + 0.0).contiguous().view(torch.int64)  # + 0.0: no -0.0
+    bits = bits ^ (bits >> 32)  # what was float32 has zeros in the lower half
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randint(2**62, (x.shape[1],), generator=generator).mul_(2).add_(1).to(x.device)
+    return (bits * factors).sum(1)
+
+
+def _constant(rows: Tensor, kind: torch.dtype) -> Tensor:
+    """(D,) bool: the columns whose values lie within a few steps of their type, `kind`."""
+    low, high = rows.double().aminmax(dim=0)
+    return high - low <= STEPS * torch.finfo(kind).eps * torch.maximum(low.abs(), high.abs())
+
+
+def _spaced(x: Tensor, dim: int) -> Tensor:
+    """FEW rows (dim=0) or columns (dim=1), evenly spaced."""
+    size = x.shape[dim]
+    places = torch.linspace(0, size - 1, min(size, FEW), dtype=torch.float64).round().long()
+    places = places.to(x.device)
+    return x[places] if dim == 0 else x[:, places]
