@@ -14,9 +14,9 @@ from sslkit.data.sources import Images, open_images, splits
 from sslkit.errors import UserError
 from sslkit.method import Method, method, parse
 from sslkit.step_checks import check_batch, check_clips
-from sslkit.training import run
+from sslkit.training import checkpoint_files, run
 from sslkit.training.config import Config
-from sslkit.zoo import ZooEntry
+from sslkit.zoo import CARD, ZooEntry
 
 
 @dataclass
@@ -66,11 +66,23 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     from sslkit.training.train import check_trainer, train
 
     check_trainer(config)
-    folder, checkpoint = _folder(config, model)
+    folder, resumed = _folder(config, model)
     if config.resume and run.finished(folder):
-        print(f"{folder} is already finished; nothing to do")
-        return ZooEntry.load(folder)
-    return train(config, data, model, folder, checkpoint)
+        return _finished(folder)
+    return train(config, data, model, folder, resumed)
+
+
+def _finished(folder: Path) -> ZooEntry:
+    """The entry of a finished run. Raises UserError for a damaged one, with how it is written anew."""
+    if run.is_main():
+        run.sweep(folder)
+        checkpoint_files.tidy(folder)
+    try:
+        entry = ZooEntry.load(folder)
+    except UserError as error:
+        raise UserError(f"{error}; without {folder / CARD}, resume=true writes it anew") from error
+    print(f"{folder} is already finished; nothing to do")
+    return entry
 
 
 def open_data(config: Config) -> Data:

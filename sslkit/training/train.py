@@ -92,7 +92,8 @@ class Unreadable(pl.Callback):
 def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
     """Train `method` on `data` in `folder`, from `checkpoint` if there is one."""
     _quiet()
-    run.sweep(folder)
+    if run.is_main():
+        run.sweep(folder)
     say(config, data, method, folder, checkpoint)
     loading = Loading(config, data)
     history = History(folder, loading, log_every=config.trainer.log_every)
@@ -103,7 +104,7 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     callbacks = [start, Prepare(data, Path(config.out) / ".cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
         callbacks.append(Bar(loading))
-    trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history)])
+    trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
     launched_outside = "LOCAL_RANK" in os.environ
     module = Pretraining(method, config.optimizer, steps=_steps(config, data))
     try:
