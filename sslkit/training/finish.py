@@ -15,7 +15,7 @@ from sslkit import diagnostics
 from sslkit.errors import UserError
 from sslkit.method import Method
 from sslkit.training.checkpoint_files import tidy
-from sslkit.training.config import Config
+from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
 from sslkit.training.fit import Data, Judged
 from sslkit.training.history import History
@@ -191,7 +191,7 @@ def _picture(config: Config, data: Data, method: Method, folder: Path, train: tu
     if not config.eval.tsne:
         return
     x, y = train if data.query is None else features(method, data.query.images, rows=data.query.rows)
-    if len(x) < 5:
+    if len(x) < LEAST_POINTS:
         return
     keep = torch.linspace(0, len(x) - 1, min(len(x), config.eval.tsne)).long()
     classes = data.train.classes if data.bank else None

@@ -38,7 +38,10 @@ def base_name(config: Config, backbone: str) -> str:
 def numbered(out: Path, name: str) -> list[Path]:
     """The runs of this name, oldest first: NAME, NAME-2, NAME-3, ..."""
     pattern = re.compile(re.escape(name) + r"(?:-(\d+))?")
-    found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
+    try:
+        found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
+    except OSError as error:  # a name too long, a folder that may not be read
+        raise UserError(f"cannot look into out={out}: {error.strerror}; choose another folder") from error
     return [path for _, path in sorted(found)]
 
 
@@ -59,6 +62,7 @@ def fresh(out: Path, name: str) -> Path:
 def create(folder: Path, config: Config) -> None:
     """Make the folder and write config.yaml into it: shows before any compute that it can be written."""
     try:
+        folder.exists()  # a name that is too long is refused before the folders above it are made
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}; choose another with out=") from error

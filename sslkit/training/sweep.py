@@ -43,6 +43,10 @@ def examine(configs: Sequence[Config]) -> list[Member]:
 
     Raises UserError for what `sslkit.pretrain` would refuse, and when two runs would have the same name.
     """
+    from sslkit.training.fit import check_parts
+
+    for config in configs:
+        check_parts(config)
     remembered: dict[str, Any] = {}
     facts = [_facts(config, remembered) for config in configs]
     names = [run.base_name(config, fact.backbone) for config, fact in zip(configs, facts, strict=True)]
