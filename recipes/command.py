@@ -12,6 +12,8 @@ from typing import Any
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import QuotedString
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -43,6 +45,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
             print(help_text(settings, methods[0], usage))
             return
         _check(words, dataclasses.asdict(settings), methods)
+        _check_sweep(words, settings)
         _register(settings, methods)
         sys.argv[1:] = words
         hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")(
@@ -103,7 +106,7 @@ def _one_line_errors() -> Iterator[None]:
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
     """The words as Hydra is to read them: in a sweep a comma divides values, so that nothing is put in quotes."""
-    words = [lengthened(word) for word in words] if shorten else list(words)
+    words = [lengthened(word) for word in words if word != "experiment=null"] if shorten else list(words)
     if shorten and is_sweep():
         return words
     texts = {one.path for one in declared(settings) if takes_text(one.kind)}
@@ -129,7 +132,7 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any
 def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
     def job(config: DictConfig) -> None:
         # Lightning starts its other ranks by this command line: it must be this job's, not the whole sweep's.
-        sys.argv[1:] = list(HydraConfig.get().overrides.task)
+        sys.argv[1:] = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
         HydraConfig.instance().cfg = None
         with _one_line_errors():
             task(OmegaConf.to_container(config, resolve=True))
@@ -164,6 +167,16 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> Non
             if experiment not in ("null", *_experiments()):
                 raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, _experiments())}")
     check([word for word in words if not word.startswith("method=")], tree)
+
+
+def _check_sweep(words: Sequence[str], settings: Any) -> None:
+    """Check every value of a sweep (-m) before its first job starts."""
+    known = {one.path: one for one in declared(settings)}
+    for word in words:
+        override = None if word.startswith("-") else OverridesParser.create().parse_override(word)
+        if override and override.is_sweep_override() and override.key_or_group in known:
+            for value in override.sweep_iterator():
+                known[override.key_or_group].check(value.text if isinstance(value, QuotedString) else value)
 
 
 def help_text(settings: Any, method: str, usage: str) -> str:

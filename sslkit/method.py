@@ -245,6 +245,8 @@ def _normalization(in_chans: int) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
     """A published recipe for this size, with what the user changes."""
+    if not isinstance(changes, Mapping):
+        raise UserError(f"views must be a mapping of options, got {changes!r}")
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}
     return recipe.at(image_size, patch=patch).replace(**given)
 

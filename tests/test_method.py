@@ -176,12 +176,12 @@ def test_a_vit_at_a_size_that_its_patch_does_not_divide(name: str) -> None:
         ("dino", {"backbone": "narrow_vit", "image_size": 28, "views": {"local_size": 10}}, "local crops of 10 pixels"),
         ("dino", {"backbone": "swin_tiny_patch4_window7_224", "image_size": 224}, "local crops of 96 pixels"),
         ("mae", {"backbone": "resnet10t"}, "narrow_vit"),
-        ("simclr", {"objective": {"temperature": 0}}, "temperature=0"),
-        ("simclr", {"objective": {"temperature": "low"}}, "must be float"),
-        ("simclr", {"objective": {"hidden": -3}}, "hidden=-3"),
-        ("dino", {"objective": {"momentum": 2.0}}, "momentum=2.0"),
-        ("swav", {"objective": {"iterations": 0.5}}, "must be int"),
-        ("vicregl", {"objective": {"num_matches": 5}}, "num_matches=5"),
+        ("simclr", {"objective": {"temperature": 0}}, "temperature must be a number, above 0"),
+        ("simclr", {"objective": {"temperature": "low"}}, "temperature must be a number"),
+        ("simclr", {"objective": {"hidden": -3}}, "hidden must be a whole number, at least 1"),
+        ("dino", {"objective": {"momentum": 2.0}}, "momentum must be a number, at least 0 and at most 1"),
+        ("swav", {"objective": {"iterations": 0.5}}, "iterations must be a whole number"),
+        ("vicregl", {"objective": {"num_matches": 5}}, "num_matches must be a list"),
     ],
 )
 def test_options_that_cannot_be_are_one_clear_error(name: str, options: dict, said: str) -> None:

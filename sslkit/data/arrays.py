@@ -111,6 +111,8 @@ def to_nchw(images: np.ndarray, where: str) -> np.ndarray:
     The channel dimension is the one of at most 4, else the one beside two equal sides; where both ends
     qualify, the reading with square images wins, then (N, H, W, C). Raises UserError when neither does.
     """
+    if 0 in images.shape[1:]:
+        raise UserError(f"{where} has shape {images.shape}: its images have no pixels")
     if images.ndim == 3:
         return np.ascontiguousarray(images[:, None])
     if images.ndim != 4:

@@ -55,10 +55,13 @@ class FolderImages(DecodedImages):
         digest.update(self._paths._ends.tobytes())
         digest.update(self._paths._block)
         for row in range(len(self)):
+            path = self.path(row)
             try:
-                stat = os.stat(self.path(row))
+                stat = os.stat(path)
+            except FileNotFoundError as error:
+                raise UserError(f"{path} has gone, or is a link to nothing: put it back, or remove it") from error
             except OSError as error:
-                raise UserError(f"{self.path(row)} has gone since the folder was opened: {error}") from error
+                raise UserError(f"cannot read {path}: {error.strerror}; remove it") from error
             digest.update(b"%d %d\n" % (stat.st_size, stat.st_mtime_ns))
 
 
@@ -142,10 +145,17 @@ def _walk(folder: Path, extensions: Sequence[str]) -> Iterator[tuple[str, bool]]
             if entry.name.startswith("."):
                 continue
             path = os.path.join(below, entry.name)
-            if entry.is_dir():
+            if _is_folder(entry):
                 pending.append(path)
             else:
                 yield path, entry.name.rpartition(".")[2].lower() in extensions
+
+
+def _is_folder(entry: os.DirEntry) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _listed(folder: Path, extensions: Sequence[str], kind: str) -> list[str]:

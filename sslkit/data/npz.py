@@ -1,6 +1,8 @@
 """Images from a NumPy archive."""
 
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,17 @@ from sslkit.data.arrays import ArrayImages, to_nchw, to_uint8
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.errors import UserError
 
+DAMAGED = (  # what NumPy and zipfile raise for a file that is cut short or has a byte changed
+    OSError,
+    ValueError,
+    EOFError,
+    MemoryError,
+    LookupError,
+    RuntimeError,  # NotImplementedError too
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _KEYS = {  # split -> the pairs of keys that may hold its images and labels
     "train": (("x_train", "y_train"), ("x", "y"), ("images", "labels")),
     "val": (("x_val", "y_val"), ("x_valid", "y_valid")),
@@ -43,7 +56,7 @@ def open_npz(path: Path, options: ImageOptions) -> ArrayImages:
 def _load(path: Path) -> np.lib.npyio.NpzFile:
     try:
         file = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise UserError(f"{path} is not a readable .npz file: {error}") from error
     if not isinstance(file, np.lib.npyio.NpzFile):
         raise UserError(f"{path} holds one bare array; write it with numpy.savez(path, x=images, y=labels)")
@@ -67,7 +80,7 @@ def _keys(file: np.lib.npyio.NpzFile, path: Path) -> dict[str, tuple[str, str]]:
 def _read(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
     try:
         return file[key]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise UserError(f"{path}: {key} cannot be read: {error}") from error
 
 
@@ -99,6 +112,8 @@ def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
 
 
 def _named(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+    if classes.ndim != 1:
+        raise UserError(f"{where}: classes has shape {classes.shape}; it is (C,), the names of the labels")
     if labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
         raise UserError(f"{where} runs from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
     return labels, [str(name) for name in classes]

@@ -4,14 +4,15 @@ Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXi
 Caron et al. 2020, arXiv 2006.09882.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.settings import Limits, fits
 
 SMALL = 64  # pixels: up to here the recipes for small images
+CROPS, PIXELS = Limits(least=0, most=64), Limits(least=1, most=4096)
 PUBLISHED = 224  # pixels: what the recipes are written for
 
 
@@ -42,27 +43,28 @@ class View:
     size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.size is not None and (not isinstance(self.size, int) or self.size < 1):
-            raise UserError(f"view option size={self.size!r}: give a number of pixels from 1, or null for the run's")
+        if self.size is not None and not fits(self.size, int, PIXELS):
+            raise UserError(f"view option size={self.size!r}: give pixels, {PIXELS}, or null for the run's size")
         for name in ("flip", "jitter", "grayscale", "blur", "solarize"):
             self._limit(name, 1)
         for name in ("brightness", "contrast", "saturation", "threshold"):
             self._limit(name, 1)
         self._limit("hue", 0.5)
-        for name, limit in (("scale", 1), ("ratio", math.inf), ("sigma", math.inf)):
+        for name, limit in (("scale", 1), ("ratio", None), ("sigma", None)):
             self._order(name, limit)
 
     def _limit(self, name: str, most: float) -> None:
         value = getattr(self, name)
-        if not isinstance(value, (int, float)) or not 0 <= value <= most:
+        if not fits(value, float, Limits(least=0, most=most)):
             raise UserError(f"view option {name}={value!r}: give a number from 0 to {most}")
 
-    def _order(self, name: str, most: float) -> None:
+    def _order(self, name: str, most: float | None) -> None:
         value = getattr(self, name)
         pair = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-        numbers = len(pair) == 2 and all(isinstance(number, (int, float)) for number in pair)
-        if not numbers or not 0 < pair[0] <= pair[1] <= most or math.isinf(pair[1]):
-            raise UserError(f"view option {name}={value!r}: give two numbers, 0 < low <= high <= {most}")
+        if not fits(pair, Sequence[float], Limits(above=0, most=most)) or len(pair) != 2 or pair[0] > pair[1]:
+            raise UserError(
+                f"view option {name}={value!r}: give two numbers, 0 < low <= high{f' <= {most}' if most else ''}"
+            )
         object.__setattr__(self, name, pair)
 
 
@@ -78,8 +80,8 @@ class ViewRecipe:
     n_local: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n_local, int) or self.n_local < 0:
-            raise UserError(f"view option n_local={self.n_local!r}: give a number of local crops from 0")
+        if not fits(self.n_local, int, CROPS):
+            raise UserError(f"view option n_local={self.n_local!r}: give a number of local crops, {CROPS}")
         if self.n_local and self.local is None:
             raise UserError(f"view option n_local={self.n_local}: this objective has no local crops")
 

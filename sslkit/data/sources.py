@@ -94,7 +94,7 @@ def _find(source: str | Path) -> _Source:
         from sslkit.data import video
 
         return _Source(partial(video.open_folder_of_videos, text), partial(video.splits_of_videos, text))
-    path = Path(text).expanduser()
+    path = _expanded(text)
     if path.is_dir():
         return _Source(partial(open_folder, path), partial(splits_of_folder, path))
     if path.is_file():
@@ -102,6 +102,17 @@ def _find(source: str | Path) -> _Source:
             raise UserError(f"{path} is a file: give the folder that holds the images, or a .npz file of arrays")
         return _Source(partial(open_npz, path), partial(splits_of_npz, path))
     return _find_torchvision(source)
+
+
+def _expanded(text: str) -> Path:
+    """The path, `~` replaced. Raises UserError for one that the system cannot look up."""
+    try:
+        path = Path(text).expanduser()
+        path.is_dir()
+    except (OSError, RuntimeError) as error:  # a name too long; a user that is not there
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot look for data {text[:80]!r}: {reason}") from error
+    return path
 
 
 def _find_torchvision(source: str | Path) -> _Source:

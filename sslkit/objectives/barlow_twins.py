@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from sslkit.data.views import BYOL
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective
+from sslkit.ranges import Weight, Width
 
 EPS = 1e-5  # of the variance, as in the authors' code: a dead dimension gives 0, not NaN
 
@@ -49,7 +50,7 @@ class BarlowTwins(Objective):
     least_images = 3  # of two images every correlation is 1 or -1, whatever the network does: there is no gradient
 
     def __init__(
-        self, backbone: nn.Module, *, redundancy: float = 0.005, hidden: int | None = None, dim: int | None = None
+        self, backbone: nn.Module, *, redundancy: Weight = 0.005, hidden: Width | None = None, dim: Width | None = None
     ) -> None:
         super().__init__(backbone)
         self.redundancy = redundancy

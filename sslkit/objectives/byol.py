@@ -11,6 +11,7 @@ from sslkit import teacher
 from sslkit.data.views import BYOL as BYOL_VIEWS
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.ranges import Share, Width
 
 
 @dataclass
@@ -31,7 +32,7 @@ class BYOL(Objective):
     views = BYOL_VIEWS
 
     def __init__(
-        self, backbone: nn.Module, *, momentum: float = 0.996, hidden: int | None = None, dim: int = 256
+        self, backbone: nn.Module, *, momentum: Share = 0.996, hidden: Width | None = None, dim: Width = 256
     ) -> None:
         super().__init__(backbone)
         self.momentum = teacher.checked(momentum)

@@ -11,6 +11,7 @@ from sslkit import teacher
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.objectives.base import Objective, stacked
 from sslkit.prototypes import Crops, check_options, embed_crops, held, mean_over_ranks, own_rows, swapped_prediction
+from sslkit.ranges import Count, Prototypes, Share, Temperature, Width
 
 _VIEW = View(scale=(0.4, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 
@@ -45,16 +46,16 @@ class DINO(Objective):
         self,
         backbone: nn.Module,
         *,
-        prototypes: int = 65536,
-        momentum: float = 0.996,
-        temperature: float = 0.1,
-        warmup_teacher_temperature: float = 0.04,
-        teacher_temperature: float = 0.04,
-        warmup_epochs: int = 0,
-        center_momentum: float = 0.9,
-        freeze_last_layer: int = 1,
-        hidden: int = 2048,
-        dim: int = 256,
+        prototypes: Prototypes = 65536,
+        momentum: Share = 0.996,
+        temperature: Temperature = 0.1,
+        warmup_teacher_temperature: Temperature = 0.04,
+        teacher_temperature: Temperature = 0.04,
+        warmup_epochs: Count = 0,
+        center_momentum: Share = 0.9,
+        freeze_last_layer: Count = 1,
+        hidden: Width = 2048,
+        dim: Width = 256,
         batch_norm: bool = False,
     ) -> None:
         super().__init__(backbone)

@@ -10,6 +10,7 @@ from sslkit import distributed, masked_vit
 from sslkit.data.views import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, Objective, along, stacked, wide
+from sslkit.ranges import Depth, Share, Width
 
 
 @dataclass
@@ -49,10 +50,10 @@ class MAE(Objective):
         self,
         backbone: nn.Module,
         *,
-        mask_ratio: float = 0.75,
-        sets: int = 2,
-        decoder_dim: int | None = None,
-        decoder_depth: int | None = None,
+        mask_ratio: Share = 0.75,
+        sets: Depth = 2,
+        decoder_dim: Width | None = None,
+        decoder_depth: Depth | None = None,
         normalize_pixels: bool = True,
         position: str = "sincos",
     ) -> None:

@@ -11,6 +11,7 @@ from sslkit.data.recipe import MOCO
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, Objective, stacked
 from sslkit.queue import Queue
+from sslkit.ranges import Rows, Share, Temperature, Width
 
 
 class MoCo(Objective):
@@ -35,14 +36,14 @@ class MoCo(Objective):
         self,
         backbone: nn.Module,
         *,
-        queue_size: int = 65_536,
-        temperature: float = 0.2,
-        momentum: float = 0.999,
-        hidden: int | None = None,
-        dim: int = 128,
+        queue_size: Rows = 65_536,
+        temperature: Temperature = 0.2,
+        momentum: Share = 0.999,
+        hidden: Width | None = None,
+        dim: Width = 128,
     ) -> None:
         super().__init__(backbone)
-        if temperature <= 0:
+        if not temperature > 0:
             raise UserError(f"temperature={temperature} must be above 0")
         self.temperature = temperature
         self.momentum = teacher.checked(momentum)

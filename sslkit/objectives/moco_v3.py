@@ -12,6 +12,7 @@ from sslkit.data.views import BYOL
 from sslkit.errors import UserError
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.ranges import Share, Temperature, Width
 
 
 @dataclass
@@ -43,14 +44,14 @@ class MoCoV3(Objective):
         self,
         backbone: nn.Module,
         *,
-        temperature: float = 0.2,
-        momentum: float = 0.99,
-        hidden: int | None = None,
-        dim: int = 256,
+        temperature: Temperature = 0.2,
+        momentum: Share = 0.99,
+        hidden: Width | None = None,
+        dim: Width = 256,
         position: str = "sincos",
     ) -> None:
         super().__init__(backbone)
-        if temperature <= 0:
+        if not temperature > 0:
             raise UserError(f"temperature={temperature} must be above 0")
         self.temperature = temperature
         self.momentum = teacher.checked(momentum)

@@ -11,6 +11,7 @@ from sslkit.data.recipe import MOCO, WEAK, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, Objective, stacked
 from sslkit.queue import Queue
+from sslkit.ranges import Rows, Share, Temperature, Width
 
 
 class ReSSL(Objective):
@@ -35,16 +36,16 @@ class ReSSL(Objective):
         self,
         backbone: nn.Module,
         *,
-        queue_size: int = 131_072,
-        temperature: float = 0.1,
-        teacher_temperature: float = 0.04,
-        momentum: float = 0.999,
-        hidden: int | None = None,
-        dim: int | None = None,
+        queue_size: Rows = 131_072,
+        temperature: Temperature = 0.1,
+        teacher_temperature: Temperature = 0.04,
+        momentum: Share = 0.999,
+        hidden: Width | None = None,
+        dim: Width | None = None,
     ) -> None:
         super().__init__(backbone)
         for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
-            if value <= 0:
+            if not value > 0:
                 raise UserError(f"{name}={value} must be above 0")
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature

@@ -8,6 +8,7 @@ from sslkit.data.views import SIMCLR
 from sslkit.errors import UserError
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective
+from sslkit.ranges import Temperature, Width
 
 
 class SimCLR(Objective):
@@ -21,10 +22,10 @@ class SimCLR(Objective):
     views = SIMCLR
 
     def __init__(
-        self, backbone: nn.Module, *, temperature: float = 0.2, hidden: int | None = None, dim: int = 128
+        self, backbone: nn.Module, *, temperature: Temperature = 0.2, hidden: Width | None = None, dim: Width = 128
     ) -> None:
         super().__init__(backbone)
-        if temperature <= 0:
+        if not temperature > 0:
             raise UserError(f"temperature={temperature} must be above 0")
         self.temperature = temperature
         self.dim = dim

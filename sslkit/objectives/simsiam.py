@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sslkit.data.recipe import MOCO
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.ranges import Width
 
 
 @dataclass
@@ -35,9 +36,9 @@ class SimSiam(Objective):
         self,
         backbone: nn.Module,
         *,
-        hidden: int | None = None,
-        dim: int | None = None,
-        bottleneck: int | None = None,
+        hidden: Width | None = None,
+        dim: Width | None = None,
+        bottleneck: Width | None = None,
     ) -> None:
         super().__init__(backbone)
         self.dim = dim or backbone.width

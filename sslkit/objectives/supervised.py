@@ -11,6 +11,7 @@ from sslkit import distributed
 from sslkit.data.views import SIMCLR
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.ranges import PartialShare, Prototypes
 
 
 @dataclass
@@ -31,7 +32,9 @@ class Supervised(Objective):
     families = ("resnet", "vit")
     needs_labels = True
 
-    def __init__(self, backbone: nn.Module, *, classes: int | None = None, label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self, backbone: nn.Module, *, classes: Prototypes | None = None, label_smoothing: PartialShare = 0.0
+    ) -> None:
         super().__init__(backbone)
         classes = 1000 if classes is None else classes
         if classes < 2 or not 0 <= label_smoothing < 1:

@@ -11,6 +11,7 @@ from sslkit.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.prototypes import Crops, check_options, embed_crops, held, mean_over_ranks, own_rows, swapped_prediction
 from sslkit.queue import Queue
+from sslkit.ranges import Count, Depth, OptionalRows, Prototypes, Temperature, Width
 
 _GLOBAL = View(scale=(0.14, 1.0))
 
@@ -53,15 +54,15 @@ class SwAV(Objective):
         self,
         backbone: nn.Module,
         *,
-        prototypes: int = 3000,
-        temperature: float = 0.1,
-        epsilon: float = 0.05,
-        iterations: int = 3,
-        queue_size: int = 3840,
-        queue_start: int = 15,
-        freeze_prototypes: int = 1,
-        hidden: int | None = None,
-        dim: int = 128,
+        prototypes: Prototypes = 3000,
+        temperature: Temperature = 0.1,
+        epsilon: Temperature = 0.05,
+        iterations: Depth = 3,
+        queue_size: OptionalRows = 3840,
+        queue_start: Count = 15,
+        freeze_prototypes: Count = 1,
+        hidden: Width | None = None,
+        dim: Width = 128,
     ) -> None:
         super().__init__(backbone)
         check_options("swav", prototypes, temperature=temperature, epsilon=epsilon, iterations=iterations)

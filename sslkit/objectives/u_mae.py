@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from sslkit.objectives.base import Embeddings
 from sslkit.objectives.mae import MAE
+from sslkit.ranges import Depth, Share, Weight, Width
 
 
 class UMAE(MAE):
@@ -18,11 +19,11 @@ class UMAE(MAE):
         self,
         backbone: nn.Module,
         *,
-        uniformity: float = 0.01,
-        mask_ratio: float = 0.75,
-        sets: int = 2,
-        decoder_dim: int | None = None,
-        decoder_depth: int | None = None,
+        uniformity: Weight = 0.01,
+        mask_ratio: Share = 0.75,
+        sets: Depth = 2,
+        decoder_dim: Width | None = None,
+        decoder_depth: Depth | None = None,
         normalize_pixels: bool = True,
         position: str = "sincos",
     ) -> None:

@@ -9,6 +9,7 @@ from sslkit.data.views import BYOL, ViewRecipe
 from sslkit.heads import mlp
 from sslkit.objectives.barlow_twins import off_diagonal
 from sslkit.objectives.base import Embeddings, Objective
+from sslkit.ranges import Weight, Width
 
 EPS = 1e-4  # of the variance, as published
 
@@ -51,11 +52,11 @@ class VICReg(Objective):
         self,
         backbone: nn.Module,
         *,
-        invariance: float = 25.0,
-        variance: float = 25.0,
-        covariance: float = 1.0,
-        hidden: int | None = None,
-        dim: int | None = None,
+        invariance: Weight = 25.0,
+        variance: Weight = 25.0,
+        covariance: Weight = 1.0,
+        hidden: Width | None = None,
+        dim: Width | None = None,
     ) -> None:
         super().__init__(backbone)
         self.invariance, self.variance, self.covariance = invariance, variance, covariance

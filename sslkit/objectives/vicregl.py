@@ -13,6 +13,7 @@ from sslkit.errors import UserError
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective, along, stacked
 from sslkit.objectives.vicreg import covariance, invariance, variance
+from sslkit.ranges import Rows, Share, Weight, Width
 
 
 @dataclass
@@ -93,14 +94,14 @@ class VICRegL(Objective):
         self,
         backbone: nn.Module,
         *,
-        alpha: float = 0.75,
-        num_matches: Sequence[int] = (20, 4),
-        invariance: float = 25.0,
-        variance: float = 25.0,
-        covariance: float = 1.0,
-        hidden: int | None = None,
-        dim: int | None = None,
-        local_dim: int | None = None,
+        alpha: Share = 0.75,
+        num_matches: Sequence[Rows] = (20, 4),
+        invariance: Weight = 25.0,
+        variance: Weight = 25.0,
+        covariance: Weight = 1.0,
+        hidden: Width | None = None,
+        dim: Width | None = None,
+        local_dim: Width | None = None,
     ) -> None:
         super().__init__(backbone)
         if not 0 <= alpha <= 1:

@@ -12,6 +12,7 @@ from sslkit.data.views import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.heads import mlp
 from sslkit.objectives.base import Embeddings, Objective, along
+from sslkit.ranges import Depth, PartialShare, Rows, Width
 
 _VIEW = View(scale=(0.2, 1.0), grayscale=0.1)
 
@@ -81,11 +82,11 @@ class WMSE(Objective):
         self,
         backbone: nn.Module,
         *,
-        whitening_size: int | None = None,
-        whitening_iters: int = 1,
-        whitening_eps: float = 1e-5,
-        hidden: int | None = None,
-        dim: int = 64,
+        whitening_size: Rows | None = None,
+        whitening_iters: Depth = 1,
+        whitening_eps: PartialShare = 1e-5,
+        hidden: Width | None = None,
+        dim: Width = 64,
     ) -> None:
         super().__init__(backbone)
         size = whitening_size or 2 * dim

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.objectives.base import Embeddings
+from sslkit.ranges import Share, Weight
 from sslkit.regularizers.base import Regularizer
 
 
@@ -15,7 +16,7 @@ class KoLeo(Regularizer):
     eps: added to the distance, so that duplicates give a finite value.
     """
 
-    def __init__(self, dim: int, *, weight: float = 0.1, eps: float = 1e-8) -> None:
+    def __init__(self, dim: int, *, weight: Weight = 0.1, eps: Share = 1e-8) -> None:
         super().__init__()
         self.weight = weight
         self.eps = eps

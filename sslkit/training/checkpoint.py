@@ -1,20 +1,27 @@
-"""checkpoints/last.ckpt: written whole after each epoch, then renamed over the one before."""
+"""Write checkpoints/last.ckpt after each epoch; see `checkpoint_files` for what stands in the folder."""
 
+import os
 from pathlib import Path
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 
+from sslkit.training.checkpoint_files import last, previous, seal
 from sslkit.training.history import History
 from sslkit.zoo import write_whole
 
 
 class SaveLast(Checkpoint):
-    """Comes after every other callback (Lightning sorts checkpoints last), so it holds all that they did."""
+    """Comes after every other callback (Lightning sorts checkpoints last), so it holds all that they did.
 
-    def __init__(self, folder: Path, history: History) -> None:
-        self.path = folder / "checkpoints" / "last.ckpt"
+    resumed: the checkpoint that the run goes on from. A last.ckpt that it did not go on from is damaged: the next one
+    is renamed over it, and never over a whole previous.ckpt before that.
+    """
+
+    def __init__(self, folder: Path, history: History, resumed: Path | None = None) -> None:
+        self.path, self.previous = last(folder), previous(folder)
         self.history = history
+        self.is_whole = resumed == self.path
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.history.close_epoch(trainer)
@@ -23,3 +30,7 @@ class SaveLast(Checkpoint):
             return
         with write_whole(self.path) as partial:
             trainer.save_checkpoint(partial)
+            seal(partial)
+            if self.is_whole:
+                os.replace(self.path, self.previous)
+        self.is_whole = True

@@ -8,13 +8,15 @@ from typing import Any
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, overlaid, setting
 
+LEAST_POINTS = 5  # of a t-SNE
+
 
 @dataclass
 class DataConfig:
     source: str = setting(
         "fashion_mnist", "embedded name, folder, .npz file, digits, torchvision:NAME:ROOT or video:FOLDER"
     )
-    batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2)
+    batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2, most=2**20)
     image_size: int | None = setting(
         None,
         "pixels of the views; null: the images' own, 224 for a folder, 112 for a folder of videos",
@@ -52,22 +54,22 @@ class DataConfig:
 @dataclass
 class OptimizerConfig:
     name: str = setting("adamw", "adamw, sgd or lars", choices=("adamw", "sgd", "lars"))
-    lr: float = setting(2e-3, "peak learning rate, as is: nothing scales it by the batch size", above=0)
-    weight_decay: float = setting(1e-4, "not applied to biases and norms", least=0)
+    lr: float = setting(2e-3, "peak learning rate, as is: nothing scales it by the batch size", above=0, most=10**6)
+    weight_decay: float = setting(1e-4, "not applied to biases and norms", least=0, most=10**6)
     momentum: float = setting(0.9, "of sgd and lars", least=0, below=1)
     warmup: float = setting(
         0.1, "share of the steps that the learning rate rises; then it falls along a cosine to 0", least=0, below=1
     )
-    clip: float | None = setting(None, "largest gradient norm; null: no clipping", above=0)
+    clip: float | None = setting(None, "largest gradient norm; null: no clipping", above=0, most=10**9)
 
 
 @dataclass
 class TrainerConfig:
     accelerator: str = setting("auto", "auto, cpu, gpu, mps", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int | str | list[int] = setting(
-        "auto", "how many, or a list; auto: all GPUs, or one CPU process", least=-1
+        "auto", "how many, or a list; auto: all GPUs, or one CPU process", least=-1, most=4096
     )
-    num_nodes: int = setting(1, "machines", least=1)
+    num_nodes: int = setting(1, "machines", least=1, most=4096)
     strategy: str = setting(
         "auto",
         "auto, ddp or ddp_find_unused_parameters_true",
@@ -78,19 +80,19 @@ class TrainerConfig:
         "32-true, bf16-mixed, 16-mixed; auto: bf16 on a GPU that has it",
         choices=("auto", "32-true", "bf16-mixed", "16-mixed"),
     )
-    accumulate: int = setting(1, "batches per optimiser step", least=1)
-    log_every: int = setting(20, "steps between two rows of metrics.csv", least=1)
+    accumulate: int = setting(1, "batches per optimiser step", least=1, most=10**6)
+    log_every: int = setting(20, "steps between two rows of metrics.csv", least=1, most=10**9)
     progress: bool = setting(True, "progress bar (only on a terminal)")
 
 
 @dataclass
 class EvalConfig:
-    every: int = setting(1, "epochs between two online evaluations", least=1)
+    every: int = setting(1, "epochs between two online evaluations", least=1, most=10**9)
     k: int = setting(10, "neighbours of the kNN vote", least=1)
     max_images: int = setting(
-        10_000, "at most so many images that kNN and probe learn from, and are tested on", least=2
+        10_000, "at most so many images that kNN and probe learn from, and are tested on", least=2, most=10**9
     )
-    tsne: int = setting(2_000, "images in the picture of the embedding; 0: no picture", least=0)
+    tsne: int = setting(2_000, "images in the picture of the embedding; 0: no picture", least=0, most=10**6)
 
 
 @dataclass
@@ -103,7 +105,7 @@ class Config:
         "timm name, package.module:function, narrow_resnet, narrow_vit; of clips slow_r18, slow_r50, r3d_18 or "
         "narrow_slow; auto: by method and size",
     )
-    epochs: int = setting(6, "passes over the data", least=1)
+    epochs: int = setting(6, "passes over the data", least=1, most=10**9)
     seed: int = setting(0, "fixes weights, order and views", least=0, most=MOST_SEED)
     out: str = setting("runs/zoo", "folder that the run's own folder is made in")
     name: str | None = setting(None, "of the run's folder; null: from method, data, backbone, epochs and seed")
@@ -154,8 +156,16 @@ def _check(config: Config) -> None:
     name = config.method if isinstance(config.method, str) else config.method.get("name")
     if not isinstance(name, str):
         raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {config.method!r}')
-    if 0 < config.eval.tsne < 5:
-        raise UserError(f"eval.tsne={config.eval.tsne} images make no picture: 0 for none, else at least 5")
+    few = min(config.eval.tsne, config.eval.max_images)
+    if 0 < few < LEAST_POINTS:
+        name = "tsne" if few == config.eval.tsne else "max_images"
+        raise UserError(
+            f"eval.{name}={few} images make no picture: at least {LEAST_POINTS}, or eval.tsne=0 for no picture"
+        )
+    if config.eval.max_images < config.eval.k:
+        raise UserError(
+            f"eval.max_images={config.eval.max_images} is fewer than the eval.k={config.eval.k} neighbours of a vote"
+        )
     _check_videos(config.data)
 
 

@@ -3,14 +3,19 @@
 import datetime
 import importlib.metadata
 import subprocess
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sslkit import diagnostics
+from sslkit.errors import UserError
 from sslkit.method import Method
-from sslkit.training.config import Config
+from sslkit.training.checkpoint_files import tidy
+from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
 from sslkit.training.fit import Data, Judged
 from sslkit.training.history import History
@@ -45,7 +50,11 @@ def finish(
     history: History,
     unreadable: set[str],
 ) -> ZooEntry:
-    """Write backbone.safetensors, card.json, loss.png and embedding.png; print the summary."""
+    """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary.
+
+    The card comes last: a run without one is not over, and resume=true makes all of them again.
+    """
+    history.write()  # a resumed run may have lost the file, or a part of it
     after = judge(method, data, config.eval.k)
     x, y = _training_features(config, data, method)
     diagnosis = {
@@ -61,11 +70,25 @@ def finish(
         "features": {"images": len(x), "mean": x.mean(0).tolist(), "std": x.std(0).tolist()},
         "unreadable": sorted({*unreadable, *getattr(data.train, "skipped", ())}),
     }
-    entry = save(folder, method.backbone.export(), card)  # first: a picture that fails costs no training
-    plot_terms(history.rows, history.terms, folder / "loss.png")
-    _picture(config, data, method, folder, (x, y))
+    with _drawn("loss.png"):
+        plot_terms(history.rows, history.terms, folder / "loss.png")
+    with _drawn("embedding.png"):
+        _picture(config, data, method, folder, (x, y))
+    entry = save(folder, method.backbone.export(), card)
+    tidy(folder)
     print(summary(entry, data), flush=True)
     return entry
+
+
+@contextmanager
+def _drawn(name: str) -> Iterator[None]:
+    """Warn of a picture that cannot be drawn: it costs no entry. A full disk (UserError) stops; resume=true goes on."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # whatever matplotlib or scikit-learn say of these numbers
+        warnings.warn(f"{name} could not be drawn: {type(error).__name__}: {error}", stacklevel=2)
 
 
 def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[str, Any]:
@@ -170,7 +193,7 @@ def _picture(config: Config, data: Data, method: Method, folder: Path, train: tu
     if not config.eval.tsne:
         return
     x, y = train if data.query is None else features(method, data.query.images, rows=data.query.rows)
-    if len(x) < 5:
+    if len(x) < LEAST_POINTS:
         return
     keep = torch.linspace(0, len(x) - 1, min(len(x), config.eval.tsne)).long()
     classes = data.train.classes if data.bank else None

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from sslkit import objectives
+from sslkit import members, objectives, regularizers
 from sslkit.data.sources import Images, open_images, splits
-from sslkit.errors import UserError
-from sslkit.method import Method, method, parse
+from sslkit.errors import UserError, nearest
+from sslkit.method import Method, key, method, parse
 from sslkit.step_checks import check_batch, check_clips
-from sslkit.training import run
+from sslkit.training import checkpoint_files, run
 from sslkit.training.config import Config
-from sslkit.zoo import ZooEntry
+from sslkit.zoo import CARD, ZooEntry
 
 
 @dataclass
@@ -61,16 +61,30 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     Returns the entry on rank 0, None on the others. Raises UserError for bad input, before anything is computed.
     """
     config = config if isinstance(config, Config) else Config.from_mapping(config)
-    data = open_data(config)
-    model = build_method(config, data, backbone)
     from sslkit.training.train import check_trainer, train
 
+    check_parts(config)
     check_trainer(config)
-    folder, checkpoint = _folder(config, model)
+    data = open_data(config)
+    model = build_method(config, data, backbone)
+    _ = data.train.digest  # a file that cannot be read is refused before a folder is made
+    folder, resumed = _folder(config, model)
     if config.resume and run.finished(folder):
-        print(f"{folder} is already finished; nothing to do")
-        return ZooEntry.load(folder)
-    return train(config, data, model, folder, checkpoint)
+        return _finished(folder)
+    return train(config, data, model, folder, resumed)
+
+
+def _finished(folder: Path) -> ZooEntry:
+    """The entry of a finished run. Raises UserError for a damaged one, with how it is written anew."""
+    if run.is_main():
+        run.sweep(folder)
+        checkpoint_files.tidy(folder)
+    try:
+        entry = ZooEntry.load(folder)
+    except UserError as error:
+        raise UserError(f"{error}; without {folder / CARD}, resume=true writes it anew") from error
+    print(f"{folder} is already finished; nothing to do")
+    return entry
 
 
 def open_data(config: Config) -> Data:
@@ -182,6 +196,21 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     if data.clips is not None:
         check_clips(built, data.clips)
     return built
+
+
+def check_parts(config: Config) -> None:
+    """Check the method's name and options before any data is read.
+
+    Raises UserError for an unknown part or option and for a value out of range.
+    """
+    name, options = config.method_name, config.method_options()
+    parts = {"objective": objectives.find(parse(name)[0])}
+    parts |= {key(part): regularizers.find(part) for part in parse(name)[1]}
+    for part, given in options.items():
+        if part not in (*parts, "views"):
+            raise UserError(f"{name!r} has no part {part!r}: {nearest(part, [*parts, 'views'])}")
+        if part != "views" and given is not None:
+            members.check_options(parts[part], given, part)
 
 
 def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:

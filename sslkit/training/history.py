@@ -59,8 +59,12 @@ class History(pl.Callback):
         """Called once all callbacks have noted what they have: the epoch's row, the file, the line."""
         self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **self.noted}, trainer)
         if trainer.is_global_zero:
-            write_csv(self.folder / "metrics.csv", self.rows)
+            self.write()
             print(self.line(trainer), flush=True)
+
+    def write(self) -> None:
+        """Write metrics.csv whole."""
+        write_csv(self.folder / "metrics.csv", self.rows)
 
     def line(self, trainer: pl.Trainer) -> str:
         """`epoch 3/6  loss 1.23 (align 0.98, dsa/arrange 0.25)  kNN 78.1 %  ...`"""

@@ -1,6 +1,7 @@
 """The one LightningModule: any method, no `if method`."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -27,6 +28,14 @@ class Pretraining(pl.LightningModule):
     def setup(self, stage: str) -> None:
         if self.trainer.world_size > 1:
             distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As torch's. Raises UserError for the state of another network or method."""
+        try:
+            return super().load_state_dict(state_dict, strict, assign)
+        except (RuntimeError, AttributeError, TypeError, ValueError) as error:
+            said = " ".join(str(error).split())[:300]
+            raise UserError(f"the checkpoint is of another network or method: {said}; start a new run") from error
 
     def on_train_epoch_start(self) -> None:
         self.method.epoch, self.method.batch = self.current_epoch, 0

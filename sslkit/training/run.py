@@ -8,12 +8,14 @@ import yaml
 
 from sslkit import file_names
 from sslkit.errors import UserError
+from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
 from sslkit.zoo import CARD, write_whole
 
 # Settings that leave the weights as they are.
 MAY_CHANGE = ("resume", "out", "name", "eval")
 MAY_CHANGE_INSIDE = ("workers", "accelerator", "devices", "num_nodes", "strategy", "log_every", "progress")
+PARTIAL = re.compile(r"\..+\.(\d{1,9})\.part")  # of `write_whole`: the number is the writer's
 
 
 def is_main() -> bool:
@@ -37,7 +39,10 @@ def base_name(config: Config, backbone: str) -> str:
 def numbered(out: Path, name: str) -> list[Path]:
     """The runs of this name, oldest first: NAME, NAME-2, NAME-3, ..."""
     pattern = re.compile(re.escape(name) + r"(?:-(\d+))?")
-    found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
+    try:
+        found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
+    except OSError as error:  # a name too long, a folder that may not be read
+        raise UserError(f"cannot look into out={out}: {error.strerror}; choose another folder") from error
     return [path for _, path in sorted(found)]
 
 
@@ -58,6 +63,7 @@ def fresh(out: Path, name: str) -> Path:
 def create(folder: Path, config: Config) -> None:
     """Make the folder and write config.yaml into it: shows before any compute that it can be written."""
     try:
+        folder.exists()  # a name that is too long is refused before the folders above it are made
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}; choose another with out=") from error
@@ -68,7 +74,9 @@ def create(folder: Path, config: Config) -> None:
 def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
     """The folder to continue and its checkpoint, None if it was stopped before the first epoch ended.
 
-    Raises UserError if there is no such run or if it was started with other settings.
+    A damaged checkpoint gives way, with a printed line, to the one before it.
+    Raises UserError if there is no such run, if it was started with other settings, and if config.yaml or all
+    checkpoints are damaged.
     """
     folder = newest(out, name)
     if folder is None:
@@ -76,18 +84,46 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
     if other := changed(folder, config):
         told = "; ".join(f"{k} was {a!r}, is {b!r}" for k, (a, b) in other.items())
         raise UserError(f"{folder} was started with other settings ({told}); give the same, or drop resume=true")
-    checkpoint = folder / "checkpoints" / "last.ckpt"
-    return folder, checkpoint if checkpoint.is_file() else None
+    if finished(folder):
+        return folder, None
+    whole, note = checkpoint_files.newest_whole(folder)
+    if is_main():
+        if note:
+            print(f"warning: {note}", flush=True)
+        if whole is None:
+            create(folder, config)  # stopped before the first epoch ended: config.yaml may be missing
+    return folder, whole
 
 
 def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
-    """The settings, of those that the weights depend on, in which a run differs: {name: (its, now)}."""
+    """The settings, of those that the weights depend on, in which a run differs: {name: (its, now)}.
+
+    Raises UserError for a damaged config.yaml.
+    """
     written = folder / "config.yaml"
-    if not written.is_file():
+    if not os.path.lexists(written):
         return {}
-    before = Config.from_mapping(yaml.safe_load(written.read_text())).to_dict()
+    before = settings_in(written).to_dict()
     now = config.to_dict()
     return {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
+
+
+def settings_in(path: Path) -> Config:
+    """The settings that a config.yaml holds. Raises UserError, with the file and what is wrong, for a damaged one."""
+    mend = "put the file back as it was, or start a new run without resume=true"
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}; {mend}") from error
+    except Exception as error:  # PyYAML's constructors raise errors of any class for tags and dates that are none
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{path} is damaged: {said}; {mend}") from error
+    if not isinstance(given, dict):
+        raise UserError(f"{path} is damaged: it holds {type(given).__name__}, not a mapping of settings; {mend}")
+    try:
+        return Config.from_mapping(given)
+    except UserError as error:
+        raise UserError(f"{path}: {error}; {mend}") from error
 
 
 def _plain(value: object) -> object:
@@ -101,12 +137,15 @@ def finished(folder: Path) -> bool:
 def sweep(folder: Path) -> None:
     """Remove what a killed writer left behind."""
     for partial in folder.rglob(".*.part"):
-        pid = int(partial.suffixes[-2].lstrip(".")) if len(partial.suffixes) > 1 else 0
-        if not _alive(pid):
+        written = PARTIAL.fullmatch(partial.name)
+        if written and partial.is_file() and not _is_writing(int(written[1])):
             partial.unlink(missing_ok=True)
 
 
-def _alive(pid: int) -> bool:
+def _is_writing(pid: int) -> bool:
+    """Return whether another process of this number lives; this one writes nothing yet."""
+    if pid == os.getpid():
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

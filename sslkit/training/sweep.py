@@ -16,6 +16,7 @@ from sslkit import objectives
 from sslkit.errors import UserError
 from sslkit.method import parse
 from sslkit.training import run
+from sslkit.training.checkpoint_files import last, newest_whole
 from sslkit.training.config import Config
 from sslkit.training.processes import Machine, Outcome, cores, last_lines
 from sslkit.zoo import ZooEntry
@@ -26,13 +27,15 @@ class Member:
     """One run of a set.
 
     folder: where it lies or will lie. state: "done" (an entry with the same settings and images), "resume" (stopped on
-    the way) or "new". decodes: whether its images are files to be decoded.
+    the way) or "new". decodes: whether its images are files to be decoded. note: what is wrong with a run of this name
+    that is damaged and so is trained anew, beside it.
     """
 
     config: Config
     folder: Path
     state: str
     decodes: bool
+    note: str | None = None
 
 
 def examine(configs: Sequence[Config]) -> list[Member]:
@@ -40,6 +43,10 @@ def examine(configs: Sequence[Config]) -> list[Member]:
 
     Raises UserError for what `sslkit.pretrain` would refuse, and when two runs would have the same name.
     """
+    from sslkit.training.fit import check_parts
+
+    for config in configs:
+        check_parts(config)
     remembered: dict[str, Any] = {}
     facts = [_facts(config, remembered) for config in configs]
     names = [run.base_name(config, fact.backbone) for config, fact in zip(configs, facts, strict=True)]
@@ -89,26 +96,36 @@ def _member(config: Config, name: str, facts: _Facts) -> Member:
     for folder in before:
         if _is_done(folder, config, facts.digest):
             return Member(config, folder, "done", facts.decodes)
-    if before and _can_go_on(before[-1], config, facts.digest):
-        return Member(config, before[-1], "resume", facts.decodes)
-    return Member(config, run.fresh(out, name), "new", facts.decodes)
+    note = None
+    try:
+        if before and _can_go_on(before[-1], config, facts.digest):
+            return Member(config, before[-1], "resume", facts.decodes)
+    except UserError as error:
+        note = str(error)
+    return Member(config, run.fresh(out, name), "new", facts.decodes, note)
 
 
 def _is_done(folder: Path, config: Config, digest: str) -> bool:
-    if not run.finished(folder) or _differs(folder, config):
+    if not run.finished(folder):
         return False
     try:
-        return ZooEntry.load(folder).card.get("data", {}).get("digest") == digest
-    except UserError:  # damaged: `sslkit.zoo.open` tells it
+        return not _differs(folder, config) and ZooEntry.load(folder).card.get("data", {}).get("digest") == digest
+    except UserError:  # damaged: `_can_go_on` says how
         return False
 
 
 def _can_go_on(folder: Path, config: Config, digest: str) -> bool:
-    """Whether training would resume here: it refuses other settings and other images."""
-    if run.finished(folder) or _differs(folder, config):
+    """Return whether training would resume here: it refuses other settings and other images.
+
+    Raises UserError if the run is damaged.
+    """
+    if run.finished(folder):
+        ZooEntry.load(folder)
         return False
-    checkpoint = checkpoint_of(folder)
-    if not checkpoint.is_file():
+    if _differs(folder, config):
+        return False
+    checkpoint, _ = newest_whole(folder)
+    if checkpoint is None:
         return True
     import torch
 
@@ -117,11 +134,8 @@ def _can_go_on(folder: Path, config: Config, digest: str) -> bool:
 
 
 def _differs(folder: Path, config: Config) -> bool:
-    """Whether a run was started with other settings; one whose settings cannot be read counts as such."""
-    try:
-        return not (folder / "config.yaml").is_file() or bool(run.changed(folder, config))
-    except UserError:
-        return True
+    """Return whether a run was started with other settings; one without config.yaml counts as such."""
+    return not os.path.lexists(folder / "config.yaml") or bool(run.changed(folder, config))
 
 
 def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
@@ -173,7 +187,7 @@ def alone(out: Path) -> Iterator[None]:
 def settled(member: Member, began: float) -> bool:
     """Whether a run that began then has trained an epoch: it holds what memory training takes."""
     try:
-        return checkpoint_of(member.folder).stat().st_mtime > began
+        return last(member.folder).stat().st_mtime > began
     except OSError:
         return False
 
@@ -185,12 +199,10 @@ def overview(members: Sequence[Member]) -> str:
         f"zoo       {members[0].config.out}: {len(members)} members, {count['done']} done, "
         f"{count['resume']} to go on with, {count['new']} to start"
     ]
-    lines += [f"  {member.state:<7} {member.folder.name}" for member in members]
+    for member in members:
+        lines.append(f"  {member.state:<7} {member.folder.name}")
+        lines += [f"          beside a damaged run: {member.note}"] if member.note else []
     return "\n".join([*lines, f"logs      {log_of(members[0]).parent}"])
-
-
-def checkpoint_of(folder: Path) -> Path:
-    return folder / "checkpoints" / "last.ckpt"
 
 
 def log_of(member: Member) -> Path:

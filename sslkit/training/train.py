@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.accelerators import CPUAccelerator
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
@@ -92,7 +93,8 @@ class Unreadable(pl.Callback):
 def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
     """Train `method` on `data` in `folder`, from `checkpoint` if there is one."""
     _quiet()
-    run.sweep(folder)
+    if run.is_main():
+        run.sweep(folder)
     say(config, data, method, folder, checkpoint)
     loading = Loading(config, data)
     history = History(folder, loading, log_every=config.trainer.log_every)
@@ -103,7 +105,7 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     callbacks = [start, Prepare(data, Path(config.out) / ".cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
         callbacks.append(Bar(loading))
-    trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history)])
+    trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
     launched_outside = "LOCAL_RANK" in os.environ
     module = Pretraining(method, config.optimizer, steps=_steps(config, data))
     try:
@@ -126,9 +128,13 @@ def check_trainer(config: Config) -> None:
     """Raises UserError for what Lightning refuses, and for a batch that the ranks cannot share evenly."""
     _quiet()
     try:
-        trainer = make_trainer(config, Path(config.out), [])
-    except (MisconfigurationException, ValueError, TypeError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `train` makes it again, and then says them
+            trainer = make_trainer(config, Path(config.out), [])
+    except (MisconfigurationException, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"trainer: {str(error).strip().splitlines()[0]}") from error
+    if config.trainer.precision == "16-mixed" and isinstance(trainer.accelerator, CPUAccelerator):
+        raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
     if config.data.batch_size % trainer.world_size:
         raise UserError(
             f"data.batch_size={config.data.batch_size} cannot be shared evenly by {trainer.world_size} processes"

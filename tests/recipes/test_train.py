@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import sslkit
 
@@ -49,8 +50,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path, typed) -> 
 
 
 def test_one_image_and_an_empty_folder(tmp_path) -> None:
-    from PIL import Image
-
     folder = tmp_path / "pictures with, odd = names"
     folder.mkdir()
     assert "no images" in command(f"data={folder}", cwd=tmp_path).stderr
@@ -120,3 +119,89 @@ def test_on_a_terminal_a_bar_shows_rate_and_waiting(tmp_path) -> None:
         shown += part
     assert done.returncode == 0, shown.decode()
     assert "images/s" in shown.decode() and "waiting for data" in shown.decode()
+
+
+SIMCLR, DIGITS = "method=simclr", "data=digits"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["optimizer=sgd", "optimizer.momentum=-3"], "optimizer.momentum must be a number, at least 0 and below 1"),
+        (["seed=18446744073709551617"], "seed must be a whole number"),
+        (["trainer.precision=64-true"], "trainer.precision must be auto"),
+        (["trainer.precision=bf16-true"], "trainer.precision must be auto"),
+        (["trainer.precision=16-mixed"], "trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true"),
+        (["trainer.devices=99999999999999999999"], "trainer.devices must be"),
+        (["data.image_size=abc"], "data.image_size must be a whole number"),
+        (["data.image_size=0"], "data.image_size must be a whole number"),
+        (["data.channels=x"], "data.channels must be a whole number"),
+        (["optimizer.weight_decay=-1"], "optimizer.weight_decay must be"),
+        (["optimizer.clip=-1"], "optimizer.clip must be"),
+        (["optimizer.lr=nan"], "optimizer.lr must be"),
+        ([f"optimizer.lr={'9' * 400}"], "optimizer.lr must be"),
+        ([DIGITS, "backbone=123"], "timm knows no model '123'; did you mean"),
+        (["eval.max_images=1"], "eval.max_images must be a whole number"),
+        (["eval.max_images=4", "eval.k=3"], "eval.max_images=4 images make no picture"),
+        (["eval.max_images=9"], "eval.max_images=9 is fewer than the eval.k=10 neighbours"),
+        (["hydra/launcher=nope"], "hydra/launcher/nope"),
+        (["epochs=[1"], "cannot read 'epochs=[1'"),
+        (["epochs=${nope}"], "'nope' not found"),
+        (["-m", "epochs=1,x"], "epochs must be a whole number, at least 1"),
+        (["data=loop"], "loop"),
+        ([f"data={'x' * 5000}"], "File name too long"),
+        (["data=~nobody-of-this-name/x"], "cannot look for data"),
+        (["data=links"], "links/a.png: Too many levels of symbolic links"),
+        ([DIGITS, "out=file/zoo"], "cannot make the run folder file/zoo"),
+        ([DIGITS, "out=file"], "cannot make the run folder file/"),
+        ([DIGITS, "out=loop"], "cannot make the run folder loop/"),
+        ([DIGITS, "out=/dev/full"], "cannot make the run folder /dev/full/"),
+        ([DIGITS, f"out={'x' * 300}"], "File name too long"),
+        ([DIGITS, f"name={'x' * 300}"], "File name too long"),
+        (["method.objective=5"], "objective must be a mapping of options, got 5"),
+        ([SIMCLR, "method.objective.temperature=nan"], "temperature must be a number, above 0"),
+        ([SIMCLR, "method.objective.dim=1000000000000"], "dim must be a whole number, at least 1 and at most"),
+        ([SIMCLR, DIGITS, "method.views.scale=[a,b]"], "scale=('a', 'b')"),
+        ([SIMCLR, DIGITS, "method.views.scale=[0.5]"], "scale=(0.5,)"),
+        ([SIMCLR, DIGITS, "method.views.scale=[1,0.5]"], "scale=(1, 0.5)"),
+        (["method=dino", DIGITS, "method.views.n_local=1000000"], "n_local=1000000"),
+        (["method=byol+dsa", "method.dsa.alpha=nan"], "alpha must be a number"),
+    ],
+    ids=lambda given: " ".join(given)[:60] if isinstance(given, list) else "",
+)
+def test_refused_before_any_folder_is_made(words: list[str], said: str, tmp_path, typed) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "links").mkdir()
+    for number in range(3):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / "links" / f"{number}.png")
+    (tmp_path / "links" / "a.png").symlink_to(tmp_path / "links" / "a.png")
+    before = sorted(tmp_path.rglob("*"))
+    done = typed("train", "data.batch_size=2", *words, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: "), done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("word", "folder"), [("out=sp ace/x=(1)", "sp ace/x=(1)"), ("experiment=null", "runs/zoo"), ("out=a,b", "a,b")]
+)
+def test_words_that_are_fine(word: str, folder: str, tmp_path, typed, monkeypatch) -> None:
+    monkeypatch.setattr("sslkit.training.train.train", lambda *_: None)
+    done = typed("train", SIMCLR, DIGITS, "name=x", word, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / folder / "x" / "config.yaml").is_file()
+
+
+def test_a_folder_that_may_not_be_written(tmp_path, typed, monkeypatch) -> None:
+    make = Path.mkdir
+
+    def refuse(self: Path, *options: object, **more: object) -> None:
+        if "zoo" in self.parts:
+            raise PermissionError(13, "Permission denied", str(self))
+        make(self, *options, **more)
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    done = typed("train", SIMCLR, DIGITS, "out=zoo", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("error: cannot make the run folder zoo/"), done.stderr
+    assert "Permission denied; choose another with out=" in done.stderr and not list(tmp_path.iterdir())

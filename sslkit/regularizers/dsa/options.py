@@ -1,5 +1,6 @@
 """What DSA's options may be."""
 
+import math
 from typing import Any
 
 from sslkit.errors import UserError
@@ -48,6 +49,9 @@ def parse_alpha(alpha: float | str) -> tuple[float, bool]:
     relative = text.startswith("relative")
     number = text.removeprefix("relative").removeprefix(":") or "2" if relative else text
     try:
-        return float(number), relative
+        threshold = float(number)
     except ValueError:
-        raise UserError(f"dsa.alpha={alpha!r} must be a number or relative:C, for C / n") from None
+        threshold = math.nan
+    if not math.isfinite(threshold):
+        raise UserError(f"dsa.alpha={alpha!r} must be a number or relative:C, for C / n")
+    return threshold, relative

@@ -15,6 +15,7 @@ from torch import Tensor
 from sslkit import distributed
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings, wide
+from sslkit.ranges import Count, Rows, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
@@ -70,18 +71,18 @@ class DSA(Regularizer):
         self,
         dim: int,
         *,
-        hidden: int = 128,
-        nu: float = 0.1,
-        upsilon: float = 100.0,
+        hidden: Width = 128,
+        nu: Weight = 0.1,
+        upsilon: Weight = 100.0,
         alpha: float | str = 1.0,
-        gamma: float = 0.5,
-        eta: int = 20,
-        mu: int = 1,
-        tau: float | str = 0.5,
+        gamma: Temperature = 0.5,
+        eta: Rows = 20,
+        mu: Count = 1,
+        tau: Temperature | str = 0.5,
         phi: str = "relu",
         arranger: str = "mlp",
         prior: str | Callable[[Tensor], Tensor] = "pca",
-        prior_size: int | None = None,
+        prior_size: Size | None = None,
         prior_precision: str = "float32",
         mode: str = "cached",
         neighbours: str = "auto",
@@ -100,9 +101,9 @@ class DSA(Regularizer):
         detach_regulator: bool = False,
         detach_embedding: bool = False,
         where: str = "projection",
-        width: int | None = None,
+        width: Width | None = None,
         ddp: str = "gathered",
-        nu_warmup: int = 0,
+        nu_warmup: Count = 0,
     ) -> None:
         given = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
         super().__init__()

@@ -1,0 +1,124 @@
+"""A checkpoint knows whether it is whole: its checksum, its records, its parts."""
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from sslkit.errors import UserError
+from sslkit.training.checkpoint_files import CALLBACKS, KINDS, damage, last, newest_whole, previous, seal
+
+
+def a_state(**changes: object) -> dict:
+    """The parts of a run's checkpoint, with a tensor of 4 KB."""
+    state = {name: kind() for name, kind in KINDS.items()}
+    state["state_dict"] = {"weight": torch.arange(1024.0)}
+    state["callbacks"] = {name: dict.fromkeys(keys) for name, keys in CALLBACKS.items()}
+    return {**state, **changes}
+
+
+def written(path: Path, *, sealed: bool = True, **changes: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(a_state(**changes), path)
+    if sealed:
+        seal(path)
+    return path
+
+
+def test_a_sealed_checkpoint_is_one_that_torch_loads(tmp_path) -> None:
+    path = written(tmp_path / "a.ckpt")
+    for mmap in (False, True):
+        state = torch.load(path, weights_only=True, mmap=mmap)
+        assert torch.equal(state["state_dict"]["weight"], torch.arange(1024.0))
+    assert zipfile.ZipFile(path).testzip() is None and damage(path) is None
+
+
+def test_any_flipped_byte_is_found(tmp_path) -> None:
+    whole = written(tmp_path / "a.ckpt").read_bytes()
+    path, places = tmp_path / "b.ckpt", [*range(0, len(whole), 97), *range(len(whole) - 120, len(whole))]
+    for place in places:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert damage(path), f"byte {place} of {len(whole)}"
+
+
+def test_without_a_checksum_the_records_are_compared(tmp_path) -> None:
+    """As checkpoints of earlier versions are."""
+    path = written(tmp_path / "a.ckpt", sealed=False)
+    assert damage(path) is None
+    whole = path.read_bytes()
+    place = whole.index(torch.arange(1024.0).numpy().tobytes()) + 5
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    assert "wrong CRC" in damage(path)
+
+
+def _empty_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _other_pickle(path: Path) -> None:
+    torch.save({"weights": io.BytesIO}, path)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda path: path.write_bytes(b""), "is empty"),
+    "half": (lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]), "or a part of one"),
+    "all but a byte": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "checksum"),
+    "longer": (lambda path: path.write_bytes(path.read_bytes() + b"x"), "is "),
+    "junk": (lambda path: path.write_bytes(b"junk" * 999), "or a part of one"),
+    "text": (lambda path: path.write_text("state: none\n"), "or a part of one"),
+    "folder": (_empty_folder, "is no file"),
+    "loop": (lambda path: (path.unlink(), path.symlink_to(path)), "is no file"),
+    "missing": (lambda path: path.unlink(), "is missing"),
+    "old torch": (
+        lambda path: torch.save(a_state(), path, _use_new_zipfile_serialization=False),
+        "or a part of one",
+    ),
+    "unsafe pickle": (_other_pickle, "is no checkpoint of a run"),
+    "other dict": (lambda path: torch.save({"weight": torch.ones(2)}, path), "epoch is missing"),
+    "a list": (lambda path: torch.save([1, 2], path), "epoch is missing"),
+    "no callbacks": (lambda path: written(path, callbacks={}), "Start.judged is missing"),
+    "no digest": (lambda path: written(path, callbacks={"Start": {"judged": {}}}), "Start.digest is missing"),
+    "of another kind": (lambda path: written(path, state_dict=[1]), "state_dict is missing"),
+    "other zip": (lambda path: zipfile.ZipFile(path, "w").writestr("a.txt", "a"), "is no checkpoint of a run"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_every_kind_of_damage_is_said_in_one_line(kind: str, tmp_path) -> None:
+    make, said = DAMAGES[kind]
+    path = written(tmp_path / "a.ckpt")
+    assert damage(path) is None
+    make(path)
+    assert said in damage(path) and "\n" not in damage(path)
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch) -> None:
+    path = written(tmp_path / "a.ckpt")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert damage(path) == "cannot be read (Permission denied)"
+
+
+def test_the_newest_whole_one(tmp_path) -> None:
+    assert newest_whole(tmp_path) == (None, None)
+    written(last(tmp_path))
+    assert newest_whole(tmp_path) == (last(tmp_path), None)
+    written(previous(tmp_path))
+    assert newest_whole(tmp_path) == (last(tmp_path), None)
+    last(tmp_path).unlink()  # killed between two renames
+    found, note = newest_whole(tmp_path)
+    assert found == previous(tmp_path) and str(last(tmp_path)) in note and str(previous(tmp_path)) in note
+    last(tmp_path).mkdir()
+    with pytest.raises(UserError, match="remove it"):
+        newest_whole(tmp_path)
+    last(tmp_path).rmdir()
+    previous(tmp_path).write_bytes(b"junk")
+    with pytest.raises(UserError, match=r"last.ckpt is missing; .*previous.ckpt is no checkpoint.*without resume=true"):
+        newest_whole(tmp_path)
