@@ -1,12 +1,14 @@
 """The card of a zoo entry: what sslkit reads of it, as a JSON Schema. Fields beyond the schema are kept as they are."""
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError
 
+MOST_PIXELS, MOST_CHANNELS = 4096, 1024  # as the settings of a run allow
 FORMAT = 1  # raised when a card of before would be misread, not when a field is added
 
 
@@ -37,8 +39,8 @@ SCHEMA: dict[str, Any] = _object(
         lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
         stem=_field("string", "what was changed for small images, in words"),
         width=_field("integer", "the number of features", minimum=1),
-        image_size=_field("integer", "a whole number of pixels, at least 1", minimum=1),
-        in_chans=_field("integer", "a whole number of channels, at least 1", minimum=1),
+        image_size=_field("integer", "a whole number of pixels, at least 1", minimum=1, maximum=MOST_PIXELS),
+        in_chans=_field("integer", "a whole number of channels, at least 1", minimum=1, maximum=MOST_CHANNELS),
         frames=_field("integer", "the frames of a clip, at least 1", minimum=1),
         stride=_field("integer", "the frames from one frame of a clip to the next, at least 1", minimum=1),
     ),
@@ -77,7 +79,7 @@ def read(path: Path) -> dict[str, Any]:
         card = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, or not JSON
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end
         raise UserError(f"{path} is no JSON ({error}): take the card from a copy, or train the entry again") from error
     check(card, path)
     return card
@@ -103,6 +105,24 @@ def check(card: Any, path: Path) -> None:
     if errors:
         more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
         raise UserError(f"{path}: {_said(errors[0])}{more}")
+    if fault := _pixels_fault(card):
+        raise UserError(f"{path}: {fault}")
+
+
+def _pixels_fault(card: dict[str, Any]) -> str:
+    """Return why pixels cannot be normalised as the card says, "" if they can."""
+    normalize = card.get("normalize")
+    if normalize is None:
+        return ""
+    channels = card.get("backbone", {}).get("in_chans", len(normalize["mean"]))
+    for name in ("mean", "std"):
+        if len(normalize[name]) != channels:
+            return f"normalize.{name} has {len(normalize[name])} numbers, expected one for each of {channels} channels"
+        if not all(math.isfinite(value) for value in normalize[name]):
+            return f"normalize.{name} is {normalize[name]}, expected finite numbers"
+    if min(normalize["std"]) <= 0:
+        return f"normalize.std is {normalize['std']}, expected numbers above 0"
+    return ""
 
 
 @cache

@@ -95,21 +95,24 @@ class ZooEntry:
         return cls(folder, cards.read(folder / CARD))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The plain network's weights; no pickle is executed."""
-        from safetensors.torch import load_file
+        """Return the plain network's weights; no pickle is executed. Raises UserError for a damaged file."""
+        from sslkit import weights
 
-        return load_file(self.folder / WEIGHTS)
+        return weights.read(self.folder / WEIGHTS)
 
     def backbone(self, net: nn.Module | None = None) -> nn.Module:
         """The network with its weights, in eval mode; every key must match.
 
         net: the network to fill, needed only if the run was given a module object instead of a name.
-        Raises UserError if the card does not say how the network is made.
+        Raises UserError if the card does not say how the network is made, for damaged weights, and for weights that do
+        not fit the network.
         """
+        from sslkit import weights
+
+        state = self.state_dict()
         if net is None:
             net = self.untrained()
-        net.load_state_dict(self.state_dict(), strict=True)
-        return net.eval()
+        return weights.fill(net, state, self.folder / WEIGHTS).eval()
 
     def untrained(self) -> nn.Module:
         """The network as the card makes it, its weights drawn by torch's generator. Raises as `backbone` does."""
@@ -120,7 +123,13 @@ class ZooEntry:
         lines = self.card["backbone"]["lines"]
         if not lines:
             raise UserError(f"{self.folder} was trained from a module object: pass one, entry.backbone(module)")
-        return network_lines.build(lines, str(self.folder / CARD))
+        try:
+            return network_lines.build(lines, str(self.folder / CARD))
+        except UserError:
+            raise
+        except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, LookupError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(f"{self.folder / CARD}: its backbone.lines make no network here: {reason}") from error
 
 
 class Zoo(list[ZooEntry]):
@@ -183,15 +192,20 @@ def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
 def open(folder: str | Path) -> Zoo:
     """Every finished entry below a folder, by name; damaged ones are told apart in `.damaged` and hide no other.
 
+    Damaged are cards that cannot be read or do not fit, and weights whose file is missing or not whole.
     Raises UserError if the folder does not exist.
     """
+    from sslkit import weights
+
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"there is no zoo folder {folder}; recipes/train.py makes runs/zoo")
     entries, damaged = [], {}
     for card in sorted(folder.glob(f"*/{CARD}")):
         try:
-            entries.append(ZooEntry.load(card.parent))
+            entry = ZooEntry.load(card.parent)
+            weights.shapes(entry.folder / WEIGHTS)
+            entries.append(entry)
         except UserError as error:
             damaged[card.parent] = str(error)
     return Zoo(entries, damaged)
