@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.candidates import load_member, members, sampled
+from evaluation.candidates import sampled
 from evaluation.datasets import Split, open_split
 from evaluation.models import LoadedModel
 from evaluation.protocols.fine_tune import different_seeds, fine_tune, settings_of
 from evaluation.records import Records, each_once
+from evaluation.zoo_members import load_member, members
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 

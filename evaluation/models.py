@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from evaluation.checks import checked_images
 from sslkit import backbones, published
 from sslkit.backbones import Backbone, Recipe
 from sslkit.data.images import Images
@@ -98,6 +99,7 @@ def load_model(model: Any, *, image_size: int | None = None, in_chans: int | Non
     image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
     Raises UserError for what is none of these, and for weights that do not fit.
     """
+    checked_images(image_size=image_size, in_chans=in_chans)
     if isinstance(model, LoadedModel):
         return _as_asked(model, image_size, in_chans)
     if isinstance(model, ZooEntry):

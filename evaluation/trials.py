@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from evaluation.checks import device_of
 from evaluation.measures import measured
 from evaluation.pixels import Pixels, Pool
 from evaluation.records import Records, each_once
@@ -183,13 +184,11 @@ def open_runner(
     device: "auto" is a GPU if there is one. Raises UserError for no such device, and workers below 1.
     """
     workers = whole_number("workers", workers, 1)
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device={device}, but torch sees no GPU here")
-    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    place = device_of(device)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
         records = Records(Path(folder) / f"{name}.jsonl")
-        yield Runner(task, records, torch.device(auto if device == "auto" else device), workers, progress)
+        yield Runner(task, records, place, workers, progress)
 
 
 def best(records: Sequence[dict[str, Any]], where: str) -> int:

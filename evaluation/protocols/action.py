@@ -18,7 +18,7 @@ from evaluation.action.reading import ClipShape, EvalViews
 from evaluation.action.results import result_of
 from evaluation.action.runs import FEATURES, Run, done
 from evaluation.action.training import RunOptions
-from evaluation.linear_heads import device_of
+from evaluation.checks import device_of
 from evaluation.models import LoadedModel, load_model
 from evaluation.result import Result
 from evaluation.subject import Subject

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evaluation.checks import device_of
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.linear_heads import device_of
 from evaluation.models import LoadedModel, load_model
 from evaluation.result import Result
 from evaluation.splits import draw_keys

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from evaluation.checks import device_of
 from evaluation.features import Features, matched
-from evaluation.linear_heads import SCALES, Grid, Scaling, device_of, judge_heads, train_heads
+from evaluation.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
 from evaluation.linear_parts import Part, Parts, in_both, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.measures import measured

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from evaluation.checks import device_of
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.linear_heads import device_of
 from evaluation.measures import measured
 from evaluation.models import load_model
 from evaluation.pixels import Pixels

@@ -92,7 +92,7 @@ def test_help_names_every_protocol_and_option(tmp_path: Path, typed) -> None:
         (["checkpoint=zoo/a", "data=pets"], "Oxford-IIIT Pets cannot be opened"),
         (["checkpoint=zoo/a", "few_shot.k_shots=3"], "did you mean 'k_shot'"),
         (["checkpoint=zoo/a", "device=cuda"], "torch sees no GPU"),
-        (["checkpoint=zoo/a", "precision=half"], "precision='half' is not possible"),
+        (["checkpoint=zoo/a", "precision=half"], "precision must be float32 or bfloat16, got 'half'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, place: Path, typed) -> None:
