@@ -13,6 +13,7 @@ from typing import Any
 from evaluation import datasets
 from evaluation.candidates import sampled
 from evaluation.datasets import Split, open_split
+from evaluation.label_checks import check_classes
 from evaluation.models import LoadedModel
 from evaluation.protocols.fine_tune import different_seeds, fine_tune, settings_of
 from evaluation.records import Records, each_once
@@ -143,6 +144,7 @@ def _splits(source: Any, root: str | Path, most: int | None, most_tested: int | 
     name = source.partition(":")[0] if isinstance(source, str) else ""
     learned = datasets.find(name).train if name in datasets.names() else "train"
     train, test = (open_split(source, split, root=root) for split in (learned, "test"))
+    check_classes([train], "fine-tuning")
     return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
 
 

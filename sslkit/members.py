@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from sslkit.errors import UserError
 
@@ -82,10 +82,21 @@ def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[st
         if key not in known:
             raise UserError(f"{where} has no option {key!r}: {nearest(key, known)}")
         kind = inspect.signature(member).parameters[key].annotation
+        if get_origin(kind) is Annotated:
+            _check_limits(f"{where} option {key}", kind, value)
+            continue
         if not _is_a(value, kind):
             shown = kind.__name__ if isinstance(kind, type) else kind
             raise UserError(f"{where} option {key}={value!r} must be {shown}, like its default {known[key]!r}")
     return dict(given)
+
+
+def _check_limits(name: str, kind: Any, value: Any) -> None:
+    """Check a value against `Annotated[int, Limits(least=1)]`. Raises UserError."""
+    from sslkit.settings import Declared  # which takes `nearest` from here
+
+    plain, limits = get_args(kind)[:2]
+    Declared(name, plain, limits, None, "").check(value)
 
 
 def _is_a(value: Any, kind: Any) -> bool:

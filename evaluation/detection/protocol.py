@@ -3,12 +3,12 @@
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from evaluation.detection.body import check_trainable
+from evaluation.detection.body import TRAINABLE, check_trainable
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.coco_ap import CocoAP
-from evaluation.detection.detector import check_fit
+from evaluation.detection.detector import ARCHITECTURES, check_fit
 from evaluation.detection.results import results_of
 from evaluation.detection.schedules import find_schedule
 from evaluation.detection.sources import open_boxes
@@ -19,6 +19,10 @@ from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.tuning import whole_number
 from sslkit.errors import UserError
+from sslkit.settings import Limits
+
+Arch = Annotated[str, Limits(choices=ARCHITECTURES)]
+Trainable = Annotated[str, Limits(choices=TRAINABLE)]
 
 
 def open_splits(
@@ -104,6 +108,13 @@ def planned(
     check_trainable(trainable)
     chosen = find_schedule(schedule, train.name).changed(steps, batch_size, lr)
     return Training(chosen, arch, masks, trainable, precision, seed)
+
+
+def check(subject: Subject, *, masks: bool, arch: str = "c4", trials: int = 1, **options: Any) -> None:
+    """Check that the network fits the detector and that the set has the schedule. Raises UserError."""
+    check_fit(subject.model, arch)
+    train, _ = open_splits(subject.data, subject.root, masks=masks, counts=subject.how.get("counts", "raise"))
+    planned(train, masks=masks, arch=arch, **options)
 
 
 def of_subject(subject: Subject) -> dict[str, Any]:

@@ -7,23 +7,26 @@ chosen among 45 values on a held-out part of the training images, then fitted to
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from tqdm import tqdm
 
 from evaluation.checks import device_of
 from evaluation.features import Features, matched
+from evaluation.label_checks import check_train_and_test
 from evaluation.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
 from evaluation.linear_parts import Part, Parts, in_both, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.measures import measured
+from evaluation.option_types import CountOrNone, PositiveOrNone
 from evaluation.protocols import linear_aug
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import mean_per_class
 from evaluation.subject import Subject
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.settings import Limits
 
 RECIPES = ("auto", "lbfgs", "grid")
 SELECT = ("held_out", "test")
@@ -101,7 +104,7 @@ def linear_probe(
     )
 
 
-def evaluate(
+def check(
     subject: Subject,
     *,
     recipe: str = "auto",
@@ -110,19 +113,43 @@ def evaluate(
     select: str = "held_out",
     iterations: int | None = None,
     epochs: int | None = None,
+) -> None:
+    """Check labels, and options that exclude each other, before anything is extracted. Raises UserError."""
+    _check_together(recipe, scale, c, select, iterations, epochs)
+    check_train_and_test(subject, "linear", several=True)
+
+
+def _check_together(
+    recipe: str, scale: str, c: float | None, select: str, iterations: int | None, epochs: int | None
+) -> None:
+    """Check that no option is given that the recipe does not have. Raises UserError."""
+    if recipe in linear_aug.RECIPES:
+        if (scale, c, select, iterations) != ("standardize", None, "held_out", None):
+            raise UserError(f"recipe={recipe} has no option scale, c, select or iterations, only epochs")
+        return
+    if epochs is not None:
+        raise UserError(f"epochs={epochs} is an option of {', '.join(linear_aug.RECIPES)}, not of recipe={recipe}")
+    _recipe(recipe, 0, c, None if iterations is None else Grid(iterations=iterations))
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    recipe: Annotated[str, Limits(choices=(*RECIPES, *linear_aug.RECIPES))] = "auto",
+    scale: Annotated[str, Limits(choices=tuple(SCALES))] = "standardize",
+    c: PositiveOrNone = None,
+    select: Annotated[str, Limits(choices=SELECT)] = "held_out",
+    iterations: CountOrNone = None,
+    epochs: CountOrNone = None,
 ) -> list[Result]:
     """The linear probe of a subject; official validation images are part of its training images.
 
     recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
     iterations: of recipe grid. Others as in `linear_probe`.
     """
-    _check(recipe=(recipe, (*RECIPES, *linear_aug.RECIPES)))
+    _check_together(recipe, scale, c, select, iterations, epochs)
     if recipe in linear_aug.RECIPES:
-        if (scale, c, select, iterations) != ("standardize", None, "held_out", None):
-            raise UserError(f"recipe={recipe} has no option scale, c, select or iterations, only epochs")
         return linear_aug.evaluate(subject, recipe=recipe, epochs=epochs)
-    if epochs is not None:
-        raise UserError(f"epochs={epochs} is an option of {', '.join(linear_aug.RECIPES)}, not of recipe={recipe}")
     options = {"recipe": recipe, "scale": scale, "c": c, "select": select, "seed": subject.seed}
     grid = None if iterations is None else Grid(iterations=iterations)
     device = subject.how.get("device", "auto")

@@ -72,7 +72,9 @@ def test_rank_refuses_what_is_out_of_range(name: str, value: object, never: None
 
 def test_one_class_is_refused_before_a_network_is_tuned(tmp_path: Path) -> None:
     images = np.zeros((20, 8, 8), np.uint8)
-    parts = {f"{part}_{split}": value for split in ("train", "test") for part, value in (("x", images), ("y", [3] * 20))}
+    parts = {
+        f"{part}_{split}": value for split in ("train", "test") for part, value in (("x", images), ("y", [3] * 20))
+    }
     np.savez(tmp_path / "one.npz", **parts)
     from evaluation.ground_truth import ground_truth
 

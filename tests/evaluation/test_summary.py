@@ -55,7 +55,7 @@ def test_a_zoo_is_judged_without_its_damaged_members(place: Path, capsys: pytest
     first, _, end = said.partition("model     sound:")
     for name in ("card", "file", "other"):
         assert f"left out  {name}: " in first and f"left out  {name}: " in end
-    assert f"left out  numbers: numbers gives features that are not finite" in end
+    assert "left out  numbers: numbers gives features that are not finite" in end
     assert len(json.loads((place / "zoo" / "sound" / "results.jsonl").read_text().splitlines()[0])) > 3
 
 
