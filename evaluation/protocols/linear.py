@@ -16,6 +16,7 @@ from evaluation.checks import device_of
 from evaluation.features import Features, matched
 from evaluation.label_checks import check_train_and_test
 from evaluation.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
+from evaluation.linear_options import check_on_features, check_together
 from evaluation.linear_parts import Part, Parts, in_both, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.measures import measured
@@ -79,7 +80,7 @@ def linear_probe(
     be held out, and options out of range or of the other recipe.
     """
     start = time.perf_counter()
-    _check_recipe(recipe)
+    check_on_features(recipe)
     seed = int(seed)
     _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
     train, test = matched(train, test)
@@ -115,21 +116,8 @@ def check(
     epochs: int | None = None,
 ) -> None:
     """Check labels, and options that exclude each other, before anything is extracted. Raises UserError."""
-    _check_together(recipe, scale, c, select, iterations, epochs)
+    check_together(recipe, scale, c, select, iterations, epochs)
     check_train_and_test(subject, "linear", several=True)
-
-
-def _check_together(
-    recipe: str, scale: str, c: float | None, select: str, iterations: int | None, epochs: int | None
-) -> None:
-    """Check that no option is given that the recipe does not have. Raises UserError."""
-    if recipe in linear_aug.RECIPES:
-        if (scale, c, select, iterations) != ("standardize", None, "held_out", None):
-            raise UserError(f"recipe={recipe} has no option scale, c, select or iterations, only epochs")
-        return
-    if epochs is not None:
-        raise UserError(f"epochs={epochs} is an option of {', '.join(linear_aug.RECIPES)}, not of recipe={recipe}")
-    _recipe(recipe, 0, c, None if iterations is None else Grid(iterations=iterations))
 
 
 def evaluate(
@@ -147,7 +135,7 @@ def evaluate(
     recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
     iterations: of recipe grid. Others as in `linear_probe`.
     """
-    _check_together(recipe, scale, c, select, iterations, epochs)
+    check_together(recipe, scale, c, select, iterations, epochs)
     if recipe in linear_aug.RECIPES:
         return linear_aug.evaluate(subject, recipe=recipe, epochs=epochs)
     options = {"recipe": recipe, "scale": scale, "c": c, "select": select, "seed": subject.seed}
@@ -160,14 +148,6 @@ def _check(**options: tuple[str, tuple[str, ...]]) -> None:
     for name, (given, known) in options.items():
         if given not in known:
             raise UserError(f"there is no {name} {given!r}: {nearest(str(given), known)}")
-
-
-def _check_recipe(recipe: str) -> None:
-    if recipe in linear_aug.RECIPES:
-        raise UserError(
-            f"recipe={recipe} trains on augmented views, which features have not: evaluation.linear_on_views takes the "
-            "model and the images"
-        )
 
 
 def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 import evaluation
 from evaluation.checks import checked_images, device_of
+from evaluation.ground_truth import ground_truth
 from evaluation.models import load_model
 from sslkit.errors import UserError
 
@@ -72,12 +73,8 @@ def test_rank_refuses_what_is_out_of_range(name: str, value: object, never: None
 
 def test_one_class_is_refused_before_a_network_is_tuned(tmp_path: Path) -> None:
     images = np.zeros((20, 8, 8), np.uint8)
-    parts = {
-        f"{part}_{split}": value for split in ("train", "test") for part, value in (("x", images), ("y", [3] * 20))
-    }
+    parts = {"x_train": images, "y_train": [3] * 20, "x_test": images, "y_test": [3] * 20}
     np.savez(tmp_path / "one.npz", **parts)
-    from evaluation.ground_truth import ground_truth
-
     with pytest.raises(UserError, match="one class"):
         ground_truth(["random:narrow_resnet"], str(tmp_path / "one.npz"), out=tmp_path / "out", image_size=8)
     assert not (tmp_path / "out").exists()

@@ -113,12 +113,12 @@ def test_a_zoo_of_damaged_members_alone_is_an_error(place: Path) -> None:
 
     for name in ("sound", "sound2", "numbers"):
         shutil.rmtree(place / "zoo" / name)
-    with pytest.raises(UserError, match="none of the 3 models can be used: .*card: .*file: .*other: "):
+    with pytest.raises(UserError, match=r"none of the 3 models can be used: .*card: .*file: .*other: "):
         judge(zoo=place / "zoo", data=str(place / "few.npz"), protocols="knn", out=place / "out")
     with pytest.raises(UserError, match="none of the 3 models can be used"):
         evaluation.rank(str(place / "zoo"), str(place / "few.npz"), ["logme"])
 
 
 def test_what_fails_for_all_is_said_once(place: Path) -> None:
-    with pytest.raises(UserError, match="^there is no data 'nonsuch'"):
+    with pytest.raises(UserError, match=r"^there is no data 'nonsuch'"):
         judge(zoo=place / "zoo", data="nonsuch", protocols="knn", out=place / "out")
