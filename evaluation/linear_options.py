@@ -5,7 +5,13 @@ from sslkit.errors import UserError
 
 
 def check_together(
-    recipe: str, scale: str, c: float | None, select: str, iterations: int | None, epochs: int | None
+    *,
+    recipe: str = "auto",
+    scale: str = "standardize",
+    c: float | None = None,
+    select: str = "held_out",
+    iterations: int | None = None,
+    epochs: int | None = None,
 ) -> None:
     """Check that no option is given that the recipe does not have. Raises UserError."""
     if recipe in linear_aug.RECIPES:

@@ -7,6 +7,7 @@ import numpy as np
 from evaluation.agreement import FEWEST
 from evaluation.candidates import Candidate
 from evaluation.scoring import MetricResult, Spec, takes_numbers
+from evaluation.transferability import base
 from sslkit.errors import UserError
 
 LACKS = {
@@ -15,7 +16,6 @@ LACKS = {
     "model": "no network: its size is not known",
 }
 NO_REFERENCE = "no reference statistics: PED takes those of the task's own images"
-SAID_OF_THE_MODEL = "no reference="  # how PED's own warning begins
 NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
 
 
@@ -55,7 +55,7 @@ def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, fai
         return [f"{spec.name} has no score: {failure}"]
     if result is None:
         return lacking(spec, candidate)
-    found = [f"{spec.name}: {warning}" for warning in result.warnings if not warning.startswith(SAID_OF_THE_MODEL)]
+    found = [f"{spec.name}: {warning}" for warning in result.warnings if warning != base.NO_REFERENCE]
     alone = "ped" in dict(spec.chain) and candidate.sample.reference is None
     return [NO_REFERENCE, *found] if alone else found
 

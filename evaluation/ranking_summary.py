@@ -143,7 +143,7 @@ def read_truth(path: str | Path) -> Mapping[str, Any]:
     """Accuracies from a .json file. Raises UserError."""
     try:
         found = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"truth={path} cannot be read as JSON: {error}") from error
     if not isinstance(found, dict) or not found:
         raise UserError(f"truth={path} must be {{model: accuracy}}, or {{data: {{model: accuracy}}}}")

@@ -27,6 +27,8 @@ from evaluation.task import Task
 from evaluation.tuning import Diverged, Setting, classification_loss, predict, train_classifier, whole_number
 from sslkit.errors import UserError
 
+NEEDS = ("value", "diverged", "seconds")  # of every record
+
 
 @dataclass(frozen=True, eq=False)
 class Trial:
@@ -143,7 +145,7 @@ class Runner:
             if self.workers > 1 and missing > 1:
                 self._in_processes(keys, trials, bar)
             work = self._work(trials, self.progress)
-            return each_once(keys, self.records, lambda number: (work(number), bar.update())[0])
+            return each_once(keys, self.records, lambda number: (work(number), bar.update())[0], NEEDS)
 
     @property
     def _hidden(self) -> bool | None:

@@ -32,15 +32,17 @@ class Members(dict[str, M]):
 
         spare_all: leave out those that were asked for one by one, too. Raises UserError when none is left.
         """
-        made, left_out = {}, dict(self.left_out)
+        made, failed = {}, {}
         for name, model in self.items():
             try:
                 made[name] = make(name, model)
             except UserError as error:
                 if not (spare_all or name in self.listed):
                     raise
-                left_out[name] = str(error)
-        return some_left(Members(made, left_out, self.listed))
+                failed[name] = str(error)
+        if not made and len(set(failed.values())) == 1:
+            raise UserError(next(iter(failed.values())))  # the data's or an option's fault, not that of a model
+        return some_left(Members(made, {**self.left_out, **failed}, self.listed))
 
 
 def some_left(found: Members[M]) -> Members[M]:

@@ -32,6 +32,8 @@ def write_whole(path: Path) -> Iterator[Path]:
 
     Raises UserError when the disk refuses, with its reason.
     """
+    if path.is_dir() or not path.name:
+        raise UserError(f"cannot write {path}: it is a folder; name a file in it")
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

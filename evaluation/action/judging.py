@@ -8,6 +8,7 @@ from typing import Any
 from evaluation import store
 from evaluation.action.recipes import RECIPES
 from evaluation.action.recipes import chosen as recipe_of
+from evaluation.action.results import fold_name
 from evaluation.command_line import name_of, words
 from evaluation.models import LoadedModel
 from evaluation.protocols.action import action, check_clips, source_of
@@ -17,6 +18,8 @@ from evaluation.summary import Opened, described, opened, print_differences, pri
 from evaluation.tables import table
 from sslkit import members
 
+FOLDS = (1, 2, 3)  # the official splits that a set can have
+SHOWN = ("top5", *map(fold_name, FOLDS))  # beside the main number
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
 
 
@@ -71,7 +74,7 @@ def shown(results: list[Result]) -> list[Result]:
     rows = []
     for result in results:
         rows.append(result)
-        rows += [_row(result, name) for name in result.others if name == "top5" or name.startswith("split ")]
+        rows += [_row(result, name) for name in result.others if name in SHOWN]
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]
 

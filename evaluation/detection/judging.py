@@ -13,7 +13,7 @@ from evaluation.detection.boxes import Boxes
 from evaluation.detection.detector import check_fit
 from evaluation.detection.protocol import open_splits, planned
 from evaluation.detection.ranks import process_group
-from evaluation.detection.results import described
+from evaluation.detection.results import described, seed_name
 from evaluation.models import LoadedModel
 from evaluation.protocols.detection import detection
 from evaluation.protocols.segmentation import segmentation
@@ -95,7 +95,7 @@ def shown(results: list[Result]) -> list[Result]:
     rows = []
     for result in results:
         rows.append(result)
-        names = [name for name in result.others if not name.startswith("seed ")]
+        names = [name for name in result.others if name not in map(seed_name, result.seeds)]
         rows += [replace(result, metric=name, **asdict(result.others[name])) for name in names]
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]

@@ -7,6 +7,7 @@ fine-tuning of Zheng et al. 2025, arXiv 2510.23145.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,9 @@ def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
 
 
 def as_list(name: str, values: Any) -> list[Any]:
-    """A list of at least one value. Raises UserError."""
+    """A list of at least one value; one number is a list of it. Raises UserError."""
+    if isinstance(values, Real) and not isinstance(values, bool):
+        return [values]
     if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (found := list(values)):
         raise UserError(f"{name}={values!r} must be a list of at least one number")
     return found
@@ -147,8 +150,7 @@ def different_seeds(seeds: int | Sequence[int]) -> list[int]:
 
     Raises UserError if there are none, one comes twice, or one is no whole number from 0.
     """
-    listed = [seeds] if isinstance(seeds, int) else as_list("seeds", seeds)
-    found = [whole_number("seeds: a seed", seed, 0) for seed in listed]
+    found = [whole_number("seeds: a seed", seed, 0) for seed in as_list("seeds", seeds)]
     if len(set(found)) < len(found):
         raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
     return found

@@ -105,18 +105,9 @@ def linear_probe(
     )
 
 
-def check(
-    subject: Subject,
-    *,
-    recipe: str = "auto",
-    scale: str = "standardize",
-    c: float | None = None,
-    select: str = "held_out",
-    iterations: int | None = None,
-    epochs: int | None = None,
-) -> None:
+def check(subject: Subject, **options: Any) -> None:
     """Check labels, and options that exclude each other, before anything is extracted. Raises UserError."""
-    check_together(recipe, scale, c, select, iterations, epochs)
+    check_together(**options)
     check_train_and_test(subject, "linear", several=True)
 
 
@@ -135,7 +126,7 @@ def evaluate(
     recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
     iterations: of recipe grid. Others as in `linear_probe`.
     """
-    check_together(recipe, scale, c, select, iterations, epochs)
+    check_together(recipe=recipe, scale=scale, c=c, select=select, iterations=iterations, epochs=epochs)
     if recipe in linear_aug.RECIPES:
         return linear_aug.evaluate(subject, recipe=recipe, epochs=epochs)
     options = {"recipe": recipe, "scale": scale, "c": c, "select": select, "seed": subject.seed}
