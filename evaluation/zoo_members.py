@@ -40,7 +40,7 @@ class Members(dict[str, M]):
                 if not (spare_all or name in self.listed):
                     raise
                 failed[name] = str(error)
-        if not made and len(set(failed.values())) == 1:
+        if not made and len(set(failed.values())) == 1 and (len(failed) > 1 or not self.left_out):
             raise UserError(next(iter(failed.values())))  # the data's or an option's fault, not that of a model
         return some_left(Members(made, {**self.left_out, **failed}, self.listed))
 
