@@ -129,7 +129,7 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any
 def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
     def job(config: DictConfig) -> None:
         # Lightning starts its other ranks by this command line: it must be this job's, not the whole sweep's.
-        sys.argv[1:] = OmegaConf.to_container(HydraConfig.get().overrides.task)  # as typed: ${x} stays
+        sys.argv[1:] = list(HydraConfig.get().overrides.task)
         HydraConfig.instance().cfg = None
         with _one_line_errors():
             task(OmegaConf.to_container(config, resolve=True))

@@ -1,4 +1,7 @@
-"""The one error that is the user's to mend."""
+"""The one error that is the user's to mend, and the tail of those about names."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UserError(ValueError):
@@ -6,3 +9,11 @@ class UserError(ValueError):
 
     The recipes print it without a traceback and leave with exit code 2.
     """
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The tail of an error message: the nearest known name, then all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(known)}"

@@ -4,26 +4,17 @@ The member's class is the one that its file defines on the family's base class; 
 its options. Nothing is registered by hand.
 """
 
-import difflib
 import importlib
 import inspect
-import numbers
 import pkgutil
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
-from sslkit.errors import UserError
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The tail of an error message: the nearest known name, then all of them."""
-    known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}known: {', '.join(known)}"
+from sslkit.errors import UserError, nearest
+from sslkit.settings import Declared, plain
 
 
 @cache
@@ -76,39 +67,20 @@ def options(member: type) -> dict[str, Any]:
 
 
 def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`given` as a dict, once every key is an option of `member`. Raises UserError with the nearest one."""
-    known = options(member)
-    for key, value in given.items():
-        if key not in known:
-            raise UserError(f"{where} has no option {key!r}: {nearest(key, known)}")
-        kind = inspect.signature(member).parameters[key].annotation
-        if get_origin(kind) is Annotated:
-            _check_limits(f"{where} option {key}", kind, value)
-            continue
-        if not _is_a(value, kind):
-            shown = kind.__name__ if isinstance(kind, type) else kind
-            raise UserError(f"{where} option {key}={value!r} must be {shown}, like its default {known[key]!r}")
-    return dict(given)
+    """Return `given` as a dict, once every key is an option of `member` and every value fits its annotation.
 
-
-def _check_limits(name: str, kind: Any, value: Any) -> None:
-    """Check a value against `Annotated[int, Limits(least=1)]`. Raises UserError."""
-    from sslkit.settings import Declared  # which takes `nearest` from here
-
-    plain, limits = get_args(kind)[:2]
-    Declared(name, plain, limits, None, "").check(value)
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    """Whether a value fits an annotation such as `int | None`; whole numbers are floats too. Others are let through."""
-    if isinstance(kind, types.UnionType):
-        return any(_is_a(value, one) for one in kind.__args__)
-    if get_origin(kind) is Sequence:
-        return isinstance(value, Sequence) and not isinstance(value, str)
-    if kind in (int, float):
-        number = numbers.Integral if kind is int else numbers.Real  # numpy's too
-        return isinstance(value, number) and not isinstance(value, bool)
-    return not isinstance(kind, type) or isinstance(value, kind)
+    An annotation may carry its range, `Annotated[float, Limits(above=0)]`: see `sslkit.ranges`.
+    Raises UserError for an unknown key, with the nearest one, and for a value of another type or out of range.
+    """
+    if not isinstance(given, Mapping):
+        raise UserError(f"{where} must be a mapping of options, got {given!r}")
+    known, parameters, checked = options(member), inspect.signature(member).parameters, {}
+    for name, value in given.items():
+        if name not in known:
+            raise UserError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
+        kind, limits = plain(parameters[name].annotation)
+        checked[name] = Declared(f"{where} option {name}", kind, limits, known[name], "").check(value)
+    return checked
 
 
 def summary(member: type) -> str:

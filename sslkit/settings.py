@@ -8,18 +8,21 @@ Command lines, their `--help`, `sslkit.training.Config` and the tests all read t
 """
 
 import dataclasses
+import functools
+import inspect
 import math
 import numbers
+import operator
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.errors import UserError, nearest
 
 MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
+UNIONS = (types.UnionType, typing.Union)
 S = TypeVar("S")
 
 
@@ -37,9 +40,13 @@ class Limits:
     choices: tuple[str, ...] = ()
 
     def hold(self, number: float) -> bool:
-        """Return whether a number lies within the bounds; NaN and infinity never do."""
+        """Return whether a number lies within the bounds; NaN, infinity and what no float can hold never do."""
+        try:
+            finite = math.isfinite(number)
+        except OverflowError:  # a whole number of more than 308 digits
+            return False
         return (
-            math.isfinite(number)
+            finite
             and (self.least is None or number >= self.least)
             and (self.most is None or number <= self.most)
             and (self.above is None or number > self.above)
@@ -111,7 +118,19 @@ def overlaid(settings: S, given: Mapping[str, Any], where: str = "") -> S:
 
 def alternatives(kind: Any) -> tuple[Any, ...]:
     """The parts of `int | None`; a plain annotation is its only part."""
-    return typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    return typing.get_args(kind) if typing.get_origin(kind) in UNIONS else (kind,)
+
+
+def plain(kind: Any) -> tuple[Any, Limits]:
+    """Split `Annotated[float, Limits(...)]`, also in a union or a list, into `float` and the limits."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return parts[0], next((mark for mark in parts[1:] if isinstance(mark, Limits)), Limits())
+    if origin not in (*UNIONS, list, Sequence):
+        return kind, Limits()
+    kinds, limits = zip(*map(plain, parts), strict=True)
+    stripped = functools.reduce(operator.or_, kinds) if origin in UNIONS else origin[kinds[0]]
+    return stripped, next((one for one in limits if one != Limits()), Limits())
 
 
 def takes_text(kind: Any) -> bool:
@@ -121,7 +140,7 @@ def takes_text(kind: Any) -> bool:
 
 def fits(value: Any, kind: Any, limits: Limits) -> bool:
     """Return whether a value is of one plain type (no union) and within the limits."""
-    if kind is Any:
+    if kind in (Any, inspect.Parameter.empty):
         return True
     if typing.get_origin(kind) in (list, tuple, Sequence):
         listed = isinstance(value, Sequence) and not isinstance(value, str)
@@ -132,7 +151,9 @@ def fits(value: Any, kind: Any, limits: Limits) -> bool:
         return isinstance(value, number) and not isinstance(value, bool) and limits.hold(value)
     if kind is str:
         return isinstance(value, str) and _is_writable(value) and (not limits.choices or value in limits.choices)
-    return isinstance(value, kind)
+    if typing.get_origin(kind) is Callable:
+        return callable(value)
+    return not isinstance(kind, type) or isinstance(value, kind)
 
 
 def allowed(kind: Any, limits: Limits) -> str:
@@ -149,6 +170,8 @@ def _named(kind: Any, limits: Limits) -> str:
         return ", ".join(filter(None, ("a whole number" if kind is int else "a number", str(limits))))
     if kind is str:
         return ", ".join((*limits.choices[:-2], " or ".join(limits.choices[-2:]))) if limits.choices else "text"
+    if typing.get_origin(kind) is Callable:
+        return "a function"
     return {bool: "true or false", types.NoneType: "null"}.get(kind, str(kind))
 
 

@@ -11,7 +11,7 @@ from evaluation.checks import device_of
 from evaluation.command_line import name_of, words
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.detector import check_fit
-from evaluation.detection.protocol import open_splits, planned
+from evaluation.detection.protocol import check_trials, open_splits, planned
 from evaluation.detection.ranks import process_group
 from evaluation.detection.results import described, seed_name
 from evaluation.models import LoadedModel
@@ -22,7 +22,6 @@ from evaluation.run import make_folder, results_folder
 from evaluation.summary import Opened, opened, print_differences, print_left_out
 from evaluation.summary import described as model_line
 from evaluation.tables import table
-from evaluation.tuning import whole_number
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.members import nearest
@@ -64,7 +63,7 @@ def judge(
     plan = _plan(recipe, {"data": data, "task": task, **options})
     source, task = plan.pop("data"), plan.pop("task")
     train, test = open_splits(source, root, masks=task == "masks", counts=counts)
-    whole_number("trials", plan["trials"], 1)
+    check_trials(plan["trials"], plan.get("seed", 0))
     device_of(device)
     asked = opened(checkpoint, zoo, image_size=image_size, check=lambda model: check_fit(model, plan["arch"]))
 

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
+from evaluation.checks import checked
 from evaluation.detection.body import TRAINABLE, check_trainable
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.coco_ap import CocoAP
@@ -19,7 +20,7 @@ from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.tuning import whole_number
 from sslkit.errors import UserError
-from sslkit.settings import Limits
+from sslkit.settings import MOST_SEED, Limits
 
 Arch = Annotated[str, Limits(choices=ARCHITECTURES)]
 Trainable = Annotated[str, Limits(choices=TRAINABLE)]
@@ -72,7 +73,8 @@ def measure(
     progress: bool = True,
 ) -> list[Result]:
     """The results of protocol `name`; see `evaluation.protocols.detection.detection` for the arguments."""
-    whole_number("trials", trials, 1), whole_number("seed", seed, 0), whole_number("workers", workers, 0)
+    check_trials(trials, seed)
+    whole_number("workers", workers, 0)
     CocoAP("box")  # says now, not after the training, that its packages are missing
     loaded = load_model(model)
     check_fit(loaded, arch)
@@ -89,6 +91,12 @@ def measure(
     for result in results if out is None else ():
         del result.details["pictures"]  # they are gone with the folder
     return results
+
+
+def check_trials(trials: int, seed: int) -> None:
+    """Check the number of trials, whose seeds are seed, seed + 1, ... Raises UserError."""
+    checked("trials", trials, int, least=1, most=1000)
+    checked("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
 
 
 def planned(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.detection import protocol
-from evaluation.option_types import Count, CountOrNone, PositiveOrNone
+from evaluation.option_types import CountOrNone, PositiveOrNone, Trials
 from evaluation.result import Result
 from evaluation.subject import Subject
 
@@ -72,7 +72,7 @@ def evaluate(
     *,
     arch: protocol.Arch = "c4",
     schedule: str = "full",
-    trials: Count = 1,
+    trials: Trials = 1,
     trainable: protocol.Trainable = "full",
     steps: CountOrNone = None,
     batch_size: CountOrNone = None,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.models import load_model
-from evaluation.option_types import AtLeastTwo, Count, Positive, Precision, Workers
+from evaluation.option_types import AtLeastTwo, Count, Fraction, Precision, Workers
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
 from evaluation.result import Result
 from evaluation.subject import Subject
@@ -222,7 +222,7 @@ def check(subject: Subject, *, fraction: float = 0.01, draws: int = 5, **_option
 def evaluate(
     subject: Subject,
     *,
-    fraction: Positive = 0.01,
+    fraction: Fraction = 0.01,
     draws: Count = 5,
     epochs: Count = 50,
     batch_size: AtLeastTwo = 256,

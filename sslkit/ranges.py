@@ -1,0 +1,22 @@
+"""Ranges that constructors of objectives and regularisers declare; `members.check_options` reads them.
+
+def __init__(self, backbone, *, temperature: Temperature = 0.2, hidden: Width | None = None) -> None: ...
+
+The upper bounds are far above anything published: they stop what no machine could hold.
+"""
+
+from typing import Annotated
+
+from sslkit.settings import Limits
+
+Width = Annotated[int, Limits(least=1, most=32_768)]  # units of a layer
+Depth = Annotated[int, Limits(least=1, most=256)]  # layers, sets, iterations: what a step repeats
+Rows = Annotated[int, Limits(least=1, most=2**24)]  # embeddings of a queue, images of a sub-batch
+OptionalRows = Annotated[int, Limits(least=0, most=2**24)]  # 0: no queue
+Prototypes = Annotated[int, Limits(least=2, most=2**20)]
+Count = Annotated[int, Limits(least=0, most=10**9)]  # epochs, steps
+Size = Annotated[int, Limits(least=1, most=4096)]  # pixels
+Weight = Annotated[float, Limits(least=0, most=10**9)]  # of a term of the loss
+Temperature = Annotated[float, Limits(above=0, most=10**6)]
+Share = Annotated[float, Limits(least=0, most=1)]
+PartialShare = Annotated[float, Limits(least=0, below=1)]
