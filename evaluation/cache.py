@@ -63,8 +63,8 @@ class Partial:
 
     def prepare(self) -> None:
         """Make the files, or keep those of an earlier process where they fit."""
-        if self.folder.is_dir() and not all(self._fits(*shape) for shape in self._shapes.values()):
-            shutil.rmtree(self.folder)
+        if not (self.folder.is_dir() and all(self._fits(*shape) for shape in self._shapes.values())):
+            _remove(self.folder)
         if not self.folder.is_dir():
             fresh = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
             shutil.rmtree(fresh, ignore_errors=True)
@@ -76,7 +76,7 @@ class Partial:
     def _fits(self, name: str, dtype: Any, shape: tuple[int, ...]) -> bool:
         try:
             array = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError):
+        except (OSError, ValueError, EOFError):
             return False
         return array.shape == shape and array.dtype == dtype
 
@@ -117,9 +117,16 @@ class Partial:
         for path in self.folder.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        if target.exists():
-            shutil.rmtree(target)
+        _remove(target)
         os.replace(self.folder, target)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, or the file or link in its place; nothing is done where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def read_whole(folder: Path) -> dict[str, Any] | None:
@@ -128,14 +135,14 @@ def read_whole(folder: Path) -> dict[str, Any] | None:
     x is memory-mapped. A damaged folder is said and left for the caller to make again.
     """
     if not folder.is_dir():
-        return None
+        return None  # `publish` replaces a file of that name
     try:
         about = json.loads((folder / INDEX).read_text())
         if about["format"] == FORMAT and about["files"] == _checksums(folder):
             return opened(folder)
         reason = "its files are not those that were written"
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError) as error:
+        reason = f"{type(error).__name__}: {error}"  # whatever a damaged file makes of the index
     print(f"the feature cache {folder} is damaged ({reason}): extracting again", flush=True)
     return None
 

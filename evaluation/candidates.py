@@ -1,7 +1,7 @@
 """The members of a zoo as a ranking sees them: each one's features of the same images, ready to be scored."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from numbers import Integral
@@ -13,13 +13,13 @@ import numpy as np
 from evaluation.datasets import Split, open_split
 from evaluation.extraction import extract
 from evaluation.features import Features
-from evaluation.models import LoadedModel, load_model
+from evaluation.models import LoadedModel
 from evaluation.samples import as_sample
 from evaluation.source_probs import source_probs
 from evaluation.splits import draw_keys
 from evaluation.subsets import label_subset
 from evaluation.transferability.base import Sample
-from sslkit import zoo as zoos
+from evaluation.zoo_members import Members, load_member, members
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -69,23 +69,27 @@ def of_models(
     device: str = "cpu",
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
-) -> list[Candidate]:
-    """Candidates from models: features are extracted, or read from the cache.
+) -> Members[Candidate]:
+    """Candidates from models, by name: features are extracted, or read from the cache.
 
     zoo: a folder of zoo entries, or a list of what `evaluation.load_model` takes, folders of entries among them; or a
         mapping of names to such models.
     max_images: at most so many, the same number of each class, drawn by (seed, names); None: all.
     image_size, in_chans, trust: see `evaluation.load_model`; the size is that of models which are no zoo entries.
-    how: see `evaluation.extract` (cache, precision, batch_size, workers, ...). Raises UserError.
+    how: see `evaluation.extract` (cache, precision, batch_size, workers, ...).
+    All models are opened first. Left out are entries of a folder that cannot be opened, and models that give no sound
+    features. Raises UserError where none is left, and for a model asked for by name that cannot be opened.
     """
-    models = {name: load_member(one, image_size, in_chans, trust) for name, one in members(zoo).items()}
+    models = members(zoo).of_each(lambda _, one: load_member(one, image_size, in_chans, trust))
     task = sampled(open_split(dataset, split, root=root), max_images, seed)
-    found = []
-    for name, model in models.items():
+
+    def candidate(name: str, model: LoadedModel) -> Candidate:
         say(f"features of {len(task):,} images of {task.name}: {name}")
-        features = extract(model, task, task.split, **how)
-        found.append(_candidate(name, model, features, seed, device))
-    return same_images(found)
+        return _candidate(name, model, extract(model, task, task.split, **how), seed, device)
+
+    found = models.of_each(candidate, spare_all=True)
+    same_images(list(found.values()))
+    return found
 
 
 def checked_keywords(given: Iterable[str], at_hand: bool) -> None:
@@ -100,56 +104,6 @@ def checked_keywords(given: Iterable[str], at_hand: bool) -> None:
             raise UserError(f"rank has no option {name!r}: {nearest(name, known)}")
         if at_hand:
             raise UserError(f"{name} is for models and a data set; the features at hand are ranked as they are")
-
-
-def members(zoo: Any) -> dict[str, Any]:
-    """Names and models of a zoo. Raises UserError for an empty one and for two members of one name."""
-    if isinstance(zoo, Mapping) and not zoo:
-        raise UserError("there is no model to rank")
-    if isinstance(zoo, Mapping):
-        return dict(zoo)
-    given = zoo if isinstance(zoo, Sequence) and not isinstance(zoo, str) else [zoo]
-    found: dict[str, Any] = {}
-    for one in given:
-        for name, model in _members_of(one):
-            if name in found:
-                raise UserError(f"two members of the zoo are called {name!r}; give a mapping {{name: model}}")
-            found[name] = model
-    if not found:
-        raise UserError(f"there is no finished entry in {zoo}; recipes/train.py makes one")
-    return found
-
-
-def load_member(
-    one: Any,
-    image_size: int | None = None,
-    in_chans: int | None = None,
-    trust: str | Sequence[str] | None = (),
-) -> LoadedModel:
-    """A member of a zoo, see `evaluation.load_model`; image_size is for what is no entry, as entries keep theirs."""
-    named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()
-    is_entry = isinstance(one, zoos.ZooEntry) or (named and named.is_dir())
-    return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans, trust=trust)
-
-
-def _folder_of(one: str | Path) -> Path:
-    """The folder that is named, if any is: ENTRY, random:ENTRY or random:ENTRY:SEED."""
-    text = str(one)
-    untrained = text.startswith("random:")
-    return Path(text.removeprefix("random:").partition(":")[0] if untrained else text)
-
-
-def _members_of(one: Any) -> list[tuple[str, Any]]:
-    folder = Path(one) if isinstance(one, (str, Path)) else None
-    if folder is not None and folder.is_dir() and not (folder / zoos.CARD).is_file():
-        return [(entry.folder.name, entry) for entry in zoos.open(folder)]
-    if isinstance(one, (LoadedModel, zoos.ZooEntry)):
-        return [(one.name if isinstance(one, LoadedModel) else one.folder.name, one)]
-    if folder is not None:
-        named = _folder_of(one)
-        is_folder = named.expanduser().is_dir()
-        return [(str(one).rstrip("/").replace(str(named), named.name) if is_folder else str(one), one)]
-    return [(type(one).__name__, one)]
 
 
 def sampled(task: Split, max_images: int | None, seed: int) -> Split:

@@ -15,17 +15,18 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from evaluation.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, opened, read_whole
+from evaluation.checks import MOST_PIXELS, checked, device_of
 from evaluation.datasets import open_split
-from evaluation.datasets.base import Split
+from evaluation.datasets.base import COUNTS, Split
 from evaluation.features import Features
 from evaluation.models import LoadedModel, load_model
 from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources import collate
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
-from sslkit.members import nearest
 
 PRECISIONS = ("float32", "bfloat16")
+INTERPOLATIONS = ("bilinear", "bicubic")
 CACHED_PIXELS = 24 * 224**2
 
 
@@ -64,8 +65,11 @@ def extract(
     With several ranks each extracts its share and all get all rows; the cache must lie on a disk that they share.
     Raises UserError for what cannot be opened, and for features that are not finite.
     """
-    if precision not in PRECISIONS:
-        raise UserError(f"precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
+    check_extraction(
+        precision=precision, batch_size=batch_size, device=device, workers=workers, on_error=on_error, counts=counts
+    )
+    checked("resize", resize, int | None, least=1, most=2 * MOST_PIXELS)
+    checked("interpolation", interpolation, str | None, choices=INTERPOLATIONS)
     loaded = load_model(model, image_size=image_size, in_chans=in_chans)
     opened = open_split(dataset, split, root=root, on_error=on_error, counts=counts)
     prepared, transform = _prepared(opened, loaded, resize, interpolation)
@@ -92,6 +96,25 @@ def extract(
         note=prepared.note,
         unreadable=_unreadable(found, prepared, on_error),
     )
+
+
+def check_extraction(
+    *,
+    precision: Any = "float32",
+    batch_size: Any = None,
+    device: Any = "auto",
+    workers: Any = "auto",
+    on_error: Any = "skip",
+    counts: Any = "raise",
+    **_others: Any,
+) -> None:
+    """Check the arguments of `extract` that need neither model nor data. Raises UserError."""
+    checked("precision", precision, str, choices=PRECISIONS)
+    checked("batch_size", batch_size, int | None, least=1)
+    checked("workers", workers, int | str, least=0, most=256, choices=("auto",))
+    checked("on_error", on_error, str, choices=("raise", "skip"))
+    checked("counts", counts, str, choices=COUNTS)
+    device_of(device)
 
 
 @dataclass(frozen=True)
@@ -136,9 +159,7 @@ def _device(device: str, model: LoadedModel) -> torch.device:
     own = next(model.net.parameters(), torch.empty(0)).device
     if device == "auto":
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else own
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device={device}, but torch sees no GPU here")
-    return torch.device(device)
+    return device_of(device)
 
 
 def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
@@ -188,19 +209,29 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
 @torch.inference_mode()
 def _run(job: _Job, partial: Partial, blocks: list[list[int]]) -> None:
     """Forward the blocks of this rank."""
-    backbone = job.model.backbone.to(job.device)
+    job.model.backbone.to(job.device)
     mean, std = (torch.tensor(v, device=job.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
     for rows, images, kept in _batches(job, blocks):
         pixels = _cropped(images, job.model.image_size).to(job.device, non_blocking=True).float().div_(255)
-        with torch.autocast(job.device.type, torch.bfloat16, enabled=job.precision == "bfloat16"):
-            x = backbone(pixels.sub_(mean).div_(std))
-        x = x.float().cpu().numpy()
+        x = _features(job, pixels.sub_(mean).div_(std))
         if not np.isfinite(x[kept]).all():
             raise UserError(
                 f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
             )
         partial.write(rows[0], x, kept)
     partial.flush()
+
+
+def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
+    """(B, D) float32 of normalised pixels (B, C, S, S). Raises UserError for images that the network cannot take."""
+    try:
+        with torch.autocast(job.device.type, torch.bfloat16, enabled=job.precision == "bfloat16"):
+            return job.model.backbone(pixels).float().cpu().numpy()
+    except torch.OutOfMemoryError as error:
+        raise UserError(f"the GPU has no memory for {len(pixels)} images: give a batch_size below that") from error
+    except (RuntimeError, ValueError, TypeError, AssertionError, LookupError) as error:  # as networks refuse images
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
 
 
 def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray]]:

@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.candidates import load_member, members, sampled
+from evaluation.candidates import sampled
+from evaluation.checks import checked, checked_images, device_of
 from evaluation.datasets import Split, open_split
+from evaluation.label_checks import check_classes
 from evaluation.models import LoadedModel
-from evaluation.protocols.fine_tune import different_seeds, fine_tune, settings_of
-from evaluation.records import Records, each_once
+from evaluation.protocols.fine_tune import as_list, different_seeds, fine_tune, settings_of
+from evaluation.records import Records, check_fields, each_once
+from evaluation.zoo_members import load_member, members
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
+NEEDS = ("model", "data", "weights", "settings", "value", "interval", "chosen", "grid", "seconds")  # of a record
 RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
 
 
@@ -90,10 +94,13 @@ def ground_truth(
     train_images, test_images, and the rest of a `Result`.
     Raises UserError before anything is measured for unknown data, a name that two models have, and bad settings.
     """
-    lr, weight_decay, crop = list(lr), list(weight_decay), tuple(crop)
+    lr, weight_decay, crop = as_list("lr", lr), as_list("weight_decay", weight_decay), tuple(as_list("crop", crop))
     grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": optimizer}
     tuned = {"steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
     settings_of(grid, **tuned)
+    device_of(device)
+    checked("workers", workers, int, least=1, most=256)
+    checked_images(image_size=image_size)
     tuned |= {"grid": grid, "seeds": different_seeds(seeds)}
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
     settings = json.loads(json.dumps({**tuned, **sizes}))
@@ -103,6 +110,7 @@ def ground_truth(
         say(f"cannot be loaded: {failure}")
     how = {**tuned, "out": out, "device": device, "workers": workers, "progress": progress}
     records = Records(Path(out) / RESULTS)
+    records.read()  # a damaged file is said before anything is measured
     for task, splits in tasks.items():
         for name, model in models.items():
             key = _key(name, model, task, splits, settings)
@@ -146,6 +154,7 @@ def _splits(source: Any, root: str | Path, most: int | None, most_tested: int | 
     name = source.partition(":")[0] if isinstance(source, str) else ""
     learned = datasets.find(name).train if name in datasets.names() else "train"
     train, test = (open_split(source, split, root=root) for split in (learned, "test"))
+    check_classes([train], "fine-tuning")
     return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
 
 
@@ -197,6 +206,7 @@ def _results(records: Records, settings: Mapping, models: Mapping[str, LoadedMod
     """{task: {model: record}}; of a model that was trained anew since, the record of the weights at hand."""
     found: dict[str, dict[str, Any]] = {}
     for record in records.read().values():
+        check_fields(record, NEEDS, records.path)
         name = record["model"]
         stale = name in models and record["weights"] != models[name].digest
         if record["settings"] == settings and not stale:

@@ -164,13 +164,6 @@ def gradients(weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> tuple[Tenso
     return (residual.T @ x).view_as(weight), residual.sum(0).view_as(bias)
 
 
-def device_of(name: str) -> torch.device:
-    """The device of that name; "auto" is a GPU if there is one. Raises UserError for a GPU that is not there."""
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device={name}, but torch sees no GPU here")
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-
-
 def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
     """(H,) the metric of each head on some rows; NaN for one that diverged. y: the labels of these rows."""
     broken = ~(heads.weight.isfinite().all(2).all(1) & heads.bias.isfinite().all(1)).cpu().numpy()

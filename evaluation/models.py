@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from evaluation.checks import checked_images
 from sslkit import backbones, published
 from sslkit.backbones import Backbone, Recipe
 from sslkit.data.images import Images
@@ -107,6 +108,7 @@ def load_model(
         network's maker, and that are then called.
     Raises UserError for what is none of these, for weights that do not fit, and for code that is not trusted.
     """
+    checked_images(image_size=image_size, in_chans=in_chans)
     if isinstance(model, LoadedModel):
         return _as_asked(model, image_size, in_chans)
     if isinstance(model, ZooEntry):

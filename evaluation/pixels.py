@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from sslkit.data.images import Images
-from sslkit.data.loader import workers_for
+from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources import collate
 from sslkit.errors import UserError
 
@@ -103,7 +103,7 @@ class Pixels:
             for batch in loader:
                 yield batch["images"].to(self.device, non_blocking=True), batch["aspect"]
         except UserError as error:  # a worker's comes wrapped in its traceback
-            raise UserError(str(error).strip().rpartition("UserError: ")[2]) from error
+            raise (without_traceback(error) if loader.num_workers else error) from error
 
 
 def _room(device: torch.device) -> float:

@@ -11,6 +11,7 @@ from evaluation.benchmark import open_benchmark
 from evaluation.ranking import Ranking, rank
 from evaluation.ranking_checks import BOOTSTRAP, checked_metrics
 from evaluation.ranking_summary import finish, line, open_tasks
+from evaluation.zoo_members import lines_of
 from sslkit.errors import UserError
 
 
@@ -53,6 +54,8 @@ def rank_published(
         models = {model: benchmark.zoo[model] for model in known}
         ranking = rank(models, images, metrics, truth=known, split=split, say=line, **drawn, **how)
         rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
+    for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
+        print(told)
     print(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")
     return rankings
 

@@ -11,13 +11,14 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.agreement import Agreement, agreement
-from evaluation.candidates import Candidate, are_arrays, checked_keywords, members, of_arrays, of_models
+from evaluation.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
 from evaluation.choice import levelled
 from evaluation.ranking_checks import BOOTSTRAP, METRICS, checked_metrics, truth_values
 from evaluation.ranking_notes import lacking, no_agreement, notes
 from evaluation.resampling import Column, replicates
 from evaluation.result import PACKAGES
 from evaluation.scoring import MetricResult, Spec, of_sample
+from evaluation.zoo_members import Members, members
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 
@@ -36,6 +37,7 @@ class Ranking:
     mean_rank: (M,) over the metrics that score every model that any does (see `borda`), nan if none does.
     seconds, memory: (M, K) cost of each score; what metrics share is counted with the first. bytes, nan if unknown.
     notes: what to know of models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
+    left_out: why each other member of the zoo is not ranked, by name.
     made: how: date, seed, bootstrap, device, the split and the sizes that were asked for, versions.
     """
 
@@ -56,6 +58,7 @@ class Ranking:
     agreement: Mapping[str, Sequence[Agreement]] = field(default_factory=dict)
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     made: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def order(self) -> list[str]:
@@ -109,14 +112,17 @@ def rank(
     bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
         `evaluation.resampling.replicates`.
     seed, device: of the metrics. how: split, max_images, root, image_size and the options of `evaluation.extract`.
+    Entries of a folder that are damaged, and models that give no sound features, are left out and named in `left_out`.
     Raises UserError before anything is extracted for unknown metrics, options, models and data, and for a truth without
-    one of the models.
+    one of the models; and where no model is left.
     """
     specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
     zoo = _checked_zoo(zoo, dataset, how)
-    names = tuple(zoo)
-    accuracies = truth_values(truth, names)
-    candidates = _candidates(zoo, dataset, seed=seed, device=device, say=say, **how)
+    accuracies = truth_values(truth, tuple(zoo))
+    found = _candidates(zoo, dataset, seed=seed, device=device, say=say, **how)
+    names, candidates = tuple(found), list(found.values())
+    if accuracies is not None:
+        accuracies = accuracies[[name in found for name in zoo]]
     scored, failures = [], []
     for spec in specs:
         say(f"{spec.name} on {len(candidates)} models")
@@ -139,6 +145,7 @@ def rank(
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
         details={spec.name: _details(results, names) for spec, results in scored},
+        left_out=found.left_out,
         made=_made(seed=seed, bootstrap=bootstrap, device=device, **{name: how[name] for name in SAID if name in how}),
         **stacked,
     )
@@ -167,7 +174,7 @@ def ranks_of(scores: np.ndarray) -> np.ndarray:
     return found
 
 
-def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]:
     """Names and models, or names and features at hand. Raises UserError."""
     at_hand = are_arrays(zoo)
     checked_keywords(how, at_hand)
@@ -178,9 +185,9 @@ def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> dict[str, An
     return members(zoo)
 
 
-def _candidates(zoo: Any, dataset: Any, *, seed: int, device: str, say: Callable, **how: Any) -> list[Candidate]:
+def _candidates(zoo: Any, dataset: Any, *, seed: int, device: str, say: Callable, **how: Any) -> Members[Candidate]:
     if dataset is None:
-        return of_arrays(zoo, seed, device)
+        return Members({one.name: one for one in of_arrays(zoo, seed, device)})
     return of_models(zoo, dataset, how.pop("split", "train"), seed=seed, device=device, say=say, **how)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.samples import checked_device, checked_seed
+from evaluation.checks import device_of
+from evaluation.samples import checked_seed
 from evaluation.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
@@ -26,7 +27,7 @@ def checked_metrics(metrics: Any, *, bootstrap: int = 0, seed: int = 0, device: 
     """
     if not isinstance(bootstrap, Integral) or isinstance(bootstrap, bool) or bootstrap < 0 or bootstrap == 1:
         raise UserError(f"bootstrap={bootstrap!r}: how many times images are redrawn, 0 for never or at least 2")
-    checked_seed(seed), checked_device(device)
+    checked_seed(seed), device_of(device)
     specs = [parse(metric) for metric in _listed(metrics)]
     for spec in specs:
         _tried(spec.name)

@@ -35,7 +35,7 @@ def read_ranking(path: Path) -> Ranking:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except KeyError as error:
         raise UserError(f"{path} is no ranking of recipes/rank.py: it has no {error}") from error
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} is no ranking of recipes/rank.py: {error}") from error
 
 
@@ -55,7 +55,12 @@ def _ranking(record: dict[str, Any]) -> Ranking:
             "metrics": metrics,
             "tied": _array(record, "tied", size).astype(bool),
             "mean_rank": _array(record, "mean_rank", size[:1]),
-            "notes": tuple(record.get("notes", ())),
+            "data": str(record["data"]),
+            "n": int(record["n"]),
+            "notes": tuple(map(str, record.get("notes") or ())),
+            "left_out": {str(name): str(why) for name, why in dict(record.get("left_out") or {}).items()},
+            "details": dict(record.get("details") or {}),
+            "made": dict(record.get("made") or {}),
             "truth": truth,
             "agreement": {name: [_agreement(one) for one in found] for name, found in agreements.items()},
         }

@@ -9,6 +9,7 @@ from evaluation.candidates import Candidate
 from evaluation.choice import levelled
 from evaluation.degenerate import doubts
 from evaluation.scoring import MetricResult, Spec, takes_numbers
+from evaluation.transferability import base
 from sslkit.errors import UserError
 
 LACKS = {
@@ -17,7 +18,6 @@ LACKS = {
     "model": "no network: its size is not known",
 }
 NO_REFERENCE = "no reference statistics: PED takes those of the task's own images"
-SAID_OF_THE_MODEL = "no reference="  # how PED's own warning begins
 NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
 
 
@@ -58,7 +58,7 @@ def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, fai
     if result is None:
         return lacking(spec, candidate)
     shared = doubts(candidate.sample) if spec.reads_features else ()  # of the model, whatever the metric
-    own = [warning for warning in result.warnings[len(shared) :] if not warning.startswith(SAID_OF_THE_MODEL)]
+    own = [warning for warning in result.warnings[len(shared) :] if warning != base.NO_REFERENCE]
     found = [*shared, *(f"{spec.name}: {warning}" for warning in own)]
     alone = "ped" in dict(spec.chain) and candidate.sample.reference is None
     return [NO_REFERENCE, *found] if alone else found

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.candidates import load_member, members, sampled
+from evaluation.candidates import sampled
 from evaluation.datasets import Split, open_split
 from evaluation.ranking import Ranking, rank
 from evaluation.ranking_checks import BOOTSTRAP, checked_metrics, truth_values
 from evaluation.ranking_plots import plot_agreement, plot_ranking
+from evaluation.zoo_members import lines_of, load_member, members
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -48,11 +49,12 @@ def rank_tasks(
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
     drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
     checked_metrics(metrics, **drawn)
-    named = members(zoo)
+    models = members(zoo).of_each(lambda _, one: load_member(one, image_size, trust=trust))  # once for all tasks
+    for told in lines_of(models.left_out):
+        print(told, flush=True)
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
     for accuracies in known.values():
-        truth_values(accuracies, list(named))
-    models = {name: load_member(one, image_size, trust=trust) for name, one in named.items()}  # once for all tasks
+        truth_values(accuracies, list(models))
     which = {name: how[name] for name in ("split", "root", "max_images") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
     rankings = []
@@ -142,7 +144,7 @@ def read_truth(path: str | Path) -> Mapping[str, Any]:
     """Accuracies from a .json file. Raises UserError."""
     try:
         found = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"truth={path} cannot be read as JSON: {error}") from error
     if not isinstance(found, dict) or not found:
         raise UserError(f"truth={path} must be {{model: accuracy}}, or {{data: {{model: accuracy}}}}")
@@ -172,12 +174,15 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
 
 
 def _print_end(rankings: Sequence[Ranking]) -> None:
+    """Who is first for each task, the members that were left out, and the next command."""
     for ranking in rankings:
         if np.isnan(ranking.mean_rank).all():
             continue
         first = np.nanmin(ranking.mean_rank)
         best = [name for name, mean in zip(ranking.models, ranking.mean_rank, strict=True) if mean == first]
         print(f"best      {ranking.data}: {' and '.join(best)} (mean rank {first:.1f} of {len(ranking.models)})")
+    for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
+        print(told)
     last = rankings[-1]
     print(f"next      python recipes/evaluate.py checkpoint=NAME_OR_FOLDER data={last.data} protocols=[fine_tune]")
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,15 @@ def read_records(path: Path) -> dict[str, dict[str, Any]]:
         content = path.read_bytes()
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise UserError(f"cannot read the runs in {path}: {error.strerror}") from error
     *lines, _ = content.split(b"\n")  # what follows the last newline was cut short
     found = {}
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            found[record["run"]] = record
-        except (ValueError, KeyError, TypeError) as error:
+            found[str(record["run"])] = record
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(f"{path} line {number} is no record of a run: remove that line") from error
     return found
 
@@ -74,11 +76,14 @@ class Records:
         """Append the record of a finished run; it is on the disk when this returns."""
         record = {"run": run_id(key), **key, **values}
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        with FileLock(self.locks / "file.lock", poll_interval=POLL), self.path.open("a+b") as file:
-            file.truncate(_whole(file))
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with FileLock(self.locks / "file.lock", poll_interval=POLL), self.path.open("a+b") as file:
+                file.truncate(_whole(file))
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror or error}") from error
 
     @contextmanager
     def claim(self, key: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
@@ -99,12 +104,16 @@ class Records:
 
 
 def each_once(
-    keys: Sequence[Mapping[str, Any]], records: Records, work: Callable[[int], Mapping[str, Any]]
+    keys: Sequence[Mapping[str, Any]],
+    records: Records,
+    work: Callable[[int], Mapping[str, Any]],
+    needs: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """The record of every run, in order; runs without one are done, each by one of the processes at this file.
 
     work: the number of a run -> the values of its record. What another process is doing is left to it and waited
     for; if that process dies, the run is done here.
+    needs: fields that every record must have. Raises UserError for a record that lacks one, or is damaged.
     """
     while left := records.missing(keys):
         others = [number for number in left if not _do(number, keys, records, work)]
@@ -112,7 +121,17 @@ def each_once(
             with records.claim(keys[others[0]], wait=True):
                 pass
     found = records.read()
-    return [found[run_id(key)] for key in keys]
+    wanted = [found[run_id(key)] for key in keys]
+    for record in wanted:
+        check_fields(record, needs, records.path)
+    return wanted
+
+
+def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) -> None:
+    """Check that a record has these fields. Raises UserError that names the file, path."""
+    lacking = [name for name in needs if name not in record]
+    if lacking:
+        raise UserError(f"{path}: the record of run {record['run']} lacks {', '.join(lacking)}: remove that line")
 
 
 def _do(

@@ -79,7 +79,20 @@ class Result:
         known = {f.name for f in dataclasses.fields(cls)}
         record["others"] = {name: _estimate(other) for name, other in record.get("others", {}).items()}
         record["interval"] = record.get("interval") and tuple(record["interval"])
-        return cls(**{key: value for key, value in record.items() if key in known})
+        return _checked(cls(**{key: value for key, value in record.items() if key in known}))
+
+
+def _checked(result: Result) -> Result:
+    """Return a result whose fields are of their kinds. Raises TypeError for one that a damaged file holds."""
+    number = isinstance(result.value, (int, float)) and not isinstance(result.value, bool)
+    texts = (result.protocol, result.recipe, result.metric, result.unit, result.kind, result.model, result.data)
+    if not number or not isinstance(result.n, int) or not all(isinstance(text, str) for text in texts):
+        raise TypeError("its value, n or names are of another kind")
+    if result.interval is not None and len(result.interval) != 2:
+        raise TypeError(f"its interval is {result.interval}")
+    if not isinstance(result.details, dict) or not isinstance(result.digests, dict):
+        raise TypeError("its details or digests are no mappings")
+    return result
 
 
 def _estimate(record: dict[str, Any]) -> Estimate:

@@ -1,18 +1,22 @@
 """evaluate(model, data, protocols): every protocol asked for, on features that are extracted once; results are kept."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evaluation import protocols as family
 from evaluation import store
+from evaluation.checks import checked
 from evaluation.datasets import Split, open_split, overlap
+from evaluation.extraction import check_extraction
 from evaluation.models import LoadedModel, load_model
 from evaluation.pictures import draw
 from evaluation.result import Result
 from evaluation.subject import Subject
 from sslkit import file_names, members
 from sslkit.errors import UserError
+from sslkit.settings import MOST_SEED
 
 # What a model is judged by where nothing is asked for: embedded sets, each by what it is good for.
 SUITE = {
@@ -51,30 +55,73 @@ def evaluate(
     Raises UserError for unknown names, options and data before anything is extracted.
     """
     loaded = load_model(model, image_size=image_size, trust=trust)
+    return prepared(loaded, data, protocols, options=options, root=root, out=out, seed=seed, **how).run(pictures, say)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model's protocols, checked and ready to run.
+
+    tasks: (source, protocol, what runs it on a subject), in their order. subjects: of the model, by source.
+    folder: of the results.
+    """
+
+    tasks: Sequence[tuple[Any, str, Callable[[Subject], list[Result]]]]
+    subjects: Mapping[str, Subject]
+    folder: Path
+
+    def run(self, pictures: bool = False, say: Callable[[str], None] = lambda line: None) -> list[Result]:
+        """Run every protocol and keep each result at once; see `evaluate`."""
+        results: list[Result] = []
+        previous = None
+        make_folder(self.folder)
+        for source, name, task in self.tasks:
+            subject, images = self.subjects[str(source)], not family.has_own_data(name)
+            if images and source is not previous and (note := _twins(subject)):
+                say(note)
+            previous = source if images else previous
+            say(f"{name} on {source}")
+            for result in task(subject):
+                results.append(subject.noted(result))
+                store.append(self.folder, results[-1])
+        if pictures:
+            classified = dict.fromkeys(str(source) for source, name, _ in self.tasks if name in ("linear", "knn"))
+            drawn = draw(self.folder, results, map(self.subjects.get, classified))
+            say(f"pictures: {', '.join(path.name for path in drawn)}")
+        return results
+
+
+def prepared(
+    model: LoadedModel,
+    data: Any,
+    protocols: Sequence[str] | None,
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    root: str | Path = "data",
+    out: str | Path = "runs/evaluation",
+    seed: int = 0,
+    **how: Any,
+) -> Evaluation:
+    """Open and check all that `evaluate` needs; nothing is written or computed. Raises UserError."""
+    checked("seed", seed, int, least=0, most=MOST_SEED)
+    check_extraction(**how)
     plan = planned(data, protocols)
-    tasks = [_task(name, options) for _, name in plan]
-    folder = results_folder(loaded, out)
-    folder.mkdir(parents=True, exist_ok=True)
+    tasks = [(source, name, _task(name, options)) for source, name in plan]
+    folder = results_folder(model, out)
     subjects: dict[str, Subject] = {}
     for source, name in plan:
-        subject = subjects.setdefault(str(source), Subject(loaded, source, root, seed, how, folder))
+        subject = subjects.setdefault(str(source), Subject(model, source, root, seed, how, folder))
         family.opener(name)(subject)  # a source that is not there is refused before another is extracted
         family.checker(name)(subject, **dict((options or {}).get(name, {})))
-    results: list[Result] = []
-    previous = None
-    for (source, name), task in zip(plan, tasks, strict=True):
-        images = not family.has_own_data(name)
-        if images and source is not previous and (note := _twins(subjects[str(source)])):
-            say(note)
-        previous = source if images else previous
-        say(f"{name} on {source}")
-        for result in task(subjects[str(source)]):
-            results.append(subjects[str(source)].noted(result))
-            store.append(folder, results[-1])
-    if pictures:
-        classified = dict.fromkeys(str(source) for source, name in plan if name in ("linear", "knn"))
-        say(f"pictures: {', '.join(path.name for path in draw(folder, results, map(subjects.get, classified)))}")
-    return results
+    return Evaluation(tasks, subjects, folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a model's results. Raises UserError where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {folder} ({error.strerror}): give another out=") from error
 
 
 def _twins(subject: Subject) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evaluation.checks import device_of
 from evaluation.features import Features
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
@@ -39,7 +40,7 @@ def as_sample(
     seed: from 0 to 2**32 - 1.
     Raises UserError for NaN, shapes that do not match, fewer than two images or classes, a device that is not there.
     """
-    device, seed = checked_device(device), checked_seed(seed)
+    device, seed = device_of(device), checked_seed(seed)
     if isinstance(features, Features) and labels is None:
         features = features.labelled()
         labels = features.y
@@ -66,17 +67,6 @@ def as_sample(
         dim=0 if x is None else x.shape[1],
         largest=largest,
     )
-
-
-def checked_device(device: str | torch.device) -> torch.device:
-    """Where to compute. Raises UserError for a name that torch does not know, and for a GPU that it does not see."""
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise UserError(f"device={device!r} is not known to torch: cpu or cuda") from error
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device={device}, but torch sees {torch.cuda.device_count()} GPUs here")
-    return found
 
 
 def checked_seed(seed: int) -> int:

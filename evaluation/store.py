@@ -85,7 +85,12 @@ def _save(folder: Path, outcomes: np.ndarray) -> str:
 
 def _result(folder: Path, record: dict[str, Any], outcomes: bool) -> Result:
     sha = record.pop("outcomes", None)
-    result = Result.from_json(json.dumps(record))
+    try:
+        result = Result.from_json(json.dumps(record))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{folder / RESULTS}: the record of run {record.get('run')} is no result ({error}): remove that line"
+        ) from error
     return dataclasses.replace(result, outcomes=_load(folder, sha)) if outcomes and sha else result
 
 
@@ -93,6 +98,8 @@ def _load(folder: Path, sha: str) -> np.ndarray:
     if not re.fullmatch("[0-9a-f]{64}", str(sha)):
         raise UserError(f"{folder / RESULTS} names outcomes {str(sha)[:80]!r}, which is no sha256: measure again")
     path = folder / OUTCOMES / f"{sha}.npy"
+    if not re.fullmatch("[0-9a-f]{64}", str(sha)):
+        raise UserError(f"{folder / RESULTS} names outcomes {sha!r}, which no result has: remove that line")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
+from evaluation.datasets.base import Split
 from evaluation.extraction import extract
 from evaluation.features import Features, joined
 from evaluation.models import LoadedModel
@@ -33,11 +34,20 @@ class Subject:
     how: Mapping[str, Any] = field(default_factory=dict)
     out: Path = Path("runs/evaluation")
     _features: dict[str, Features] = field(default_factory=dict, repr=False)
+    _opened: dict[str, Split] = field(default_factory=dict, repr=False)
+
+    def opened(self, split: str) -> Split:
+        """Return one split, opened once: its labels are known before anything is extracted."""
+        if split not in self._opened:
+            reading = {"on_error": self.how.get("on_error", "skip"), "counts": self.how.get("counts", "raise")}
+            self._opened[split] = datasets.open_split(self.data, split, root=self.root, **reading)
+        return self._opened[split]
 
     def features(self, split: str) -> Features:
         """Of one split; a second protocol that asks costs no forward pass."""
         if split not in self._features:
-            self._features[split] = extract(self.model, self.data, split, root=self.root, **self.how)
+            opened = self.opened(split)
+            self._features[split] = extract(self.model, opened, opened.split, **self.how)
         return self._features[split]
 
     @cached_property
@@ -65,7 +75,12 @@ class Subject:
 
     @property
     def test(self) -> Features:
-        return self.features(self._split("test"))
+        return self.features(self.test_split)
+
+    @property
+    def test_split(self) -> str:
+        """The name of the split that `test` is. Raises UserError where there is none."""
+        return self._split("test")
 
     @property
     def novel(self) -> Features:

@@ -1,7 +1,7 @@
 """What a person sees of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ from evaluation.comparison import compare_all
 from evaluation.models import LoadedModel, load_model
 from evaluation.plots import plot_results
 from evaluation.result import Result
-from evaluation.run import evaluate, results_folder
+from evaluation.run import Evaluation, prepared, results_folder
 from evaluation.tables import table
-from sslkit import zoo as zoos
+from evaluation.zoo_members import Members, entries_of, lines_of, some_left
+from sslkit.distributed import rank
 from sslkit.errors import UserError
 
 BESIDE = {  # further numbers in the table; all of them are in results.jsonl
@@ -36,23 +37,28 @@ def judge(
 ) -> list[Result]:
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
-    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`
-    and, for trust, `evaluation.load_model`.
-    Returns the results of all. Raises UserError before anything is computed.
+    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`.
+    Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
+    Raises UserError before anything is computed, and where no model is left.
     """
-    models = [load_model(one, image_size=image_size, trust=trust) for one in chosen(checkpoint, zoo)]
-    wanted = [protocols] if isinstance(protocols, str) else protocols
-    results: list[Result] = []
-    for model in models:
-        print(f"model     {described(model)}", flush=True)
-        results += evaluate(model, data, wanted, options=options, out=out, say=_line, **how)
+    pictures = how.pop("pictures", False)
+    asked = opened(checkpoint, zoo, image_size=image_size, trust=trust)
+    ready = asked.of_each(lambda _, one: prepared(one.model, data, protocols, options=options, out=out, **how))
+
+    def judged(name: str, evaluation: Evaluation) -> list[Result]:
+        print(f"model     {described(asked[name].model)}", flush=True)
+        return evaluation.run(pictures, _line)
+
+    done = ready.of_each(judged)
+    models, results = [asked[name].model for name in done], [result for each in done.values() for result in each]
     print(f"\n{table(shown(results))}\n")
     print_differences(results)
-    if len(models) > 1 and how.get("pictures"):
+    if len(models) > 1 and pictures:
         plot_results(results, Path(out) / "comparison.png")
         print(f"picture   {Path(out) / 'comparison.png'}")
     folders = dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models)
-    print(f"results   {', '.join(folders)}" + ("; pictures beside them" if how.get("pictures") else ""))
+    print(f"results   {', '.join(folders)}" + ("; pictures beside them" if pictures else ""))
+    print_left_out(done.left_out)
     print(f"next      {hint(models)}")
     return results
 
@@ -73,16 +79,58 @@ def shown(results: list[Result]) -> list[Result]:
     return rows if several else [replace(row, model="") for row in rows]
 
 
-def chosen(checkpoint: Any, zoo: str | Path | None) -> list[Any]:
-    """The models that are meant. Raises UserError if none or both are named."""
+@dataclass(frozen=True)
+class Opened:
+    """A model and what it was asked for by: a zoo entry, or the word of a command line."""
+
+    asked: Any
+    model: LoadedModel
+
+
+def opened(
+    checkpoint: Any,
+    zoo: str | Path | None,
+    *,
+    image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
+    check: Callable[[LoadedModel], None] = lambda model: None,
+) -> Members[Opened]:
+    """Open every model that is asked for, before anything is computed; entries of a zoo that are damaged are left out.
+
+    trust: see `evaluation.load_model`. check: what a model must pass. Those that are left out are printed.
+    Raises UserError for a checkpoint that cannot be opened, and where no model is left.
+    """
+
+    def open_one(_: str, one: Any) -> Opened:
+        model = load_model(one, image_size=image_size, trust=trust)
+        check(model)
+        return Opened(one, model)
+
+    found = chosen(checkpoint, zoo).of_each(open_one)
+    print_left_out(found.left_out)
+    return found
+
+
+def print_left_out(left_out: Mapping[str, str]) -> None:
+    """A line for each member of the zoo that was left out."""
+    if rank() == 0:
+        for told in lines_of(left_out):
+            print(told, flush=True)
+
+
+def chosen(checkpoint: Any, zoo: str | Path | None) -> Members[Any]:
+    """The models that are meant, those of a zoo by name. Raises UserError if none or both are named."""
     if (checkpoint is None) == (zoo is None):
         raise UserError("name what to judge: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries")
     if zoo is not None:
-        entries = zoos.open(zoo)
-        if not entries:
+        entries = entries_of(zoo)
+        if not entries and not entries.left_out:
             raise UserError(f"there is no finished entry in {zoo}; recipes/train.py makes one")
-        return entries
-    return list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
+        return some_left(entries)
+    given = list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
+    if not given:
+        raise UserError("checkpoint=[] names no model")
+    return Members({str(place): one for place, one in enumerate(given)})
 
 
 def described(model: LoadedModel) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from evaluation import datasets
 from evaluation.datasets.base import Split
 from evaluation.features import renumbered
+from evaluation.label_checks import check_classes
 from evaluation.models import LoadedModel
 from evaluation.pixels import Pool
 from evaluation.splits import held_out
@@ -96,6 +97,7 @@ def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, co
     for name, split in given.items():
         _check(split, name)
     first = given["train"]
+    check_classes([first], "fine-tuning")
     given = {name: _renumbered(split, first) for name, split in given.items()}
     train = _labelled({name: given[name] for name in ("train", "val") if name in given}, model)
     test = _labelled({"test": given["test"]}, model)

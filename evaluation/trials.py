@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from evaluation.checks import device_of
 from evaluation.choice import highest_of, lowest_of
 from evaluation.measures import measured
 from evaluation.pixels import Pixels, Pool
@@ -26,6 +27,8 @@ from evaluation.statistics import Estimate, over_seeds
 from evaluation.task import Task
 from evaluation.tuning import Diverged, Setting, classification_loss, predict, train_classifier, whole_number
 from sslkit.errors import UserError
+
+NEEDS = ("value", "diverged", "seconds")  # of every record
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +146,7 @@ class Runner:
             if self.workers > 1 and missing > 1:
                 self._in_processes(keys, trials, bar)
             work = self._work(trials, self.progress)
-            return each_once(keys, self.records, lambda number: (work(number), bar.update())[0])
+            return each_once(keys, self.records, lambda number: (work(number), bar.update())[0], NEEDS)
 
     @property
     def _hidden(self) -> bool | None:
@@ -184,13 +187,11 @@ def open_runner(
     device: "auto" is a GPU if there is one. Raises UserError for no such device, and workers below 1.
     """
     workers = whole_number("workers", workers, 1)
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device={device}, but torch sees no GPU here")
-    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    place = device_of(device)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
         records = Records(Path(folder) / f"{name}.jsonl")
-        yield Runner(task, records, torch.device(auto if device == "auto" else device), workers, progress)
+        yield Runner(task, records, place, workers, progress)
 
 
 def best(records: Sequence[dict[str, Any]], where: str) -> int:

@@ -39,9 +39,11 @@ class Settings:
         None, "linear or fine_tune; null: the recipe's, else linear", choices=("linear", "fine_tune")
     )
     recipe: str | None = setting(None, "a name of those above; null: paper_k400 for linear, else paper_ucf101")
-    folds: int | list[int] | None = setting(None, "official splits, as [1,2,3]; null: the recipe's", least=1)
-    epochs: int | None = setting(None, "null: the recipe's; so are the next four", least=1)
-    batch_size: int | None = setting(None, "clips a step; a rate that is not given goes with it", least=1)
+    folds: int | list[int] | None = setting(
+        None, "official splits, as [1,2,3]; null: the recipe's", least=1, most=10**9
+    )
+    epochs: int | None = setting(None, "null: the recipe's; so are the next four", least=1, most=10**9)
+    batch_size: int | None = setting(None, "clips a step; a rate that is not given goes with it", least=1, most=10**9)
     lr: float | None = setting(None, "highest learning rate", above=0)
     weight_decay: float | None = setting(None, "added to the gradient, but for batch normalisation", least=0)
     dropout: float | None = setting(None, "in front of the linear layer", least=0, below=1)
@@ -49,7 +51,7 @@ class Settings:
     stride: int | None = setting(
         None, "frames from one to the next; null: as pretrained, else 64 / frames", least=1, most=4096
     )
-    clips: int = setting(10, "of a test film", least=1)
+    clips: int = setting(10, "of a test film", least=1, most=10**9)
     crops: int = setting(3, "of a test clip: 1 or 3", least=1, most=3)
     rule: str = setting("slowfast", "where the test clips start: slowfast, slowfast_offset or endpoints")
     features: str = setting(

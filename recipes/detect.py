@@ -39,10 +39,12 @@ class Settings:
     )
     schedule: str | None = setting(None, "full, full_2x (COCO), short or smoke; null: the recipe's, else full")
     arch: str | None = setting(None, "c4, fpn, or vit_pyramid for a plain ViT; null: c4")
-    trials: int | None = setting(None, "trained from as many seeds; null: the recipe's, else 1", least=1)
+    trials: int | None = setting(None, "trained from as many seeds; null: the recipe's, else 1", least=1, most=1000)
     trainable: str = setting("full", "full, or frozen: the backbone stays as it is", choices=("full", "frozen"))
-    steps: int | None = setting(None, "null: the schedule's; so are the next two", least=1)
-    batch_size: int | None = setting(None, "images a step, of all processes; the rate goes with it", least=1)
+    steps: int | None = setting(None, "null: the schedule's; so are the next two", least=1, most=10**9)
+    batch_size: int | None = setting(
+        None, "images a step, of all processes; the rate goes with it", least=1, most=10**9
+    )
     lr: float | None = setting(None, "learning rate at that batch", above=0)
     seed: int = setting(0, "of the first trial", least=0, most=MOST_SEED)
     precision: str = setting("float32", "float32 or bfloat16", choices=("float32", "bfloat16"))

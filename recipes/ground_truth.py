@@ -33,9 +33,9 @@ class Settings:
     )
     out: str = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
     max_images: int | None = setting(
-        2000, "training images of each task, the same number of each class; null: all", least=2
+        2000, "training images of each task, the same number of each class; null: all", least=2, most=10**9
     )
-    max_test_images: int | None = setting(1000, "test images likewise; null: all", least=1)
+    max_test_images: int | None = setting(1000, "test images likewise; null: all", least=1, most=10**9)
     image_size: int | None = setting(
         None, "pixels, for models that are no zoo entries; null: their own", least=1, most=4096
     )
@@ -44,8 +44,8 @@ class Settings:
     )
     weight_decay: float | list[float] = setting((0.01,), "likewise", least=0)
     optimizer: str = setting("adamw", "adamw or sgd", choices=("adamw", "sgd"))
-    steps: int = setting(200, "of each run", least=1)
-    batch_size: int = setting(32, "images of a step", least=1)
+    steps: int = setting(200, "of each run", least=1, most=10**9)
+    batch_size: int = setting(32, "images of a step", least=1, most=10**9)
     seeds: int | list[int] = setting(
         (0, 1, 2), "runs with the chosen setting, on all training images", least=0, most=MOST_SEED
     )

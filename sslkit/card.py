@@ -127,6 +127,8 @@ def check(card: Any, path: Path) -> None:
     _check_schema(card, path, "card")
     if "backbone" in card:
         check_input(card["backbone"], path)
+    if fault := _pixels_fault(card):
+        raise UserError(f"{path}: {fault}")
 
 
 def check_export(about: Any, path: Path) -> None:
@@ -148,6 +150,22 @@ def _check_schema(content: Any, path: Path, kind: str) -> None:
     if errors:
         more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
         raise UserError(f"{path}: {_said(errors[0], kind)}{more}")
+
+
+def _pixels_fault(card: dict[str, Any]) -> str:
+    """Return why pixels cannot be normalised as the card says, "" if they can."""
+    normalize = card.get("normalize")
+    if normalize is None:
+        return ""
+    channels = card.get("backbone", {}).get("in_chans", len(normalize["mean"]))
+    for name in ("mean", "std"):
+        if len(normalize[name]) != channels:
+            return f"normalize.{name} has {len(normalize[name])} numbers, expected one for each of {channels} channels"
+        if not all(math.isfinite(value) for value in normalize[name]):
+            return f"normalize.{name} is {normalize[name]}, expected finite numbers"
+    if min(normalize["std"]) <= 0:
+        return f"normalize.std is {normalize['std']}, expected numbers above 0"
+    return ""
 
 
 @cache

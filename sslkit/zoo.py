@@ -32,6 +32,8 @@ def write_whole(path: Path) -> Iterator[Path]:
 
     Raises UserError when the disk refuses, with its reason.
     """
+    if path.is_dir() or not path.name:
+        raise UserError(f"cannot write {path}: it is a folder; name a file in it")
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,10 +97,10 @@ class ZooEntry:
         return cls(folder, cards.read(folder / CARD))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The plain network's weights; no pickle is executed."""
-        from safetensors.torch import load_file
+        """Return the plain network's weights; no pickle is executed. Raises UserError for a damaged file."""
+        from sslkit import weights
 
-        return load_file(self.folder / WEIGHTS)
+        return weights.read(self.folder / WEIGHTS)
 
     def backbone(self, net: nn.Module | None = None, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network with its weights, in eval mode; every key must match.
@@ -106,12 +108,15 @@ class ZooEntry:
         net: the network to fill, needed only if the run was given a module object instead of a name.
         trust: "package.module:function", or several: functions of your own that the card may name as its network's
             maker, and that are then called. No other code of a card is run.
-        Raises UserError if the card does not say how the network is made, or names code that is not trusted.
+        Raises UserError if the card does not say how the network is made or names code that is not trusted, for damaged
+        weights, and for weights that do not fit the network.
         """
+        from sslkit import weights
+
+        state = self.state_dict()
         if net is None:
             net = self.untrained(trust=trust)
-        net.load_state_dict(self.state_dict(), strict=True)
-        return net.eval()
+        return weights.fill(net, state, self.folder / WEIGHTS).eval()
 
     def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network as the card makes it, its weights drawn by torch's generator. Raises as `backbone` does."""
@@ -185,15 +190,20 @@ def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
 def open(folder: str | Path) -> Zoo:
     """Every finished entry below a folder, by name; damaged ones are told apart in `.damaged` and hide no other.
 
+    Damaged are cards that cannot be read or do not fit, and weights whose file is missing or not whole.
     Raises UserError if the folder does not exist.
     """
+    from sslkit import weights
+
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"there is no zoo folder {folder}; recipes/train.py makes runs/zoo")
     entries, damaged = [], {}
     for card in sorted(folder.glob(f"*/{CARD}")):
         try:
-            entries.append(ZooEntry.load(card.parent))
+            entry = ZooEntry.load(card.parent)
+            weights.shapes(entry.folder / WEIGHTS)
+            entries.append(entry)
         except UserError as error:
             damaged[card.parent] = str(error)
     return Zoo(entries, damaged)

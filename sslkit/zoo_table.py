@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from sslkit import weights
 from sslkit.errors import UserError
 from sslkit.zoo import WEIGHTS, Zoo, ZooEntry
 
@@ -106,7 +107,7 @@ def _evaluated(entry: ZooEntry) -> dict[str, float]:
     """Top-1 by protocol on the data that was trained on, the latest of each; leaky numbers do not count."""
     path, data = entry.folder / RESULTS, entry.card.get("data", {}).get("source")
     found: dict[str, float] = {}
-    for line in path.read_text().splitlines() if path.is_file() else ():
+    for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
         try:
             record = json.loads(line)
         except ValueError:  # cut short by a kill; evaluation repairs the file when it next writes
@@ -122,21 +123,11 @@ def _size(entry: ZooEntry) -> tuple[float | None, float | None]:
     """Millions of parameters and megabytes of the weights' file, by its header alone; None for a damaged file."""
     path = entry.folder / WEIGHTS
     try:
-        shapes = _shapes(path)
+        shapes = weights.shapes(path)
     except UserError:
         return None, None
     count = sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(STATISTICS))
     return count / 1e6, path.stat().st_size / 1e6
-
-
-def _shapes(path: Any) -> dict[str, list[int]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is no whole safetensors file: {error}") from error
 
 
 def _finite(value: Any) -> bool:

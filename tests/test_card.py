@@ -150,3 +150,27 @@ def test_a_wide_card_is_checked_quickly(tmp_path: Path) -> None:
     start = time.process_time()
     cards.check(card, tmp_path)
     assert time.process_time() - start < 0.1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("backbone.image_size", 10**9, "backbone.image_size is 1000000000, expected a whole number of pixels"),
+        ("backbone.in_chans", 10**9, "backbone.in_chans is 1000000000"),
+        ("backbone.in_chans", 1, "normalize.mean has 3 numbers, expected one for each of 1 channels"),
+        ("normalize.std", [0.2, 0.2], "normalize.std has 2 numbers, expected one for each of 3 channels"),
+        ("normalize.std", [0.2, 0.0, 0.2], "expected numbers above 0"),
+        ("normalize.mean", [0.2, float("nan"), 0.2], "expected finite numbers"),
+        ("normalize.std", [0.2, float("inf"), 0.2], "expected finite numbers"),
+    ],
+)
+def test_a_card_whose_parts_disagree_is_refused(path: str, value: object, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        zoo.ZooEntry.load(entry(tmp_path, changed(path, value)))
+
+
+def test_a_card_nested_without_end_is_refused(tmp_path: Path) -> None:
+    folder = entry(tmp_path, GOOD)
+    (folder / zoo.CARD).write_text("[" * 100_000)
+    with pytest.raises(UserError, match="is no JSON"):
+        zoo.ZooEntry.load(folder)

@@ -8,15 +8,18 @@ from typing import Any
 from evaluation import store
 from evaluation.action.recipes import RECIPES
 from evaluation.action.recipes import chosen as recipe_of
+from evaluation.action.results import fold_name
 from evaluation.command_line import name_of, words
-from evaluation.models import LoadedModel, load_model
+from evaluation.models import LoadedModel
 from evaluation.protocols.action import action, check_clips, source_of
 from evaluation.result import Result
 from evaluation.run import results_folder
-from evaluation.summary import chosen, described, print_differences
+from evaluation.summary import Opened, described, opened, print_differences, print_left_out
 from evaluation.tables import table
 from sslkit import members
 
+FOLDS = (1, 2, 3)  # the official splits that a set can have
+SHOWN = ("top5", *map(fold_name, FOLDS))  # beside the main number
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
 
 
@@ -36,22 +39,24 @@ def judge(
     too. Each result is added to the zoo entry's results.jsonl, or below `out`.
     Returns the results of all. Raises UserError before anything is computed.
     """
-    asked = chosen(checkpoint, zoo)
-    models = [load_model(one, image_size=image_size, trust=trust) for one in asked]
-    for model in models:
-        check_clips(model)
-    options = {**options, **_of_entries(models, options)}
-    results = []
-    for model in models:
-        print(f"model     {described(model)}", flush=True)
-        folder = results_folder(model, out)
-        results.append(action(model, out=folder, say=_line, **options))
-        store.append(folder, results[-1])
+    asked = opened(checkpoint, zoo, image_size=image_size, trust=trust, check=check_clips)
+    options = {**options, **_of_entries([one.model for one in asked.values()], options)}
+
+    def judged(_: str, one: Opened) -> Result:
+        print(f"model     {described(one.model)}", flush=True)
+        folder = results_folder(one.model, out)
+        result = action(one.model, out=folder, say=_line, **options)
+        store.append(folder, result)
+        return result
+
+    done = asked.of_each(judged)
+    models, results = [asked[name].model for name in done], list(done.values())
     print(f"\n{table(shown(results))}\n")
     print_differences(results)
     _print_unpaired(results)
     print(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
-    names = [name_of(one, model) for one, model in zip(asked, models, strict=True)]
+    print_left_out(done.left_out)
+    names = [name_of(asked[name].asked, asked[name].model) for name in done]
     print(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
     return results
 
@@ -70,7 +75,7 @@ def shown(results: list[Result]) -> list[Result]:
     rows = []
     for result in results:
         rows.append(result)
-        rows += [_row(result, name) for name in result.others if name == "top5" or name.startswith("split ")]
+        rows += [_row(result, name) for name in result.others if name in SHOWN]
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]
 

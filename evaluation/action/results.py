@@ -60,9 +60,14 @@ def _several(runs: list[Run], records: list[dict[str, Any]]) -> tuple[Estimate, 
     others = {}
     for name in records[0]["others"]:
         others[name] = replace(over_seeds([record["others"][name]["value"] for record in records]), kind=kind)
-    others |= {f"split {run.test.films.fold}": _estimate(record) for run, record in zip(runs, records, strict=True)}
+    others |= {fold_name(run.test.films.fold): _estimate(record) for run, record in zip(runs, records, strict=True)}
     tested = " ".join(_tested(run, record) for run, record in zip(runs, records, strict=True))
     return replace(over_seeds(values), kind=kind), others, np.array(values), hashlib.sha256(tested.encode()).hexdigest()
+
+
+def fold_name(fold: int) -> str:
+    """Return what the number of an official split is called in `others`."""
+    return f"split {fold}"
 
 
 def _tested(run: Run, record: dict[str, Any]) -> str:

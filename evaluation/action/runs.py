@@ -22,6 +22,7 @@ from evaluation.trials import packed
 from evaluation.tuning import Diverged
 from sslkit.errors import UserError
 
+NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds")  # of every record
 FEATURES = ("live", "once")
 ONCE = EvalViews(clips=10, crops=1, rule="endpoints")  # of a training film whose features are extracted once
 
@@ -147,7 +148,7 @@ def done(runs: list[Run], folder: Path, say: Callable[[str], None] = lambda line
         say(f"{films.name}, split {films.fold}: {loss}top-1 {100 * values['value']:.1f} % in {values['seconds']:.0f} s")
         return values
 
-    found = each_once([run.key for run in runs], records, work)
+    found = each_once([run.key for run in runs], records, work, NEEDS)
     for run in runs:
         run.checkpoint(folder).unlink(missing_ok=True)
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evaluation.datasets._overlap import overlap
 from evaluation.datasets._sources import of_source
-from evaluation.datasets.base import Entry, Listing, Split
+from evaluation.datasets.base import COUNTS, Entry, Listing, Split
 from sslkit import members
 from sslkit.data.images import ImageOptions, Images
 from sslkit.errors import UserError
@@ -57,6 +57,8 @@ def open_split(
     Raises UserError for an unknown source or split, missing files (all are named, with where to get them), and for
     images without labels.
     """
+    if counts not in COUNTS:
+        raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
     if isinstance(source, Split):
         return _same(source, split)
     options = ImageOptions(split, image_size, channels, fit, on_error)

@@ -60,7 +60,7 @@ class ListedImages(DecodedImages):
 def subfolders(folder: Path) -> list[str]:
     """Names of the folders in a folder, sorted, hidden ones left out. Raises FileNotFoundError."""
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and os.path.isdir(entry.path))
 
 
 def in_classes(root: Path, classes: Sequence[str], below: str = "") -> tuple[list[str], np.ndarray]:

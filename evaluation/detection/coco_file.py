@@ -140,7 +140,7 @@ def _content(path: Path) -> dict[str, list[dict[str, Any]]]:
         content = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as json: {error}") from error
     for part, keys in _KEYS.items():
         rows = content.get(part) if isinstance(content, dict) else None

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import store
+from evaluation.checks import device_of
 from evaluation.command_line import name_of, words
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.detector import check_fit
-from evaluation.detection.protocol import open_splits, planned
+from evaluation.detection.protocol import check_trials, open_splits, planned
 from evaluation.detection.ranks import process_group
-from evaluation.detection.results import described
-from evaluation.models import LoadedModel, load_model
+from evaluation.detection.results import described, seed_name
+from evaluation.models import LoadedModel
 from evaluation.protocols.detection import detection
 from evaluation.protocols.segmentation import segmentation
 from evaluation.result import Result
-from evaluation.run import results_folder
-from evaluation.summary import chosen, print_differences
+from evaluation.run import make_folder, results_folder
+from evaluation.summary import Opened, opened, print_differences, print_left_out
 from evaluation.summary import described as model_line
 from evaluation.tables import table
-from evaluation.tuning import whole_number
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.members import nearest
@@ -64,34 +64,32 @@ def judge(
     plan = _plan(recipe, {"data": data, "task": task, **options})
     source, task = plan.pop("data"), plan.pop("task")
     train, test = open_splits(source, root, masks=task == "masks", counts=counts)
-    whole_number("trials", plan["trials"], 1)
-    sources = chosen(checkpoint, zoo)
-    models = _loaded(sources, image_size, plan["arch"], trust)
-    results: list[Result] = []
+    check_trials(plan["trials"], plan.get("seed", 0))
+    device_of(device)
+    asked = opened(
+        checkpoint, zoo, image_size=image_size, trust=trust, check=lambda model: check_fit(model, plan["arch"])
+    )
+
+    def judged(_: str, one: Opened) -> list[Result]:
+        folder, results = results_folder(one.model, out), []
+        if rank() == 0:
+            _announce(one.model, train, test, task, plan)
+            make_folder(folder)
+        given = {"out": folder, "device": device, **plan}
+        for result in TASKS[task](one.model, {"train": train, "test": test}, **given):
+            results.append(result)
+            store.append(folder, result)
+        return results
+
     with process_group(device):
-        for model in models:
-            folder = results_folder(model, out)
-            if rank() == 0:
-                _announce(model, train, test, task, plan)
-                folder.mkdir(parents=True, exist_ok=True)
-            given = {"out": folder, "device": device, **plan}
-            for result in TASKS[task](model, {"train": train, "test": test}, **given):
-                results.append(result)
-                store.append(folder, result)
+        done = asked.of_each(judged)
+    results = [result for each in done.values() for result in each]
     if results:
+        models, sources = [asked[name].model for name in done], [asked[name].asked for name in done]
         place = {"root": root, "out": out, "counts": counts, "image_size": image_size}
-        _conclude(results, models, out, hint(models, sources, {"data": source, "task": task, **plan, **place}))
+        following = hint(models, sources, {"data": source, "task": task, **plan, **place})
+        _conclude(results, models, out, following, done.left_out)
     return results
-
-
-def _loaded(
-    sources: Sequence[Any], image_size: int | None, arch: str, trust: str | Sequence[str] | None
-) -> list[LoadedModel]:
-    """All models, each of which fits the detector. Raises UserError before any is trained."""
-    models = [load_model(one, image_size=image_size, trust=trust) for one in sources]
-    for model in models:
-        check_fit(model, arch)
-    return models
 
 
 def shown(results: list[Result]) -> list[Result]:
@@ -99,7 +97,7 @@ def shown(results: list[Result]) -> list[Result]:
     rows = []
     for result in results:
         rows.append(result)
-        names = [name for name in result.others if not name.startswith("seed ")]
+        names = [name for name in result.others if name not in map(seed_name, result.seeds)]
         rows += [replace(result, metric=name, **asdict(result.others[name])) for name in names]
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]
@@ -162,7 +160,9 @@ def _announce(model: LoadedModel, train: Boxes, test: Boxes, task: str, plan: Ma
     print(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}", flush=True)
 
 
-def _conclude(results: list[Result], models: list[LoadedModel], out: str | Path, following: str) -> None:
+def _conclude(
+    results: list[Result], models: list[LoadedModel], out: str | Path, following: str, left_out: Mapping[str, str]
+) -> None:
     print(f"\n{table(shown(results))}\n")
     print_differences(results)
     pictures = {}
@@ -173,5 +173,6 @@ def _conclude(results: list[Result], models: list[LoadedModel], out: str | Path,
     print(f"pictures  {', '.join(pictures)}")
     print(f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}")
     print(f"seconds   {sum(result.seconds for result in results):.0f}")
+    print_left_out(left_out)
     if following:
         print(f"next      {following}")

@@ -3,12 +3,13 @@
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from evaluation.detection.body import check_trainable
+from evaluation.checks import checked
+from evaluation.detection.body import TRAINABLE, check_trainable
 from evaluation.detection.boxes import Boxes
 from evaluation.detection.coco_ap import CocoAP
-from evaluation.detection.detector import check_fit
+from evaluation.detection.detector import ARCHITECTURES, check_fit
 from evaluation.detection.results import results_of
 from evaluation.detection.schedules import find_schedule
 from evaluation.detection.sources import open_boxes
@@ -19,6 +20,10 @@ from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.tuning import whole_number
 from sslkit.errors import UserError
+from sslkit.settings import MOST_SEED, Limits
+
+Arch = Annotated[str, Limits(choices=ARCHITECTURES)]
+Trainable = Annotated[str, Limits(choices=TRAINABLE)]
 
 
 def open_splits(
@@ -68,7 +73,8 @@ def measure(
     progress: bool = True,
 ) -> list[Result]:
     """The results of protocol `name`; see `evaluation.protocols.detection.detection` for the arguments."""
-    whole_number("trials", trials, 1), whole_number("seed", seed, 0), whole_number("workers", workers, 0)
+    check_trials(trials, seed)
+    whole_number("workers", workers, 0)
     CocoAP("box")  # says now, not after the training, that its packages are missing
     loaded = load_model(model)
     check_fit(loaded, arch)
@@ -85,6 +91,12 @@ def measure(
     for result in results if out is None else ():
         del result.details["pictures"]  # they are gone with the folder
     return results
+
+
+def check_trials(trials: int, seed: int) -> None:
+    """Check the number of trials, whose seeds are seed, seed + 1, ... Raises UserError."""
+    checked("trials", trials, int, least=1, most=1000)
+    checked("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
 
 
 def planned(
@@ -104,6 +116,13 @@ def planned(
     check_trainable(trainable)
     chosen = find_schedule(schedule, train.name).changed(steps, batch_size, lr)
     return Training(chosen, arch, masks, trainable, precision, seed)
+
+
+def check(subject: Subject, *, masks: bool, arch: str = "c4", trials: int = 1, **options: Any) -> None:
+    """Check that the network fits the detector and that the set has the schedule. Raises UserError."""
+    check_fit(subject.model, arch)
+    train, _ = open_splits(subject.data, subject.root, masks=masks, counts=subject.how.get("counts", "raise"))
+    planned(train, masks=masks, arch=arch, **options)
 
 
 def of_subject(subject: Subject) -> dict[str, Any]:

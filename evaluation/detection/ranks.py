@@ -8,7 +8,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from evaluation.linear_heads import device_of
+from evaluation.checks import device_of
 from sslkit.distributed import rank, world_size
 
 PATIENCE = timedelta(days=2)  # rank 0 tests alone, which on COCO takes longer than PyTorch's ten minutes

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.detection.boxes import Boxes
+from evaluation.detection.sources import VOC
 from evaluation.detection.training import Training
 from evaluation.detection.trials import Bench
 from evaluation.models import LoadedModel
@@ -31,13 +32,18 @@ def results_of(
     Masks come first where there are some, else VOC's numbers on a set of VOC and COCO's elsewhere. The seconds of all
     trials stand in the first result. Of one trial there is no interval.
     """
-    order = ("voc", "coco") if bench.test.name.startswith("voc") else ("coco", "voc")
+    order = ("voc", "coco") if bench.test.name in VOC else ("coco", "voc")
     order = ("mask", *order) if training.masks else order
     seconds = [sum(record["seconds"] for record in records), *[0.0] * (len(order) - 1)]
     return [
         _result(bench, training, records, seeds, FAMILIES[family], spent)
         for family, spent in zip(order, seconds, strict=True)
     ]
+
+
+def seed_name(seed: int) -> str:
+    """Return what a trial's number is called in `others`."""
+    return f"seed {seed}"
 
 
 def described(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> str:
@@ -77,7 +83,7 @@ def _result(
     several = len(seeds) > 1
     if several:
         each = zip(seeds, values[metric], strict=True)
-        others |= {f"seed {seed}": Estimate(value, None, "one trial", 1) for seed, value in each}
+        others |= {seed_name(seed): Estimate(value, None, "one trial", 1) for seed, value in each}
     paired = hashlib.sha256(f"{bench.test.digest} {metric} {list(seeds)}".encode()).hexdigest()
     return Result.of(
         over_seeds(values[metric]),
@@ -115,7 +121,7 @@ def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
         "precision": training.precision,
         "images": [len(bench.train), len(test)],
     }
-    if metric.startswith("voc"):
+    if metric == FAMILIES["voc"][0]:
         found["voc_form"] = test.voc_form
     if bench.model.in_chans == 1:
         found["input"] = "gray: luma of the images"

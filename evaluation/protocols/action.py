@@ -7,7 +7,7 @@ times crops in space. Nothing is chosen on test films: every number is that of t
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
@@ -18,14 +18,26 @@ from evaluation.action.reading import ClipShape, EvalViews
 from evaluation.action.results import result_of
 from evaluation.action.runs import FEATURES, Run, done
 from evaluation.action.training import RunOptions
-from evaluation.linear_heads import device_of
+from evaluation.checks import device_of
 from evaluation.models import LoadedModel, load_model
+from evaluation.option_types import (
+    Count,
+    CountOrNone,
+    CountsOrNone,
+    DecayOrNone,
+    OnError,
+    PositiveOrNone,
+    Precision,
+    Seconds,
+)
 from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.tuning import PRECISIONS, whole_number
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.settings import Limits
 
+Frames = Annotated[int | None, Limits(least=1, most=4096)]
 SHOWN = 3  # unreadable films that a line names
 
 
@@ -126,17 +138,12 @@ def open_data(subject: Subject) -> datasets.Films:
     return datasets.open_films(subject.data, "train", fold=1, root=subject.root, counts=counts)
 
 
-def evaluate(
+def check(
     subject: Subject,
     *,
     protocol: str | None = None,
     recipe: str | None = None,
-    folds: Sequence[int] | None = None,
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    lr: float | None = None,
-    weight_decay: float | None = None,
-    dropout: float | None = None,
+    folds: Sequence[int] | int | None = None,
     frames: int | None = None,
     stride: int | None = None,
     clips: int = 10,
@@ -144,8 +151,36 @@ def evaluate(
     rule: str = "slowfast",
     features: str = "live",
     precision: str = "float32",
-    on_error: str = "skip",
-    save_seconds: float = 300.0,
+    **_options: Any,
+) -> None:
+    """Check the network, the recipe, the splits and the views before anything is computed. Raises UserError."""
+    plan = recipes.RECIPES[recipes.chosen(protocol, recipe)]
+    EvalViews(clips, crops, rule)
+    _check(features, plan.protocol, precision)
+    _folds(source_of(subject.model, subject.data, recipe) or plan.data, folds, plan.folds)
+    _shape(subject.model, frames, stride)
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    protocol: str | None = None,
+    recipe: str | None = None,
+    folds: CountsOrNone = None,
+    epochs: CountOrNone = None,
+    batch_size: CountOrNone = None,
+    lr: PositiveOrNone = None,
+    weight_decay: DecayOrNone = None,
+    dropout: Annotated[float | None, Limits(least=0, below=1)] = None,
+    frames: Frames = None,
+    stride: Frames = None,
+    clips: Count = 10,
+    crops: Annotated[int, Limits(least=1, most=3)] = 3,
+    rule: str = "slowfast",
+    features: str = "live",
+    precision: Precision = "float32",
+    on_error: OnError = "skip",
+    save_seconds: Seconds = 300.0,
 ) -> list[Result]:
     """A head or all weights of a network of clips, on films; resumed by the same command; see `action`."""
     options = dict(locals())

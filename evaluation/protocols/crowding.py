@@ -6,12 +6,13 @@ Sources: Song et al. 2024, section IV-A (crowding); Garrido et al. 2023, arXiv 2
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
 from evaluation.features import Features, as_features
+from evaluation.label_checks import check_classes, check_labels
 from evaluation.result import Result
 from evaluation.splits import draw_keys
 from evaluation.statistics import Estimate, generator, interval_of, jackknife
@@ -19,6 +20,7 @@ from evaluation.subject import Subject
 from sslkit import diagnostics
 from sslkit.diagnostics import ClassGeometry, Moments
 from sslkit.errors import UserError
+from sslkit.settings import Limits
 
 CENTROIDS = ("mean", "unit")
 SPECTRUM_ROWS = 25_600  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the rows
@@ -186,6 +188,15 @@ def _silhouette(z: np.ndarray, y: np.ndarray, seed: int) -> Estimate:
     return _over_classes(float(values.mean()), drawn @ total / (drawn @ count), k, "silhouette")
 
 
-def evaluate(subject: Subject, *, centroid: str = "mean") -> list[Result]:
+def check(subject: Subject, **_options: Any) -> None:
+    """Check the labels before anything is extracted. Raises UserError."""
+    test = subject.opened(subject.test_split)
+    check_labels(test, "crowding")
+    check_classes([test], "crowding")
+    if len(test) < 2 * BLOCKS:
+        raise UserError(f"crowding needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
+
+
+def evaluate(subject: Subject, *, centroid: Annotated[str, Limits(choices=CENTROIDS)] = "mean") -> list[Result]:
     """Of the test images; see `crowding`."""
     return [crowding(subject.test, centroid=centroid, seed=subject.seed)]

@@ -6,24 +6,26 @@ C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episo
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets import open_split
 from evaluation.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
 from evaluation.episodes import EpisodeTable, draw_episodes, one_label
 from evaluation.features import Features, as_features
 from evaluation.neighbours import unit_rows
+from evaluation.option_types import AtLeastTwo, Count, Counts
 from evaluation.result import Result
 from evaluation.statistics import over_episodes
 from evaluation.subject import Subject
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.settings import Limits
 
 NORMALIZE = ("l2", "none")
+MOST_EPISODES = 1_000_000
 SETTINGS = {"n_way": 5, "k_shot": 1, "n_query": 15, "episodes": 2000}
 
 
@@ -153,8 +155,11 @@ def check(
     **_others: Any,
 ) -> None:
     """Raises UserError where the labels show that no episodes can be drawn, before anything is extracted."""
-    counts = subject.how.get("counts", "raise")
-    split = open_split(subject.data, subject.novel_split, root=subject.root, counts=counts, on_error="skip")
+    split = subject.opened(subject.novel_split)
+    if split.y.ndim != 1:
+        raise UserError(f"few_shot needs one label per image; {split.name} has several: use the linear probe")
+    if not isinstance(k_shot, int) and not len(k_shot):
+        raise UserError("protocol few_shot option k_shot=[] names nothing to do")
     rows = np.arange(len(split), dtype=np.float32)[:, None]  # stand for features, which episodes do not depend on
     labels = Features(rows, split.y, split.classes, "", split.ids, data=split.name, groups=split.groups).labelled()
     for shot in [k_shot] if isinstance(k_shot, int) else k_shot:
@@ -164,12 +169,12 @@ def check(
 def evaluate(
     subject: Subject,
     *,
-    n_way: int = 5,
-    k_shot: Sequence[int] | int = (1, 5),
-    n_query: int = 15,
-    episodes: int = 2000,
-    classifier: str = "logistic",
-    on_small: str = "error",
+    n_way: AtLeastTwo = 5,
+    k_shot: Counts = (1, 5),
+    n_query: Count = 15,
+    episodes: Annotated[int, Limits(least=2, most=MOST_EPISODES)] = 2000,
+    classifier: Annotated[str, Limits(choices=CLASSIFIERS)] = "logistic",
+    on_small: Annotated[str, Limits(choices=("error", "drop"))] = "error",
 ) -> list[Result]:
     """Each of `k_shot` on the classes that were kept back, where the data set keeps some; see `few_shot`.
 

@@ -7,12 +7,14 @@ fine-tuning of Zheng et al. 2025, arXiv 2510.23145.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.models import load_model
+from evaluation.option_types import AtLeastTwo, Count, Precision, Seeds, Workers
 from evaluation.result import Result
 from evaluation.subject import Subject
 from evaluation.task import open_task
@@ -129,7 +131,9 @@ def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
 
 
 def as_list(name: str, values: Any) -> list[Any]:
-    """A list of at least one value. Raises UserError."""
+    """A list of at least one value; one number is a list of it. Raises UserError."""
+    if isinstance(values, Real) and not isinstance(values, bool):
+        return [values]
     if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (found := list(values)):
         raise UserError(f"{name}={values!r} must be a list of at least one number")
     return found
@@ -141,8 +145,11 @@ def check_select(select: str) -> None:
         raise UserError(f"there is no select={select!r}: {nearest(str(select), SELECT)}")
 
 
-def different_seeds(seeds: Sequence[int]) -> list[int]:
-    """The seeds as ints. Raises UserError if there are none, one comes twice, or one is no whole number from 0."""
+def different_seeds(seeds: int | Sequence[int]) -> list[int]:
+    """The seeds as ints; one number is one seed.
+
+    Raises UserError if there are none, one comes twice, or one is no whole number from 0.
+    """
     found = [whole_number("seeds: a seed", seed, 0) for seed in as_list("seeds", seeds)]
     if len(set(found)) < len(found):
         raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
@@ -178,16 +185,23 @@ def _on_test(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> t
 _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 
 
+def check(subject: Subject, *, grid: str | Mapping = "ped", seeds: int | Sequence[int] = (0,), **_options: Any) -> None:
+    """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
+    settings_of(grid)
+    different_seeds(seeds)
+    open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
+
+
 def evaluate(
     subject: Subject,
     *,
     grid: str | Mapping = "ped",
-    steps: int = 5000,
-    batch_size: int = 64,
-    seeds: Sequence[int] = (0,),
+    steps: Count = 5000,
+    batch_size: AtLeastTwo = 64,
+    seeds: Seeds = (0,),
     flip: bool = True,
-    precision: str = "float32",
-    workers: int = 1,
+    precision: Precision = "float32",
+    workers: Workers = 1,
 ) -> list[Result]:
     """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`.
 

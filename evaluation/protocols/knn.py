@@ -11,8 +11,10 @@ import numpy as np
 
 from evaluation.episodes import one_label
 from evaluation.features import Features, matched
+from evaluation.label_checks import check_train_and_test
 from evaluation.linear_parts import in_both
 from evaluation.neighbours import neighbours, vote
+from evaluation.option_types import Count, Positive
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import Estimate, mean_per_class, share
 from evaluation.subject import Subject
@@ -118,7 +120,12 @@ def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str)
     return sorted({int(k), *(int(count) for count in ks if count <= most)})
 
 
-def evaluate(subject: Subject, *, k: int = 20, temperature: float = 0.07) -> list[Result]:
+def check(subject: Subject, **_options: Any) -> None:
+    """Check the labels before anything is extracted. Raises UserError."""
+    check_train_and_test(subject, "knn")
+
+
+def evaluate(subject: Subject, *, k: Count = 20, temperature: Positive = 0.07) -> list[Result]:
     """Every test image by its neighbours among all training images; see `knn`."""
     train = subject.train
     return [knn(train, subject.test, min(k, len(train)), temperature)]

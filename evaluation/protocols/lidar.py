@@ -7,15 +7,15 @@ queue. Beside it alignment (Wang & Isola 2020, arXiv 2005.10242): how far apart 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from evaluation.checks import device_of
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.linear_heads import device_of
 from evaluation.models import LoadedModel, load_model
 from evaluation.result import Result
 from evaluation.splits import draw_keys
@@ -26,9 +26,11 @@ from sslkit.data.images import Images
 from sslkit.data.recipe import SIMCLR, View, ViewRecipe
 from sslkit.data.views import augment, view_generator
 from sslkit.errors import UserError
+from sslkit.settings import Limits
 
 BATCH = 32  # images whose views are drawn together: part of what a seed means
 BLOCKS = 10
+MOST_VIEWS = 1000  # of an image
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +176,19 @@ def _words(view: View) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(view).items()}
 
 
-def evaluate(subject: Subject, *, q: int = 10, n_images: int = 1000) -> list[Result]:
+def check(subject: Subject, **_options: Any) -> None:
+    """Check the number of images before anything is extracted. Raises UserError."""
+    test = subject.opened(subject.test_split)
+    if len(test) < 2 * BLOCKS:
+        raise UserError(f"lidar needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
+
+
+def evaluate(
+    subject: Subject,
+    *,
+    q: Annotated[int, Limits(least=2, most=MOST_VIEWS)] = 10,
+    n_images: Annotated[int, Limits(least=2 * BLOCKS)] = 1000,
+) -> list[Result]:
     """Of views of the test images; those that cannot be read are left out and named; see `lidar`."""
     reading = {"on_error": subject.how.get("on_error", "skip"), "counts": subject.how.get("counts", "raise")}
     split = open_split(subject.data, "test", root=subject.root, **reading)

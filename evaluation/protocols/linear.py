@@ -7,23 +7,28 @@ chosen among 45 values on a held-out part of the training images, then fitted to
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from tqdm import tqdm
 
+from evaluation.checks import device_of
 from evaluation.choice import highest_of, lowest_of
 from evaluation.features import Features, matched
-from evaluation.linear_heads import SCALES, Grid, Scaling, device_of, judge_heads, train_heads
+from evaluation.label_checks import check_train_and_test
+from evaluation.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
+from evaluation.linear_options import check_on_features, check_together
 from evaluation.linear_parts import Part, Parts, in_both, parts_of
 from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.measures import measured
+from evaluation.option_types import CountOrNone, PositiveOrNone
 from evaluation.protocols import linear_aug
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import mean_per_class
 from evaluation.subject import Subject
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.settings import Limits
 
 RECIPES = ("auto", "lbfgs", "grid")
 SELECT = ("held_out", "test")
@@ -77,7 +82,7 @@ def linear_probe(
     be held out, and options out of range or of the other recipe.
     """
     start = time.perf_counter()
-    _check_recipe(recipe)
+    check_on_features(recipe)
     seed = int(seed)
     _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
     train, test = matched(train, test)
@@ -102,28 +107,30 @@ def linear_probe(
     )
 
 
+def check(subject: Subject, **options: Any) -> None:
+    """Check labels, and options that exclude each other, before anything is extracted. Raises UserError."""
+    check_together(**options)
+    check_train_and_test(subject, "linear", several=True)
+
+
 def evaluate(
     subject: Subject,
     *,
-    recipe: str = "auto",
-    scale: str = "standardize",
-    c: float | None = None,
-    select: str = "held_out",
-    iterations: int | None = None,
-    epochs: int | None = None,
+    recipe: Annotated[str, Limits(choices=(*RECIPES, *linear_aug.RECIPES))] = "auto",
+    scale: Annotated[str, Limits(choices=tuple(SCALES))] = "standardize",
+    c: PositiveOrNone = None,
+    select: Annotated[str, Limits(choices=SELECT)] = "held_out",
+    iterations: CountOrNone = None,
+    epochs: CountOrNone = None,
 ) -> list[Result]:
     """The linear probe of a subject; official validation images are part of its training images.
 
     recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
     iterations: of recipe grid. Others as in `linear_probe`.
     """
-    _check(recipe=(recipe, (*RECIPES, *linear_aug.RECIPES)))
+    check_together(recipe=recipe, scale=scale, c=c, select=select, iterations=iterations, epochs=epochs)
     if recipe in linear_aug.RECIPES:
-        if (scale, c, select, iterations) != ("standardize", None, "held_out", None):
-            raise UserError(f"recipe={recipe} has no option scale, c, select or iterations, only epochs")
         return linear_aug.evaluate(subject, recipe=recipe, epochs=epochs)
-    if epochs is not None:
-        raise UserError(f"epochs={epochs} is an option of {', '.join(linear_aug.RECIPES)}, not of recipe={recipe}")
     options = {"recipe": recipe, "scale": scale, "c": c, "select": select, "seed": subject.seed}
     grid = None if iterations is None else Grid(iterations=iterations)
     device = subject.how.get("device", "auto")
@@ -134,14 +141,6 @@ def _check(**options: tuple[str, tuple[str, ...]]) -> None:
     for name, (given, known) in options.items():
         if given not in known:
             raise UserError(f"there is no {name} {given!r}: {nearest(str(given), known)}")
-
-
-def _check_recipe(recipe: str) -> None:
-    if recipe in linear_aug.RECIPES:
-        raise UserError(
-            f"recipe={recipe} trains on augmented views, which features have not: evaluation.linear_on_views takes the "
-            "model and the images"
-        )
 
 
 def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:

@@ -11,18 +11,20 @@ All with crops of 8 to 100 % of the area and flips, momentum 0.9, rates for batc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from evaluation.checks import device_of
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.linear_heads import device_of
+from evaluation.label_checks import check_train_and_test
 from evaluation.measures import measured
 from evaluation.models import load_model
+from evaluation.option_types import AtLeastTwo, CountOrNone, Precision
 from evaluation.pixels import Pixels
 from evaluation.result import Result, rows_digest
 from evaluation.statistics import generator, mean_per_class
@@ -39,6 +41,7 @@ from evaluation.tuning import (
 )
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.settings import Limits
 
 CHECK = 50  # steps between two looks at the loss, each of which waits for the device
 
@@ -111,13 +114,18 @@ def linear_on_views(
     return _result(task, scores, name, setting, time.perf_counter() - start, where)
 
 
+def check(subject: Subject, **_options: Any) -> None:
+    """Check the labels before anything is computed. Raises UserError."""
+    check_train_and_test(subject, "linear_aug", several=True)
+
+
 def evaluate(
     subject: Subject,
     *,
-    recipe: str = "simclr90",
-    epochs: int | None = None,
-    batch_size: int = 256,
-    precision: str = "float32",
+    recipe: Annotated[str, Limits(choices=tuple(RECIPES))] = "simclr90",
+    epochs: CountOrNone = None,
+    batch_size: AtLeastTwo = 256,
+    precision: Precision = "float32",
 ) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
     name = subject.entry.train if subject.entry else "train"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.detection import protocol
+from evaluation.option_types import CountOrNone, PositiveOrNone, Trials
 from evaluation.result import Result
 from evaluation.subject import Subject
 
@@ -48,16 +49,21 @@ def open_data(subject: Subject) -> None:
     protocol.open_splits(subject.data, subject.root, masks=True, counts=subject.how.get("counts", "raise"))
 
 
+def check(subject: Subject, **options: Any) -> None:
+    """Check the network and the schedule before anything is computed. Raises UserError."""
+    protocol.check(subject, masks=True, **options)
+
+
 def evaluate(
     subject: Subject,
     *,
-    arch: str = "c4",
+    arch: protocol.Arch = "c4",
     schedule: str = "full",
-    trials: int = 1,
-    trainable: str = "full",
-    steps: int | None = None,
-    batch_size: int | None = None,
-    lr: float | None = None,
+    trials: Trials = 1,
+    trainable: protocol.Trainable = "full",
+    steps: CountOrNone = None,
+    batch_size: CountOrNone = None,
+    lr: PositiveOrNone = None,
 ) -> list[Result]:
     """Mask R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `segmentation`."""
     chosen = {"arch": arch, "schedule": schedule, "trials": trials, "trainable": trainable}

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.models import load_model
+from evaluation.option_types import AtLeastTwo, Count, Fraction, Precision, Workers
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
 from evaluation.result import Result
 from evaluation.subject import Subject
@@ -211,16 +212,23 @@ def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) ->
     return {"chosen": told(tested), "grid": list(map(told, tried)), "images": len(rows), "per_class": named}
 
 
+def check(subject: Subject, *, fraction: float = 0.01, draws: int = 5, **_options: Any) -> None:
+    """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
+    task = open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
+    for draw in range(draws):
+        _labelled_rows(task, fraction, draw)
+
+
 def evaluate(
     subject: Subject,
     *,
-    fraction: float = 0.01,
-    draws: int = 5,
-    epochs: int = 50,
-    batch_size: int = 256,
+    fraction: Fraction = 0.01,
+    draws: Count = 5,
+    epochs: Count = 50,
+    batch_size: AtLeastTwo = 256,
     flip: bool = True,
-    precision: str = "float32",
-    workers: int = 1,
+    precision: Precision = "float32",
+    workers: Workers = 1,
 ) -> list[Result]:
     """All weights, on a share of the labels; resumed by the same command; see `semi_supervised`."""
     chosen = {"fraction": fraction, "draws": draws, "epochs": epochs, "batch_size": batch_size, "flip": flip}

@@ -6,16 +6,18 @@ evaluation.report.write_report("runs/zoo", "report.html", rankings="runs/ranking
 from collections.abc import Sequence
 from pathlib import Path
 
+from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
 __all__ = ["write_report"]
+RANKINGS = "runs/ranking"  # where recipes/rank.py writes; it need not be there
 
 
 def write_report(
     zoo: str | Path,
     out: str | Path = "report.html",
     *,
-    rankings: str | Path | Sequence[str | Path] = "runs/ranking",
+    rankings: str | Path | Sequence[str | Path] = RANKINGS,
     outside: str | Path = "runs/evaluation",
     study: str | Path | None = None,
     command: str = "evaluation.report.write_report",
@@ -26,13 +28,17 @@ def write_report(
     recipes/evaluate.py keeps the results of models that are no entries. study: a JSON file. command: as the page says
     how it was made.
     What is missing is said on the page, with the command that makes it; what is damaged is named.
-    Raises UserError for a zoo that is no folder of entries, and for a study that cannot be read.
+    Raises UserError for a zoo that is no folder of entries, for rankings that are not there (but those of
+    `runs/ranking`), for a study that cannot be read, and where the page cannot be written.
     """
     from evaluation.report.page import page
     from evaluation.report.reading import read_all
 
+    if Path(out).is_dir() or not Path(out).name:
+        raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")
     places = [rankings] if isinstance(rankings, (str, Path)) else list(rankings)
-    material = read_all(Path(zoo), map(Path, places), Path(outside), None if study is None else Path(study))
+    given = None if study is None else Path(study)
+    material = read_all(Path(zoo), map(Path, places), Path(outside), given, Path(RANKINGS))
     text = page(material, command=command, ranking_places=", ".join(map(str, places)))
     with write_whole(Path(out)) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -99,9 +99,9 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
     terms = columns[columns.index("step") + 1 : columns.index("loss") + 1] if "loss" in columns else []
     panels = [("loss", {"loss": "loss"})] if terms else []
     panels += [(name, {name: name}) for name in terms if name != "loss"]
-    panels += [("accuracy, %", {"knn": "kNN", "probe": "linear probe"})]
-    panels += [("RankMe of the projections", {"rankme": "RankMe"})]
     charts = [_line_chart(title, names, rows) for title, names in panels]
+    charts.append(_line_chart("accuracy, %", {"knn": "kNN", "probe": "linear probe"}, rows, scale=100))
+    charts.append(_line_chart("RankMe of the projections", {"rankme": "RankMe"}, rows))
     return [chart for chart in charts if chart is not None]
 
 
@@ -165,9 +165,10 @@ def _ends(ranking: Ranking, models: np.ndarray, k: int) -> np.ndarray:
     return np.where(np.isnan(ends), ranking.scores[models, k][:, None], ends)
 
 
-def _line_chart(title: str, names: dict[str, str], rows: Sequence[dict[str, float]]) -> LineChart | None:
-    """names: {column: what the line is called}; None where no row has a value."""
-    scale = 100 if title.endswith("%") else 1
+def _line_chart(
+    title: str, names: dict[str, str], rows: Sequence[dict[str, float]], scale: float = 1
+) -> LineChart | None:
+    """names: {column: what the line is called}. scale: 100 for per cent; None where no row has a value."""
     series = {
         label: [(row["step"], scale * row[column]) for row in rows if column in row and "step" in row]
         for column, label in names.items()

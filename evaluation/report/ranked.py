@@ -23,6 +23,7 @@ from evaluation.report.cells import (
 from evaluation.report.charts import BarChart, ScatterChart, bars, scatter, truth_places
 from evaluation.report.reading import Material, Ranked
 from evaluation.scoring import parse
+from evaluation.zoo_members import lines_of
 from sslkit import members
 from sslkit.errors import UserError
 
@@ -74,7 +75,7 @@ def _ranking(ranked: Ranked, material: Material) -> Task:
         scatters=scatters,
         agreement=_agreement(ranked, command),
         cost=_cost(ranked, command),
-        notes=ranking.notes,
+        notes=(*ranking.notes, *lines_of(ranking.left_out)),
         command=command,
         path=str(ranked.path),
     )

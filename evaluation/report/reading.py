@@ -69,8 +69,12 @@ class Material:
         return [member for member in (*self.members, *self.outside) if member.results]
 
 
-def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | None) -> Material:
-    """Raises UserError for a zoo that is no folder of entries, and for a study that cannot be read."""
+def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | None, usual: Path) -> Material:
+    """Read the zoo, the rankings, the results of other models and the study.
+
+    usual: the place of rankings that need not be there. Raises UserError for a zoo that is no folder of entries, for
+    other places of rankings that are not there, and for a study that cannot be read.
+    """
     if (zoo / CARD).is_file():
         raise UserError(f"{zoo} is one entry: give the folder that it lies in, zoo={zoo.parent}")
     entries = zoos.open(zoo)
@@ -87,7 +91,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
         if (folder / store.RESULTS).is_file():
             found = _results(folder, material.problems)
             material.outside.append(Member(found[0].model if found else folder.name, folder, results=found))
-    for path in _files(rankings):
+    for path in _files(rankings, usual):
         try:
             ranking = read_ranking(path)
             material.rankings.append(Ranked(ranking, path, str(ranking.made.get("date") or _date(path))))
@@ -100,7 +104,7 @@ def read_json(path: Path) -> Any:
     """Raises UserError that names the file and the reason."""
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{path} cannot be read as JSON: {reason}") from error
 
@@ -111,9 +115,11 @@ def _folders(parent: Path) -> list[Path]:
     return sorted(path for path in parent.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _files(places: Iterable[Path]) -> list[Path]:
+def _files(places: Iterable[Path], usual: Path) -> list[Path]:
     found: list[Path] = []
     for place in places:
+        if not place.exists() and place != usual:
+            raise UserError(f"there is no ranking {place}: name a folder of recipes/rank.py, or one of its JSON files")
         found += sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.exists() else []
     return list(dict.fromkeys(found))
 
@@ -145,7 +151,7 @@ def _curves(path: Path, problems: list[str]) -> list[dict[str, float]]:
             return [{key: float(text) for key, text in row.items() if key and text} for row in csv.DictReader(file)]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, csv.Error) as error:
         problems.append(f"{path} cannot be read as the metrics of a run: {error}")
         return []
 
@@ -153,11 +159,11 @@ def _curves(path: Path, problems: list[str]) -> list[dict[str, float]]:
 def _results(folder: Path, problems: list[str]) -> list[Result]:
     try:
         return store.read(folder)
-    except (UserError, TypeError, KeyError, ValueError) as error:
+    except UserError as error:
         problems.append(f"results of {folder.name}, which cannot be compared in pairs: {error}")
     try:
         return store.read(folder, outcomes=False)
-    except (UserError, TypeError, KeyError, ValueError):
+    except UserError:
         return []
 
 

@@ -12,6 +12,8 @@ from torch import Tensor
 from evaluation.scatter import ClassMoments, Scatter, compacted
 from sslkit.errors import UserError
 
+# PED's warning, which a ranking says once of a model and not of each metric.
+NO_REFERENCE = "no reference=(mean, std) of the model's own training images: these features' own were taken"
 BLOCK = 2**21  # numbers made float64 at a time: 16 MB; from 32 MB on, each block is fresh pages, half as fast
 
 

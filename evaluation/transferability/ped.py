@@ -12,7 +12,7 @@ from evaluation.choice import equal_scores
 from evaluation.degenerate import check_scale
 from evaluation.scatter import EPS
 from evaluation.transferability import sfda
-from evaluation.transferability.base import Sample, Score
+from evaluation.transferability.base import NO_REFERENCE, Sample, Score
 from sslkit.errors import UserError
 
 MOST_STEPS = {"code": 6, "paper": 5}
@@ -119,7 +119,7 @@ class Units:
         """From the sample's reference, or else from its own features. (Moves do not depend on the reference's mean.)"""
         said = ()
         if sample.reference is None:
-            said = ("no reference=(mean, std) of the model's own training images: these features' own were taken",)
+            said = (NO_REFERENCE,)
             std = sample.moments.column_variances.sqrt()
         else:
             std = sample.reference[1].to(sample.device, torch.float64)

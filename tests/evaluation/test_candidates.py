@@ -42,5 +42,5 @@ def test_the_same_images_are_taken_and_errors_bear_the_models_name() -> None:
 def test_channels_are_asked_of_the_model_too(tmp_path) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     how = {"image_size": 8, "in_chans": 1, "max_images": 20, "cache": tmp_path}
-    (found,) = of_models({"net": net}, "digits", **how)
+    (found,) = of_models({"net": net}, "digits", **how).values()
     assert found.sample.x.shape == (20, 3)

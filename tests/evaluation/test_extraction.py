@@ -237,7 +237,7 @@ def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Broken gives features that are not finite"):
         of_digits(Broken(), cache=tmp_path)
     assert not list(tmp_path.glob("*.part"))
-    with pytest.raises(UserError, match="precision='half' is not possible"):
+    with pytest.raises(UserError, match="precision must be float32 or bfloat16, got 'half'"):
         of_digits(Counting(), cache=None, precision="half")
     with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):
         of_digits(Counting(), cache=None, device="cuda")

@@ -61,6 +61,7 @@ def place(tmp_path_factory) -> Path:
 
 def report(root: Path, **options) -> list[str]:
     options = {"rankings": root / "ranking", "outside": root / "evaluation", **options}
+    (root / "ranking").mkdir(exist_ok=True)
     path, problems = write_report(root / "zoo", root / "report.html", **options)
     assert path == root / "report.html"
     return problems
@@ -225,6 +226,7 @@ def test_a_mistake_leaves_the_old_page(zoo: str, options: dict, said: str, tmp_p
     make_entry(tmp_path / "zoo" / "one-digits", 0.5)
     (tmp_path / "report.html").write_text("the old page")
     with pytest.raises(UserError, match=said):
+        (tmp_path / "ranking").mkdir(exist_ok=True)
         write_report(tmp_path / zoo, tmp_path / "report.html", rankings=tmp_path / "ranking", **options)
     assert (tmp_path / "report.html").read_text() == "the old page"
     assert not list(tmp_path.glob(".report*"))

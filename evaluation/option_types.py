@@ -1,0 +1,23 @@
+"""Types of the protocols' options, with their ranges: `sslkit.members.check_options` checks what is given by them."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from sslkit.settings import MOST_SEED, Limits
+
+MOST = 10**9  # far above anything that is run: it stops what no machine can count
+Count = Annotated[int, Limits(least=1, most=MOST)]
+CountOrNone = Annotated[int | None, Limits(least=1, most=MOST)]
+Counts = Annotated[int | Sequence[int], Limits(least=1, most=MOST)]
+CountsOrNone = Annotated[int | Sequence[int] | None, Limits(least=1, most=MOST)]
+AtLeastTwo = Annotated[int, Limits(least=2, most=MOST)]
+Positive = Annotated[float, Limits(above=0)]
+PositiveOrNone = Annotated[float | None, Limits(above=0)]
+Seconds = Annotated[float, Limits(least=0)]
+DecayOrNone = Annotated[float | None, Limits(least=0)]
+Seeds = Annotated[int | Sequence[int], Limits(least=0, most=MOST_SEED)]
+Precision = Annotated[str, Limits(choices=("float32", "bfloat16"))]
+OnError = Annotated[str, Limits(choices=("skip", "raise"))]
+Workers = Annotated[int, Limits(least=1, most=256)]
+Fraction = Annotated[int | float, Limits(above=0)]  # a share, or a whole number of images
+Trials = Annotated[int, Limits(least=1, most=1000)]

@@ -1,0 +1,81 @@
+"""Weights in a safetensors file: read, checked, and put into a network; no pickle is executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sslkit.errors import UserError
+
+if TYPE_CHECKING:  # a header is read without torch
+    from torch import Tensor, nn
+
+SHOWN = 3  # names of tensors that a message lists
+REMEDY = "copy the file again from where it is whole, or train the entry again"
+
+
+def shapes(path: Path) -> dict[str, list[int]]:
+    """Return the shape of each tensor, by the file's header alone. Raises UserError for a file that is not whole."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file, on the CPU. Raises UserError for a damaged file and for NaN or infinite weights."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        state = load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:  # KeyError: a number type torch does not have
+        raise _damaged(path, error) from error
+    broken = [name for name, value in state.items() if not _is_finite(value)]
+    if broken:
+        raise UserError(f"{path} holds NaN or infinite weights ({_listed(broken)}): the training failed; train again")
+    return state
+
+
+def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
+    """Put weights into a network, every name and shape matching, and return it.
+
+    path: of the file they come from, for messages. Raises UserError that says which tensors do not fit.
+    """
+    own = net.state_dict()
+    faults = {
+        "it lacks": [name for name in own if name not in state],
+        "the network has no": [name for name in state if name not in own],
+        "of another shape are": [name for name in own if name in state and own[name].shape != state[name].shape],
+        "of another kind of number are": [name for name in own if name in state and _differ(own[name], state[name])],
+    }
+    told = "; ".join(f"{what} {_listed(names)}" for what, names in faults.items() if names)
+    if told:
+        raise UserError(
+            f"{path} does not fit the network that the card beside it makes ({told}): the two belong to different "
+            f"networks; {REMEDY}"
+        )
+    net.load_state_dict(state, strict=True)
+    return net
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+    return UserError(f"{path} is not a whole safetensors file ({reason}): {REMEDY}")
+
+
+def _is_finite(value: Tensor) -> bool:
+    return not value.is_floating_point() or bool(value.float().isfinite().all())  # float: 8-bit floats have no isfinite
+
+
+def _differ(own: Tensor, given: Tensor) -> bool:
+    """Return whether floats stand where whole numbers do, or the reverse; other lengths of a float are converted."""
+    return own.is_floating_point() != given.is_floating_point() or own.is_complex() != given.is_complex()
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
