@@ -1,7 +1,7 @@
 """The members of a zoo as a ranking sees them: each one's features of the same images, ready to be scored."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from numbers import Integral

@@ -206,7 +206,7 @@ def test_why_there_is_no_agreement_is_said(zoo: dict) -> None:
         ({"truth": {"wide": 1.0}}, "truth has no accuracy of narrow"),
         ({"metrics": ["nleep(covariance=diagonal)"]}, "covariance='diagonal' must be one of full, diag"),
         ({"metrics": ["ped(rule=other)+logme"]}, "ped has no rule 'other'"),
-        ({"metrics": ["logme", "gbc(floor=nan)"]}, "floor=nan"),
+        ({"metrics": ["logme", "gbc(floor=nan)"]}, "gbc option floor must be a number, got nan"),
         ({"bootstrap": -1}, "bootstrap=-1"),
         ({"bootstrap": 1}, "0 for never or at least 2"),
         ({"bootstrap": 2.5}, "bootstrap=2.5"),
