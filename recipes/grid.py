@@ -144,6 +144,6 @@ def _value(word: str) -> Any:
     """In Hydra's grammar: [a,b], a,b, range(0,5), true, null, ..."""
     try:
         override = OverridesParser.create().parse_override(word)
-    except HydraException as error:
-        raise UserError(f"cannot read {word!r}: {one_line(error)}") from error
+    except (HydraException, ValueError) as error:  # a number of thousands of digits
+        raise UserError(f"cannot read {word[:200]!r}: {one_line(error)}") from error
     return list(override.sweep_iterator()) if override.is_sweep_override() else override.value()

@@ -78,8 +78,8 @@ def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
         _check_key(key, tree)
         try:
             OverridesParser.create().parse_override(word)
-        except HydraException as error:
-            raise UserError(f"cannot read {word!r}: {one_line(error)}") from error
+        except (HydraException, ValueError) as error:  # a number of thousands of digits
+            raise UserError(f"cannot read {word[:200]!r}: {one_line(error)}") from error
 
 
 def one_line(error: Exception) -> str:

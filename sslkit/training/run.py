@@ -63,7 +63,8 @@ def fresh(out: Path, name: str) -> Path:
 def create(folder: Path, config: Config) -> None:
     """Make the folder and write config.yaml into it: shows before any compute that it can be written."""
     try:
-        folder.exists()  # a name that is too long is refused before the folders above it are made
+        above = next(parent for parent in folder.absolute().parents if parent.exists())
+        (above / folder.name).exists()  # a name that is too long is refused before any folder is made
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}; choose another with out=") from error

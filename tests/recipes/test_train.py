@@ -146,6 +146,7 @@ SIMCLR, DIGITS = "method=simclr", "data=digits"
         (["eval.max_images=9"], "eval.max_images=9 is fewer than the eval.k=10 neighbours"),
         (["hydra/launcher=nope"], "hydra/launcher/nope"),
         (["epochs=[1"], "cannot read 'epochs=[1'"),
+        ([f"epochs={'9' * 5000}"], "cannot read 'epochs=999"),
         (["epochs=${nope}"], "'nope' not found"),
         (["-m", "epochs=1,x"], "epochs must be a whole number, at least 1"),
         (["data=loop"], "loop"),

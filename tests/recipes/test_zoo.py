@@ -115,7 +115,7 @@ def test_a_launcher_that_is_not_installed(zoo, monkeypatch) -> None:
         (["seeds=[]"], "seeds=[] is empty"),
         (["seeds=[a]"], "seeds must be a whole number"),
         (["jobs=many"], "jobs must be a whole number, at least 1, or auto, got 'many'"),
-        (["jobs=0"], "at least 1, or auto, got 0"),
+        (["jobs=0"], "or auto, got 0"),
         (["dry_run=perhaps"], "dry_run must be true or false, got 'perhaps'"),
         (["cluster=slrum"], "did you mean 'slurm'"),
         (["cluster=slurm", "hydra.launcher.timeout=3"], "hydra.launcher.timeout"),

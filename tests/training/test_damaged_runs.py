@@ -12,6 +12,7 @@ from sslkit.errors import UserError
 from sslkit.training import finish, sweep, train
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.config import Config
+from sslkit.training.plots import plot_embedding
 from sslkit.zoo import CARD, WEIGHTS
 
 
@@ -231,3 +232,12 @@ def test_a_damaged_member_of_a_zoo_is_named_and_trained_anew(run) -> None:
     assert [(one.folder.name, one.state) for one in found] == [("x", "resume"), ("y-2", "new"), ("z-2", "new")]
     shown = sweep.overview(found)
     assert f"damaged run: cannot resume: {folder.with_name('y')}" in shown and "z/config.yaml" in shown
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_a_collapsed_network_has_no_map_and_no_crash(value: float, tmp_path) -> None:
+    """scikit-learn's t-SNE ends such a process with a segmentation fault."""
+    x = torch.full((40, 8), value)
+    with pytest.raises(ValueError, match="all images are equal"):
+        plot_embedding(x, torch.zeros(40), None, tmp_path / "embedding.png", seed=0, title="")
+    assert not list(tmp_path.iterdir())
