@@ -1,9 +1,13 @@
 """Members are files found by name; unknown names and options are refused with the nearest one."""
 
+import inspect
+import math
+
 import pytest
 
 from sslkit import members, objectives, regularizers
 from sslkit.errors import UserError
+from sslkit.settings import alternatives, plain
 
 
 @pytest.mark.parametrize("family", [objectives, regularizers])
@@ -65,5 +69,36 @@ def test_numpys_numbers_are_numbers() -> None:
     from sslkit.regularizers.dsa import DSA
 
     assert members.check_options(DSA, {"nu": np.float32(0.5)}, "dsa")
-    with pytest.raises(UserError, match="must be float"):
+    with pytest.raises(UserError, match="must be a number"):
         members.check_options(DSA, {"nu": np.True_}, "dsa")
+
+
+NUMERIC = [
+    (member, name, parameter.annotation)
+    for family in (objectives, regularizers)
+    for member in map(family.find, family.names())
+    for name, parameter in inspect.signature(member).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY and {int, float} & set(alternatives(plain(parameter.annotation)[0]))
+]
+
+
+@pytest.mark.parametrize(("member", "name", "annotation"), NUMERIC, ids=lambda part: getattr(part, "__name__", ""))
+def test_every_number_has_a_range(member: type, name: str, annotation: object) -> None:
+    """DSA's alpha alone is any number."""
+    bad = [math.nan, math.inf, -math.inf, 10**400, True, [1]]
+    bad += [] if name == "alpha" and member.__name__ == "DSA" else [-1, -0.5, 10**12]
+    for value in bad:
+        with pytest.raises(UserError, match=rf"^x option {name} must be .*, got "):
+            members.check_options(member, {name: value}, "x")
+    default = members.options(member)[name]
+    assert members.check_options(member, {name: default}, "x") == {name: default}
+
+
+def test_options_must_be_a_mapping_and_lists_are_checked_within() -> None:
+    vicregl = objectives.find("vicregl")
+    for given in (5, "dim", ["dim"]):
+        with pytest.raises(UserError, match="x must be a mapping of options"):
+            members.check_options(vicregl, given, "x")
+    for value in (5, "20", [20, "4"], [20, 0], [math.nan]):
+        with pytest.raises(UserError, match="num_matches must be a list"):
+            members.check_options(vicregl, {"num_matches": value}, "x")
