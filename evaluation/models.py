@@ -160,6 +160,9 @@ def _entry_folder(text: str) -> Path:
 def _of_entry(
     entry: ZooEntry, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
 ) -> LoadedModel:
+    for name in ("backbone", "normalize"):
+        if name not in entry.card:
+            raise UserError(f"{entry.folder / CARD} has no field {name}: take the card from a copy, or train it again")
     own = entry.card["backbone"]
     if in_chans not in (None, own["in_chans"]):
         raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")

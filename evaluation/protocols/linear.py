@@ -128,6 +128,7 @@ def evaluate(
     recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
     iterations: of recipe grid. Others as in `linear_probe`.
     """
+    _check(recipe=(recipe, (*RECIPES, *linear_aug.RECIPES)))
     check_together(recipe=recipe, scale=scale, c=c, select=select, iterations=iterations, epochs=epochs)
     if recipe in linear_aug.RECIPES:
         return linear_aug.evaluate(subject, recipe=recipe, epochs=epochs)

@@ -24,6 +24,13 @@ def entry(tmp_path: Path) -> sslkit.ZooEntry:
     return zoo.save(tmp_path / "zoo" / "entry", body.export(), card)
 
 
+@pytest.mark.parametrize("field", ["backbone", "normalize"])
+def test_a_card_without_what_is_needed_is_named(field: str, entry: sslkit.ZooEntry) -> None:
+    del entry.card[field]
+    with pytest.raises(UserError, match=rf"card\.json has no field {field}"):
+        load_model(entry)
+
+
 def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -> None:
     by_object, by_folder, by_file = (
         load_model(model) for model in (entry, str(entry.folder), entry.folder / "backbone.safetensors")

@@ -137,7 +137,7 @@ def parsed(command: str, monkeypatch) -> dict:
     from omegaconf import OmegaConf
 
     monkeypatch.syspath_prepend(str(RECIPES))
-    quoted = importlib.import_module("command")._quoted
+    quoted = importlib.import_module("words").quoted
     program, recipe, *words = shlex.split(command, comments=True)
     assert (program, recipe) == ("python", "recipes/action_eval.py")
     found = OverridesParser.create().parse_overrides([quoted(word) for word in words])

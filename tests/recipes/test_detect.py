@@ -76,7 +76,7 @@ def test_two_ranks_give_one_table(place: Path) -> None:
         (["checkpoint=zoo/a", "recipe=paper_voc07"], "VOC2007/ImageSets/Main/trainval.txt"),
         (["checkpoint=zoo/a", "recipe=paper_voc0712"], "VOC2012/JPEGImages"),
         (["checkpoint=zoo/a", "recipe=paper_coco"], "instances_val2017.json"),
-        (["checkpoint=zoo/a", "data=clipart_boxes", "task=mask"], "did you mean 'masks'"),
+        (["checkpoint=zoo/a", "data=clipart_boxes", "task=mask"], "task must be boxes or masks or null, got 'mask'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, place: Path, typed) -> None:
