@@ -10,11 +10,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from contract import MEMBERS, build, step
-from ranks import WORLD, start_ranks
+from forks import WORLD, start_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import distributed, objectives, regularizers
+
 NAMES = [f"{name} {family}" for name, family in MEMBERS]
 NAMES += [
     f"{o}+{r} {objectives.find(o).families[0]}" for o, r in itertools.product(objectives.names(), regularizers.names())

@@ -7,12 +7,13 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from ranks import WORLD, start_ranks
+from forks import WORLD, start_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import distributed
 from sslkit.prototypes import held, swapped_prediction
+
 SMALL = {"prototypes": 9, "dim": 5, "hidden": 12}
 OPTIONS = {
     "swav": {**SMALL, "queue_size": 13, "queue_start": 1, "freeze_prototypes": 1},

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from ranks import WORLD, start_ranks
+from forks import WORLD, start_ranks
 from torch import Tensor, nn
 
 import sslkit

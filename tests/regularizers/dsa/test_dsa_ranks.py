@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import start_ranks
+from forks import start_ranks
 from torch import Tensor
 
 from sslkit.objectives.base import Embeddings
