@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,9 +33,8 @@ def build(name: str, family: str | None = None, *, image_size: int = 16, **optio
 
 def batch(n: int = 6, in_chans: int = 3) -> tuple[Tensor, Tensor]:
     """Real images, 16 pixels square, as uint8, and their rows."""
-    images = sslkit.open_images("clipart").__getitems__(list(range(n)))
-    pixels = torch.nn.functional.interpolate(images["images"].float(), (16, 16), mode="bilinear", antialias=True)
-    return pixels.round().byte()[:, :in_chans], images["index"]
+    pixels = _pixels(n)
+    return pixels[:, :in_chans].clone(), torch.arange(n)
 
 
 def step(m: sslkit.Method, images: Tensor, index: Tensor, call: Callable[..., dict] | None = None) -> dict[str, Tensor]:
@@ -48,6 +48,13 @@ def enough(m: sslkit.Method, n: int) -> int:
     return max(n, m.objective.least_images)
 
 
+@cache
+def _pixels(n: int) -> Tensor:
+    images = sslkit.open_images("clipart").__getitems__(list(range(n)))["images"].float()
+    return torch.nn.functional.interpolate(images, (16, 16), mode="bilinear", antialias=True).round().byte()
+
+
+@cache
 def own_tests(name: str) -> ModuleType:
     """tests/objectives/test_<name>.py, in which every objective has its `oracle`."""
     path = Path(__file__).parent / "objectives" / f"test_{name}.py"

@@ -1,28 +1,28 @@
 """Two gloo processes equal one on the joined batch: loss, gradient and state, for every objective and regulariser."""
 
 import itertools
-import os
 import traceback
 import warnings
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from contract import MEMBERS, build, step
+from forks import WORLD, start_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import distributed, objectives, regularizers
 
-WORLD = 2
 NAMES = [f"{name} {family}" for name, family in MEMBERS]
 NAMES += [
     f"{o}+{r} {objectives.find(o).families[0]}" for o, r in itertools.product(objectives.names(), regularizers.names())
 ]
 
 
+@cache
 def images_and_rows() -> tuple[torch.Tensor, torch.Tensor]:
     images = sslkit.open_images("clipart")
     rows = images.__getitems__(list(range(16)))
@@ -55,7 +55,8 @@ def unequal_maps() -> list[torch.Tensor]:
 
 
 def made(name: str) -> sslkit.Method:
-    return build(*name.split(), image_size=24, seed=1).double()
+    name, family = name.split()
+    return build(name, family, image_size=16 if family == "vit" else 24, seed=1).double()
 
 
 def work(rank: int, folder: Path) -> None:
@@ -90,8 +91,8 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("ranks")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    mp.spawn(work, (folder,), nprocs=WORLD)
+    steps(made(NAMES[0]), *images_and_rows())  # imports what is imported at first use, before there are three of us
+    start_ranks(work, folder)
     return folder
 
 

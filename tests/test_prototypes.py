@@ -1,21 +1,19 @@
 """The loss on prototypes against its definition; SwAV's queue and DINO's centre on two processes against one."""
 
-import os
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
+from forks import WORLD, start_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import distributed
 from sslkit.prototypes import held, swapped_prediction
 
-WORLD = 2
 SMALL = {"prototypes": 9, "dim": 5, "hidden": 12}
 OPTIONS = {
     "swav": {**SMALL, "queue_size": 13, "queue_start": 1, "freeze_prototypes": 1},
@@ -77,8 +75,7 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("ranks")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    mp.spawn(work, (folder,), nprocs=WORLD)
+    start_ranks(work, folder)
     return folder
 
 

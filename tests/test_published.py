@@ -6,6 +6,7 @@ No real file was at hand; the modules below say how the projects nest theirs, an
 import argparse
 import pickle
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,21 @@ def net() -> nn.Module:
         for buffer in net.buffers():
             buffer.copy_(torch.rand(buffer.shape) * 2 + 1 if buffer.is_floating_point() else torch.tensor(7))
     return net.eval()
+
+
+@cache
+def other() -> nn.Module:
+    """Of the same shapes, filled with a number, which takes no room in a file."""
+    with torch.device("meta"):
+        net = timm.create_model("resnet50", pretrained=False, num_classes=0)
+    for layer in net.modules():
+        for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
+            if tensor is not None:
+                full = torch.full((1,), 3, dtype=tensor.dtype).expand(tensor.shape)
+                getattr(layer, "_parameters" if name in layer._parameters else "_buffers")[name] = (
+                    nn.Parameter(full, False) if name in layer._parameters else full
+                )
+    return net
 
 
 def held(**parts: nn.Module) -> nn.Module:
@@ -51,8 +67,7 @@ def mlp() -> nn.Module:
 
 
 def moco(net: nn.Module, head: nn.Module) -> dict:
-    other = timm.create_model("resnet50", pretrained=False, num_classes=0)
-    state = parallel(encoder_q=with_fc(net, head), encoder_k=with_fc(other, head))
+    state = parallel(encoder_q=with_fc(net, head), encoder_k=with_fc(other(), head))
     state |= {"module.queue": torch.rand(4, 9), "module.queue_ptr": torch.zeros(1, dtype=torch.long)}
     optimizer = {"state": {0: {"momentum_buffer": torch.rand(3)}}, "param_groups": [{"lr": 0.03}]}
     return {"epoch": 200, "arch": "resnet50", "state_dict": state, "optimizer": optimizer}
@@ -65,11 +80,10 @@ def swav(net: nn.Module, prototypes: nn.Module) -> dict:
 
 def pycontrast(net: nn.Module, **heads: nn.Module) -> dict:
     options = argparse.Namespace(arch="resnet50", lr=0.03, beta=[0.5, 0.9])
-    other = timm.create_model("resnet50", pretrained=False, num_classes=0)
     return {
         "opt": options,
         "model": parallel(encoder=net, **heads),
-        "model_ema": parallel(encoder=other, **heads),
+        "model_ema": parallel(encoder=other(), **heads),
         "contrast": {"memory": torch.rand(4, 5)},
         "epoch": np.float64(800),
     }

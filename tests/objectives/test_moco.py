@@ -1,14 +1,13 @@
 """MoCo against lightly's NT-Xent with a memory bank and loops over its eq. 1; its queue, teacher and shuffled norm."""
 
 import math
-import os
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
+from forks import WORLD, start_ranks
 from torch import Tensor, nn
 
 import sslkit
@@ -16,8 +15,6 @@ from sslkit import backbones, distributed
 from sslkit.errors import UserError
 from sslkit.objectives.base import Embeddings
 from sslkit.objectives.moco import MoCo
-
-WORLD = 2
 
 
 def oracle(objective: MoCo, e: Embeddings) -> Tensor:
@@ -201,8 +198,7 @@ def generator(seed: int) -> torch.Generator:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory) -> list[dict]:
     folder = tmp_path_factory.mktemp("ranks")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    mp.spawn(work, (folder,), nprocs=WORLD)
+    start_ranks(work, folder)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD)]
 
 

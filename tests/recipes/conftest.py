@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from sslkit.data.sources import open_images
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -33,6 +36,17 @@ def typed(monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
         return subprocess.CompletedProcess(list(sys.argv), code, said.out, said.err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def few_digits(tmp_path_factory) -> Path:
+    """96 training and 40 test images of the digits with labels, enough for a run of a second."""
+    path, arrays = tmp_path_factory.mktemp("data") / "digits.npz", {}
+    for split, n in (("train", 96), ("test", 40)):
+        images = open_images("digits", split=split)
+        arrays |= {f"x_{split}": images.pixels[:n, 0], f"y_{split}": images.labels[:n]}
+    np.savez(path, **arrays)
+    return path
 
 
 @contextmanager

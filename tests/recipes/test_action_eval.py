@@ -52,8 +52,8 @@ def test_both_protocols_run_end_to_end(place: Path) -> None:
     assert (place / "runs" / "cache").is_dir(), "the index of the films is kept"
 
 
-def test_what_is_missing_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    done = command(*NET, "recipe=paper_ucf101", cwd=tmp_path)
+def test_what_is_missing_is_one_line_and_exit_code_2(tmp_path: Path, typed) -> None:
+    done = typed("action_eval", *NET, "recipe=paper_ucf101", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("error: UCF101 cannot be opened from") and "crcv.ucf.edu" in done.stderr
 

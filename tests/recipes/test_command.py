@@ -1,7 +1,10 @@
 """Words of the command line on their way to Hydra's grammar."""
 
+import importlib
 import subprocess
 import sys
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,24 @@ def test_a_word_means_what_a_person_reads(word: str, meant: object) -> None:
     assert OverridesParser.create().parse_override(quoted(word, {"name", "data"})).value() == meant
 
 
+def test_a_warning_is_shown_as_one_line(monkeypatch, capsys) -> None:
+    @dataclass
+    class Settings:
+        a: int = 1
+
+    def show(*warning: object) -> None:  # as Python does; pytest keeps warnings for its summary
+        sys.stderr.write(warnings.formatwarning(*warning[:4]))
+
+    monkeypatch.syspath_prepend(str(RECIPES))
+    monkeypatch.setattr(sys, "argv", ["warn.py"])
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    monkeypatch.setattr(warnings, "showwarning", show)
+    run = importlib.import_module("command").run_plain
+    run(lambda config: warnings.warn("two films cannot be read", stacklevel=1), Settings(), "usage", {})
+    assert capsys.readouterr().err == "warning: two films cannot be read\n"
+
+
+@pytest.mark.slow
 def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
     script = tmp_path / "warn.py"
     script.write_text(

@@ -1,8 +1,6 @@
 """The evaluating command lines as a person types them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +9,6 @@ import pytest
 from evaluation import protocols
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
-
-ROOT = Path(__file__).parents[2]
-
-
-def command(recipe: str, *words: str, cwd: Path) -> subprocess.CompletedProcess:
-    call = [sys.executable, str(ROOT / "recipes" / f"{recipe}.py"), *words]
-    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 @pytest.fixture
@@ -38,8 +29,8 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_two_checkpoints_are_judged_and_compared(place: Path) -> None:
-    done = command(
+def test_two_checkpoints_are_judged_and_compared(place: Path, typed) -> None:
+    done = typed(
         "evaluate",
         "checkpoint=[zoo/a,zoo/b]",
         f"data={place}/digits, 200=few.npz",
@@ -60,12 +51,12 @@ def test_two_checkpoints_are_judged_and_compared(place: Path) -> None:
         assert all(line["model"] == name for line in lines)
 
 
-def test_a_zoo_is_judged_whole_and_one_protocol_has_a_command_of_its_own(place: Path) -> None:
+def test_a_zoo_is_judged_whole_and_one_protocol_has_a_command_of_its_own(place: Path, typed) -> None:
     data = f"data={place}/digits, 200=few.npz"
-    done = command("linear_eval", "zoo=zoo", data, "scale=l2", cwd=place)
+    done = typed("linear_eval", "zoo=zoo", data, "scale=l2", cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("lbfgs on frozen features") == 2 and "l2" in done.stdout
-    done = command("few_shot", "checkpoint=zoo/a", data, "n_query=2", "k_shot=[2]", "episodes=20", cwd=place)
+    done = typed("few_shot", "checkpoint=zoo/a", data, "n_query=2", "k_shot=[2]", "episodes=20", cwd=place)
     assert done.returncode == 0, done.stderr
     assert "5-way 2-shot" in done.stdout
 

@@ -1,21 +1,13 @@
 """ground_truth.py as a person types it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sslkit import backbones, zoo
 
-ROOT = Path(__file__).parents[2]
 QUICK = ["max_images=60", "max_test_images=60", "steps=3", "lr=[0.01]", "seeds=[0,1]", "device=cpu"]
-
-
-def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:
-    call = [sys.executable, str(ROOT / "recipes" / "ground_truth.py"), *words]
-    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 @pytest.fixture
@@ -33,14 +25,14 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_can_be_measured_is_and_what_fails_is_said_at_the_end(place: Path) -> None:
-    done = command("zoo=[zoo]", "data=[digits]", *QUICK, cwd=place)
+def test_what_can_be_measured_is_and_what_fails_is_said_at_the_end(place: Path, typed) -> None:
+    done = typed("ground_truth", "zoo=[zoo]", "data=[digits]", *QUICK, cwd=place)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "1 failed" in done.stderr and "broken: " in done.stderr
     assert "digits: sound" in done.stdout and "best      digits: sound" in done.stdout
     truth = json.loads((place / "runs" / "truth" / "truth.json").read_text())
     assert list(truth) == ["digits"] and list(truth["digits"]) == ["sound"]
-    again = command("zoo=zoo/sound", "data=digits", *QUICK, cwd=place)
+    again = typed("ground_truth", "zoo=zoo/sound", "data=digits", *QUICK, cwd=place)
     assert again.returncode == 0 and "there already" in again.stdout, again.stderr
 
 

@@ -3,8 +3,6 @@
 import importlib
 import inspect
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +15,6 @@ from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 
 ROOT = Path(__file__).parents[2]
-
-
-def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:
-    call = [sys.executable, str(ROOT / "recipes" / "rank.py"), *words]
-    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 @pytest.fixture
@@ -42,10 +35,10 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_zoo_is_ranked(place: Path) -> None:
+def test_a_zoo_is_ranked(place: Path, typed) -> None:
     words = ["zoo=zoo", "data=digits.npz", "metrics=[ped+logme,leep]", "max_images=100", "bootstrap=20"]
     words += ["image_size=16"]  # of models that are no entries: here there is none
-    done = command(*words, "truth=truth.json", cwd=place)
+    done = typed("rank", *words, "truth=truth.json", cwd=place)
     assert done.returncode == 0, done.stderr
     for said in (
         "digits.npz: 100 images",

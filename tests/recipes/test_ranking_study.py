@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -188,14 +186,14 @@ def test_too_few_models_order_nothing(script: ModuleType, place: Path) -> None:
         script.study(arguments(place, zoo=few))
 
 
-def test_the_command_writes_and_prints_tables(tmp_path: Path) -> None:
+def test_the_command_writes_and_prints_tables(tmp_path: Path, script: ModuleType, typed) -> None:
     names = [f"random:narrow_resnet:{seed}" for seed in range(3)]
     truth = {"digits": {name: 0.5 + k / 10 for k, name in enumerate(names)}}
     write_truth(tmp_path, truth)
     (tmp_path / "truth" / DETAILS).write_text(json.dumps({"settings": {"image_size": 16}, "results": {}}))
-    call = [sys.executable, str(BENCHMARKS / "ranking_study.py"), "--out", "study.json"]
+    call = ["benchmarks/ranking_study", "--out", "study.json"]
     words = ["--zoo", *names, "--truth", "truth", "--metrics", "logme", "ped+logme", "random", "--images", "60"]
-    done = subprocess.run([*call, *words, "--draws", "20"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    done = typed(*call, *words, "--draws", "20", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "3 models, 1 task;" in done.stdout and "random (baseline)" in done.stdout
     found = json.loads((tmp_path / "study.json").read_text())
@@ -203,5 +201,5 @@ def test_the_command_writes_and_prints_tables(tmp_path: Path) -> None:
         found["machine"]["cores"] and found["date"] and set(found["metrics"]["logme"]["scores"]["digits"]) == set(names)
     )
     assert {one["image_size"] for one in found["models"].values()} == {16}
-    shown = subprocess.run([*call, "--table", "--markdown"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    shown = typed(*call, "--table", "--markdown", cwd=tmp_path)
     assert shown.returncode == 0 and "| random (baseline) | 3 | " in shown.stdout, shown.stderr

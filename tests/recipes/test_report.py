@@ -1,27 +1,18 @@
 """report.py as a person types it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from report_zoo import make_entry
 
-ROOT = Path(__file__).parents[2]
 
-
-def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:
-    call = [sys.executable, str(ROOT / "recipes" / "report.py"), *words]
-    return subprocess.run(call, capture_output=True, text=True, cwd=cwd, timeout=300)
-
-
-def test_a_page_is_written_and_the_next_step_said(tmp_path: Path) -> None:
+def test_a_page_is_written_and_the_next_step_said(tmp_path: Path, typed) -> None:
     make_entry(tmp_path / "a zoo" / "one-digits", 0.5)
     (tmp_path / "a zoo" / "torn").mkdir()
     (tmp_path / "a zoo" / "torn" / "card.json").write_text("{")
     (tmp_path / "study.json").write_text(json.dumps({"score": 0.1234}))
-    done = command("zoo=a zoo", "study=study.json", "out=pages/zoo.html", cwd=tmp_path)
+    done = typed("report", "zoo=a zoo", "study=study.json", "out=pages/zoo.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "pages" / "zoo.html").read_text()
     assert "one-digits" in page and "0.1234" in page

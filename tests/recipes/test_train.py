@@ -49,27 +49,27 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, tmp_path, typed) -> 
     assert not list(tmp_path.rglob("card.json"))
 
 
-def test_one_image_and_an_empty_folder(tmp_path) -> None:
+def test_one_image_and_an_empty_folder(tmp_path, typed) -> None:
     folder = tmp_path / "pictures with, odd = names"
     folder.mkdir()
-    assert "no images" in command(f"data={folder}", cwd=tmp_path).stderr
+    assert "no images" in typed("train", f"data={folder}", cwd=tmp_path).stderr
     Image.new("RGB", (20, 20)).save(folder / "one.png")
-    said = command(f"data={folder}", cwd=tmp_path).stderr
+    said = typed("train", f"data={folder}", cwd=tmp_path).stderr
     assert said.startswith("error: ") and "1 image" in said
 
 
-def test_a_sweep_with_options_makes_an_entry_for_each(tmp_path) -> None:
-    words = ["data=digits", "data.batch_size=512", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
-    done = command("-m", "method=simclr,byol+koleo", *words, cwd=tmp_path)
+def test_a_sweep_with_options_makes_an_entry_for_each(few_digits, tmp_path, typed) -> None:
+    words = [f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    done = typed("train", "-m", "method=simclr,byol+koleo", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(e.card["method"] for e in sslkit.zoo.open(tmp_path / "zoo")) == ["byol+koleo", "simclr"]
     assert {path.name for path in tmp_path.iterdir()} == {"zoo"}  # Hydra's own record lies in zoo/logs
 
 
-def test_options_of_the_command_line_arrive(tmp_path) -> None:
-    words = ["data=digits", "data.batch_size=512", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "name=x"]
+def test_options_of_the_command_line_arrive(few_digits, tmp_path, typed) -> None:
+    words = [f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "name=x"]
     options = ["method.objective.momentum=0.5", "method.koleo.weight=0.3", "method.views.scale=[0.5,1]"]
-    done = command("method=byol+koleo", *options, *words, cwd=tmp_path)
+    done = typed("train", "method=byol+koleo", *options, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     kept = sslkit.ZooEntry.load(tmp_path / "zoo" / "x").card["options"]
     assert kept["objective"]["momentum"] == 0.5 and kept["koleo"]["weight"] == 0.3
@@ -95,6 +95,15 @@ def distance(one: dict, two: dict) -> float:
     return sorted(relative)[len(relative) // 2].item()
 
 
+def test_where_errors_go_to_a_terminal_a_bar_shows_rate_and_waiting(few_digits, tmp_path, typed, monkeypatch) -> None:
+    words = ["method=simclr", f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3"]
+    assert "images/s" not in typed("train", *words, "out=zoo", cwd=tmp_path).stderr
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    shown = typed("train", *words, "out=zoo", cwd=tmp_path).stderr
+    assert "images/s" in shown and "waiting for data" in shown
+
+
+@pytest.mark.slow
 def test_on_a_terminal_a_bar_shows_rate_and_waiting(tmp_path) -> None:
     import fcntl
     import os

@@ -139,23 +139,23 @@ def test_a_mistake_is_told_before_anything_is_trained(words: list[str], said: st
     assert said in str(told.value) and "\n" not in str(told.value) and not Path("zoo").exists()
 
 
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path) -> None:
-    done = command("methods=[byolo]", *TINY, cwd=tmp_path)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, typed) -> None:
+    done = typed("zoo", "methods=[byolo]", *TINY, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1
     assert "did you mean 'byol'" in done.stderr
 
 
-def test_help_names_every_setting(tmp_path) -> None:
-    said = command("--help", cwd=tmp_path).stdout
+def test_help_names_every_setting(tmp_path, typed) -> None:
+    said = typed("zoo", "--help", cwd=tmp_path).stdout
     for setting in ("methods=[simclr,byol,barlow_twins,swav,mae]", "plugins=[none,dsa]", "jobs=auto", "dry_run=false"):
         assert f"  {setting} " in said
 
 
-def test_hydra_shows_what_a_launcher_would_get(tmp_path) -> None:
+def test_hydra_shows_what_a_launcher_would_get(tmp_path, typed) -> None:
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="hydra-submitit-launcher is not installed")
     words = ["method=simclr", "seed=1", *TINY]
     launcher = ["hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=600", "hydra.launcher.partition=gpu"]
-    done = command(*words, *launcher, "--cfg", "hydra", cwd=tmp_path, recipe="train.py")
+    done = typed("train", *words, *launcher, "--cfg", "hydra", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for line in ("SlurmLauncher", "timeout_min: 600", "partition: gpu", "- method=simclr", "- seed=1"):
         assert line in done.stdout, done.stdout

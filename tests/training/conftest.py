@@ -1,10 +1,14 @@
 """A run small enough for a test: 96 real images, three steps an epoch."""
 
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import sslkit
 from sslkit.data.sources import open_images
 
 
@@ -21,14 +25,29 @@ def small_npz(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture
-def small_run(small_npz, tmp_path) -> dict:
-    """A config for sslkit.pretrain."""
+@pytest.fixture(scope="session")
+def settings(small_npz) -> dict:
+    """A config for sslkit.pretrain but for `out`, without the picture of the embedding."""
     return {
         "method": "byol+koleo",
         "data": {"source": str(small_npz), "batch_size": 32},
         "epochs": 2,
-        "out": str(tmp_path / "zoo"),
-        "eval": {"k": 3, "tsne": 30},
+        "eval": {"k": 3, "tsne": 0},
         "trainer": {"progress": False, "precision": "32-true", "log_every": 1},
     }
+
+
+@pytest.fixture
+def small_run(settings, tmp_path) -> dict:
+    """A config for sslkit.pretrain."""
+    return {**settings, "out": str(tmp_path / "zoo")}
+
+
+@pytest.fixture(scope="session")
+def finished(settings, tmp_path_factory) -> tuple[dict, sslkit.ZooEntry, str]:
+    """A run as `small_run` with every picture: its config, its entry and what it said; not to be changed."""
+    config = {**settings, "out": str(tmp_path_factory.mktemp("finished") / "zoo"), "eval": {"k": 3, "tsne": 30}}
+    torch.set_num_threads(1)
+    with redirect_stdout(io.StringIO()) as said:
+        entry = sslkit.pretrain(config)
+    return config, entry, said.getvalue()

@@ -1,11 +1,14 @@
 """One run from images to a zoo entry: what it leaves behind, and what it refuses."""
 
 import csv
-import subprocess
+import resource
+import shutil
+import sys
 
 import numpy as np
 import pytest
 import torch
+from forks import exit_code
 from PIL import Image
 
 import sslkit
@@ -14,8 +17,8 @@ from sslkit.training.config import Config
 from sslkit.training.fit import build_method, open_data
 
 
-def test_a_run_leaves_all_that_is_promised(small_run, capsys) -> None:
-    entry = sslkit.pretrain(small_run)
+def test_a_run_leaves_all_that_is_promised(finished) -> None:
+    _, entry, said = finished
     names = {p.name for p in entry.folder.iterdir()}
     assert {
         "backbone.safetensors",
@@ -29,7 +32,6 @@ def test_a_run_leaves_all_that_is_promised(small_run, capsys) -> None:
     assert any(n.startswith("events.out.tfevents") for n in names)
     assert (entry.folder / "checkpoints" / "last.ckpt").is_file()
     assert not list(entry.folder.rglob("*.part"))
-    said = capsys.readouterr().out
     for word in ("nearest-neighbour", "linear probe", "random weights", "inter-class", "load it:", "next:", "images/s"):
         assert word in said
 
@@ -49,8 +51,8 @@ def test_odd_steps_join_the_last_row_of_an_epoch(small_run) -> None:
     assert [r["step"] for r in rows if r["loss"]] == ["3", "6"]
 
 
-def test_the_card_says_how_to_load_and_its_statistics_are_the_features(small_run) -> None:
-    entry = sslkit.pretrain({**small_run, "epochs": 1})
+def test_the_card_says_how_to_load_and_its_statistics_are_the_features(finished) -> None:
+    config, entry, _ = finished
     again = sslkit.ZooEntry.load(entry.folder)
     assert again.card == entry.card
     *lines, last = again.card["load"].splitlines()
@@ -58,7 +60,7 @@ def test_the_card_says_how_to_load_and_its_statistics_are_the_features(small_run
     exec("\n".join(lines), scope)
     net = eval(last, scope)
     assert not net.training
-    batch = sslkit.open_images(small_run["data"]["source"]).__getitems__(list(range(96)))
+    batch = sslkit.open_images(config["data"]["source"]).__getitems__(list(range(96)))
     mean, std = (torch.tensor(again.card["normalize"][k]).view(1, -1, 1, 1) for k in ("mean", "std"))
     with torch.no_grad():
         x = net((batch["images"].float() / 255 - mean) / std)
@@ -78,10 +80,11 @@ def test_a_function_may_be_the_prior(small_run) -> None:
     assert sslkit.pretrain(run).card["options"]["dsa"]["prior"].endswith(":brightness")
 
 
-def test_the_same_command_twice_keeps_the_first_run(small_run) -> None:
-    first = sslkit.pretrain({**small_run, "epochs": 1})
+def test_the_same_command_twice_keeps_the_first_run(finished, tmp_path) -> None:
+    config, entry, _ = finished
+    first = sslkit.ZooEntry.load(shutil.copytree(entry.folder, tmp_path / "zoo" / entry.folder.name))
     weights = (first.folder / "backbone.safetensors").read_bytes()
-    second = sslkit.pretrain({**small_run, "epochs": 1})
+    second = sslkit.pretrain({**config, "out": str(tmp_path / "zoo"), "eval": {"k": 3, "tsne": 0}})
     assert second.folder != first.folder and second.folder.name == first.folder.name + "-2"
     assert (first.folder / "backbone.safetensors").read_bytes() == weights
     assert (second.folder / "backbone.safetensors").read_bytes() == weights, "a seed fixes everything"
@@ -202,24 +205,21 @@ def test_other_optimisers_and_accumulation(small_run, optimizer) -> None:
     assert rows[-1]["step"] == "2"  # three batches, two steps
 
 
+def fill_the_disk(run: dict) -> None:
+    sslkit.pretrain({**run, "epochs": 1, "name": "kept"})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    try:
+        sslkit.pretrain({**run, "name": "full"})
+    except UserError as error:
+        print("refused:", error)
+        sys.exit(7)
+
+
 def test_a_full_disk_keeps_what_was_written(small_run, tmp_path) -> None:
     """The file-size limit stands in for a full disk: the checkpoint of the second run does not fit."""
-    script = tmp_path / "run.py"
-    script.write_text(
-        "import json, resource, sys\n"
-        "import sslkit\n"
-        "run = json.loads(sys.argv[1])\n"
-        "sslkit.pretrain({**run, 'epochs': 1, 'name': 'kept'})\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
-        "try: sslkit.pretrain({**run, 'name': 'full'})\n"
-        "except sslkit.UserError as error: print('refused:', error); sys.exit(7)\n"
-    )
-    import json
-    import sys
-
-    done = subprocess.run([sys.executable, script, json.dumps(small_run)], capture_output=True, text=True)
-    assert done.returncode == 7, done.stderr[-2000:]
-    assert "refused: cannot write" in done.stdout and "last.ckpt" in done.stdout
+    code, said = exit_code(log := tmp_path / "said", fill_the_disk, small_run), log.read_text()
+    assert code == 7, said[-2000:]
+    assert "refused: cannot write" in said and "last.ckpt" in said
     zoo = tmp_path / "zoo"
     assert sslkit.ZooEntry.load(zoo / "kept").backbone() is not None
     assert not list((zoo / "full").rglob("*.part")) and not (zoo / "full" / "card.json").exists()

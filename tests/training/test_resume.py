@@ -1,57 +1,77 @@
 """A run killed at any moment continues to the same weights."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
+from forks import exit_code
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.training import train
 
-RUN = (
-    "import json, os, sys, torch\n"
-    "torch.set_num_threads(1)\n"
-    "import pytorch_lightning as pl, sslkit\n"
-    "from sslkit.training import train\n"
-    "config, die = json.loads(sys.argv[1]), sys.argv[2]\n"
-    "class Die(pl.Callback):\n"
-    "    def on_train_batch_end(self, trainer, *_):\n"
-    "        if die == 'step' and trainer.global_step == 5: os.kill(os.getpid(), 9)\n"
-    "make = train.make_trainer\n"
-    "train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])\n"
-    "if die == 'save':\n"
-    "    save, calls = pl.Trainer.save_checkpoint, []\n"
-    "    def broken(self, path, *a, **k):\n"
-    "        calls.append(1)\n"
-    "        if len(calls) == 2:\n"
-    "            open(path, 'wb').write(b'half a checkpoint'); os.kill(os.getpid(), 9)\n"
-    "        return save(self, path, *a, **k)\n"
-    "    pl.Trainer.save_checkpoint = broken\n"
-    "sslkit.pretrain(config)\n"
-)
+RUN = "import json, sys, torch\ntorch.set_num_threads(1)\nimport sslkit\nsslkit.pretrain(json.loads(sys.argv[1]))\n"
+
+
+class Die(pl.Callback):
+    """In the middle of the second epoch, before anything of it is kept."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+        if trainer.global_step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at_a_step(config: dict) -> None:
+    make = train.make_trainer
+    train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])
+    sslkit.pretrain(config)
+
+
+def die_while_saving(config: dict) -> None:
+    save, calls = pl.Trainer.save_checkpoint, []
+
+    def broken(self: pl.Trainer, path: str, *options: object, **more: object) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            Path(path).write_bytes(b"half a checkpoint")
+            os.kill(os.getpid(), signal.SIGKILL)
+        save(self, path, *options, **more)
+
+    pl.Trainer.save_checkpoint = broken
+    sslkit.pretrain(config)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return sslkit.ZooEntry.load(folder).state_dict()
 
 
+THREE = {"method": {"name": "byol+dsa+koleo", "dsa": {"eta": 4, "hidden": 8}}, "epochs": 3}
+
+
 @pytest.fixture
 def run(small_run) -> dict:
-    method = {"name": "byol+dsa+koleo", "dsa": {"eta": 4, "hidden": 8}}
-    return {**small_run, "method": method, "epochs": 3, "eval": {"k": 3, "tsne": 0}}
+    return {**small_run, **THREE}
 
 
-@pytest.mark.parametrize("die", ["step", "save"])
-def test_killed_and_resumed_is_bitwise_the_unbroken_run(run, die: str, tmp_path) -> None:
-    unbroken = sslkit.pretrain({**run, "name": "unbroken"})
+@pytest.fixture(scope="module")
+def unbroken(settings, tmp_path_factory) -> sslkit.ZooEntry:
+    torch.set_num_threads(1)
+    return sslkit.pretrain({**settings, **THREE, "out": str(tmp_path_factory.mktemp("unbroken"))})
+
+
+@pytest.mark.parametrize("die", [die_at_a_step, die_while_saving])
+def test_killed_and_resumed_is_bitwise_the_unbroken_run(run, unbroken, die: Callable, tmp_path) -> None:
     broken = {**run, "name": "broken"}
-    killed = subprocess.run([sys.executable, "-c", RUN, json.dumps(broken), die], capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    code = exit_code(tmp_path / "said", die, broken)
+    assert code == -signal.SIGKILL, (tmp_path / "said").read_text()[-2000:]
     folder = tmp_path / "zoo" / "broken"
     assert (folder / "checkpoints" / "last.ckpt").is_file() and not (folder / "card.json").exists()
 
@@ -102,8 +122,6 @@ def test_accumulation_may_not_change_on_the_way(run) -> None:
 def test_killed_between_training_and_the_entry(run, labelled: bool, small_npz, tmp_path, monkeypatch) -> None:
     import numpy as np
 
-    from sslkit.training import train
-
     if not labelled:
         np.savez(tmp_path / "plain.npz", x=np.load(small_npz)["x_train"])
         run = {**run, "data": {**run["data"], "source": str(tmp_path / "plain.npz")}}
@@ -134,14 +152,14 @@ def test_killed_from_outside_at_random_moments(run, tmp_path) -> None:
     folder = tmp_path / "zoo" / "broken"
     killed = [kill_after_its_first_lines({**config, "resume": folder.is_dir()}, delay) for delay in delays]
     assert killed[0], "the first process ended before it could be killed"
-    subprocess.run([sys.executable, "-c", RUN, json.dumps({**config, "resume": True}), "never"], check=True)
+    subprocess.run([sys.executable, "-c", RUN, json.dumps({**config, "resume": True})], check=True)
     before, after = weights(unbroken.folder), weights(folder)
     assert all(torch.equal(before[k], after[k]) for k in before)
 
 
 def kill_after_its_first_lines(config: dict, delay: float) -> bool:
     """Start the run, wait until it says that it trains, then `delay` seconds, and kill it. Whether it still ran."""
-    command = [sys.executable, "-c", RUN, json.dumps(config), "never"]
+    command = [sys.executable, "-c", RUN, json.dumps(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             if line.startswith("training"):
@@ -159,8 +177,6 @@ def _without(text: str, columns: tuple[str, ...]) -> list[list[str]]:
 
 def test_other_images_cannot_continue_a_run(run, small_npz, tmp_path, monkeypatch) -> None:
     import numpy as np
-
-    from sslkit.training import train
 
     data = tmp_path / "own.npz"
     arrays = dict(np.load(small_npz))

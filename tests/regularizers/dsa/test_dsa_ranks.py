@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from forks import start_ranks
 from torch import Tensor
 
 from sslkit.objectives.base import Embeddings
@@ -58,7 +58,7 @@ LOCAL = {"ddp": "local", "neighbours": "batch"}
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory) -> list[list[dict[str, Tensor]]]:
     folder: Path = tmp_path_factory.mktemp("gloo")
-    mp.spawn(work, (str(folder), [*GATHERED, LOCAL]), nprocs=2)
+    start_ranks(work, str(folder), [*GATHERED, LOCAL])
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
