@@ -1,6 +1,7 @@
 """The evaluating command lines as a person types them."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,13 +94,13 @@ def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, plac
     assert not list(place.rglob("results.jsonl")) and not list(place.rglob("features.npy"))
 
 
-def test_a_card_from_a_stranger_is_one_error(place: Path) -> None:
+def test_a_card_from_a_stranger_is_one_error(place: Path, typed) -> None:
     """Its function would end the process with exit code 0."""
     path = place / "zoo" / "a" / "card.json"
     card = json.loads(path.read_text())
     card["backbone"]["lines"] = ["from sys import exit", "net = exit()"]
     path.write_text(json.dumps(card))
-    done = command("evaluate", "checkpoint=zoo/a", "data=digits", cwd=place)
+    done = typed("evaluate", "checkpoint=zoo/a", "data=digits", cwd=place)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2 and line.startswith("error: zoo/a/card.json: its network is made by sys:exit")
     assert "(trust=sys:exit on a command line)" in line
