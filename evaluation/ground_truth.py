@@ -132,14 +132,19 @@ def load_zoo(
     """The models of a zoo by name, and those that could not be loaded.
 
     zoo: see `evaluation.rank`. image_size: side for models that are no zoo entries, which keep their own.
-    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, and a name that two models have.
+    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for a name that two models have, and where
+    no model can be loaded.
     """
-    models, failures = {}, []
-    for name, one in members(zoo).items():
+    found = members(zoo)
+    models = {}
+    failures = [Failure(name, "", reason) for name, reason in found.left_out.items()]
+    for name, one in found.items():
         try:
             models[name] = load_member(one, image_size, trust=trust)
         except Exception as error:
             failures.append(Failure(name, "", _line(error)))
+    if not models:
+        raise UserError(f"none of the models can be loaded: {'; '.join(map(str, failures))}")
     return models, failures
 
 

@@ -1,6 +1,7 @@
 """The pictures of an evaluation: bars with intervals, and of each data set a map and the confusions."""
 
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from evaluation.plots import plot_confusion, plot_features, plot_results
 from evaluation.protocols.knn import predict
 from evaluation.result import Result
 from evaluation.subject import Subject
+from sslkit.figures import NoMap
 
 ENOUGH = 8  # images of a class, for a map
 MOST = 100  # classes, for a matrix that can be read
@@ -27,8 +29,11 @@ def draw(folder: Path, results: Sequence[Result], subjects: Iterable[Subject]) -
         train, test = matched(subject.train, subject.test)
         name = re.sub(r"[^\w.+-]+", "_", test.data)
         if test.y.ndim == 1 and len(test) >= ENOUGH * len(set(test.y.tolist())):
-            plot_features(test, folder / f"map-{name}.png", seed=subject.seed)
-            written.append(folder / f"map-{name}.png")
+            try:
+                plot_features(test, folder / f"map-{name}.png", seed=subject.seed)
+                written.append(folder / f"map-{name}.png")
+            except NoMap as error:  # of a collapsed model; its numbers stand all the same
+                warnings.warn(f"no map of {test.data}: {error}", stacklevel=2)
         if test.y.ndim == 1 and len(test.classes) <= MOST:
             k = min(20, len(train))
             voted = predict(train, test, [k], 0.07, None)[k]

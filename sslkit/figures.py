@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SAME = 1e-6  # spread of rows of length 1 that are equal but for rounding
 COMPONENTS = 50  # principal components that a map is made of
 PERPLEXITY = 30
+
+
+class NoMap(UserError):
+    """Features of which no map can be drawn."""
 
 
 def reduced(x: np.ndarray, seed: int) -> np.ndarray:
@@ -31,9 +37,13 @@ def reduced(x: np.ndarray, seed: int) -> np.ndarray:
 def tsne(z: np.ndarray, seed: int, iterations: int = 1000) -> tuple[np.ndarray, float]:
     """The t-SNE map (N, 2) and its KL divergence (van der Maaten & Hinton 2008), from principal components on.
 
-    z: (N, F). Perplexity 30, or a third of the rows if there are few; learning rate by scikit-learn's "auto".
+    z: (N, F) of `reduced`. Perplexity 30, or a third of the rows if there are few; learning rate by scikit-learn's
+    "auto". Raises NoMap for rows that are all equal: scikit-learn starts from NaN then and crashes.
     """
     from sklearn.manifold import TSNE
+
+    if not np.ptp(z, axis=0).max() > SAME:
+        raise NoMap(f"the features of all {len(z)} images are equal: there is no map of them")
 
     model = TSNE(
         perplexity=min(PERPLEXITY, (len(z) - 1) / 3),

@@ -13,6 +13,7 @@ import torch
 
 from sslkit import diagnostics
 from sslkit.errors import UserError
+from sslkit.figures import NoMap
 from sslkit.method import Method
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
@@ -85,6 +86,8 @@ def _drawn(name: str) -> Iterator[None]:
     """Warn of a picture that cannot be drawn: it costs no entry. A full disk (UserError) stops; resume=true goes on."""
     try:
         yield
+    except NoMap as error:
+        warnings.warn(f"{name} could not be drawn: {error}", stacklevel=2)
     except UserError:
         raise
     except Exception as error:  # whatever matplotlib or scikit-learn say of these numbers

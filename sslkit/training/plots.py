@@ -19,7 +19,6 @@ from sslkit.zoo import write_whole
 matplotlib.use("Agg")
 
 
-SAME = 1e-6  # spread of rows of length 1; scikit-learn's t-SNE of equal rows starts from NaN and ends in a crash
 FILMS, SHOWN_FRAMES = 3, 8  # of which the views of clips are shown
 
 
@@ -74,12 +73,9 @@ def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> No
 def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:
     """t-SNE of features, coloured by class if there are labels. Distances in it mean nothing.
 
-    x: (N, F) features. y: (N,) labels, -1 for none. Raises ValueError for a collapsed network, whose rows are equal.
+    x: (N, F) features. y: (N,) labels, -1 for none. Raises NoMap for a collapsed network, whose rows are equal.
     """
-    z = reduced(x.numpy(), seed)
-    if not np.ptp(z, axis=0).max() > SAME:
-        raise ValueError("the features of all images are equal: there is no map of them")
-    flat, _ = tsne(z, seed, iterations=500)
+    flat, _ = tsne(reduced(x.numpy(), seed), seed, iterations=500)
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")
     axis = figure.subplots()
     if classes is None:

@@ -181,3 +181,15 @@ def test_a_mistake_is_said_before_anything_is_measured(change: dict, said: str, 
     with pytest.raises(UserError, match=said):
         ground_truth(ZOO, given.pop("data"), out=tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_entry_of_a_folder_is_a_failure_and_none_left_is_an_error(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        body = backbones.build("narrow_resnet", image_size=8, in_chans=1)
+        own = {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 8, "in_chans": 1}
+        zoo.save(tmp_path / "zoo" / name, body.export(), {"backbone": own, "normalize": {"mean": [0.3], "std": [0.4]}})
+    (tmp_path / "zoo" / "bad" / "backbone.safetensors").write_bytes(b"junk")
+    models, failures = load_zoo(tmp_path / "zoo")
+    assert list(models) == ["good"] and [failure.model for failure in failures] == ["bad"]
+    with pytest.raises(UserError, match="none of the models can be loaded: nowhere: there is no model 'nowhere'"):
+        load_zoo("nowhere")

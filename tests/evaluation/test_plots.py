@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from evaluation.features import Features, as_features
+from evaluation.pictures import draw
 from evaluation.plots import COLOURS, confusions, plot_confusion, plot_features, plot_results, purity
 from evaluation.result import Result
 from evaluation.statistics import Estimate, share
 from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.figures import NoMap
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +150,16 @@ def test_bars_of_several_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "bars.png").stat().st_size > 5000
     with pytest.raises(UserError, match="no result"):
         plot_results([], tmp_path / "bars.png")
+
+
+def test_a_collapsed_model_has_no_map_and_costs_no_other_picture(fashion: Features, tmp_path: Path) -> None:
+    """scikit-learn's t-SNE of equal rows ends the process with a segmentation fault."""
+    rounded = 1 + 2e-7 * (np.arange(fashion.x.size) % 3).reshape(fashion.x.shape)  # equal but for rounding
+    collapsed = replace(fashion, x=rounded.astype(np.float32))
+    with pytest.raises(NoMap, match="images are equal: there is no map of them"):
+        plot_features(collapsed, tmp_path / "map.png", per_class=30)
+    subject = SimpleNamespace(train=collapsed, test=collapsed, seed=0)
+    result = Result.of(share(np.ones(9, bool)), protocol="knn", metric="top1", model="a", data="b")
+    with pytest.warns(UserWarning, match="no map of fashion_mnist"):
+        written = draw(tmp_path, [result], [subject])
+    assert [path.name for path in written] == ["evaluation.png", "confusion-fashion_mnist.png"]

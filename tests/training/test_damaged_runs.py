@@ -9,6 +9,7 @@ import torch
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.figures import NoMap
 from sslkit.training import finish, sweep, train
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.config import Config
@@ -238,6 +239,6 @@ def test_a_damaged_member_of_a_zoo_is_named_and_trained_anew(run) -> None:
 def test_a_collapsed_network_has_no_map_and_no_crash(value: float, tmp_path) -> None:
     """scikit-learn's t-SNE ends such a process with a segmentation fault."""
     x = torch.full((40, 8), value)
-    with pytest.raises(ValueError, match="all images are equal"):
+    with pytest.raises(NoMap, match="images are equal"):
         plot_embedding(x, torch.zeros(40), None, tmp_path / "embedding.png", seed=0, title="")
     assert not list(tmp_path.iterdir())
