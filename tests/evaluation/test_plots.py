@@ -159,7 +159,7 @@ def test_a_collapsed_model_has_no_map_and_costs_no_other_picture(fashion: Featur
     with pytest.raises(NoMap, match="images are equal: there is no map of them"):
         plot_features(collapsed, tmp_path / "map.png", per_class=30)
     subject = SimpleNamespace(train=collapsed, test=collapsed, seed=0)
-    result = Result.of(share(np.ones(9, bool)), protocol="knn", metric="top1", model="a", data="b")
+    result = Result.of(share(np.ones(9, bool)), protocol="knn", recipe="k=3", metric="top1", model="a", data="b")
     with pytest.warns(UserWarning, match="no map of fashion_mnist"):
         written = draw(tmp_path, [result], [subject])
     assert [path.name for path in written] == ["evaluation.png", "confusion-fashion_mnist.png"]
