@@ -174,6 +174,7 @@ def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
         near = difflib.get_close_matches(name, [*NARROW, *timm.list_models()], n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "timm.list_models() has the names"
         raise UserError(f"backbone: timm knows no model {name!r}; {hint}")
+    _check_tag(timm_name)
     faults: list[Exception] = []
     state = torch.get_rng_state()
     for sizes in _size_arguments(timm_name, image_size):
@@ -190,6 +191,17 @@ def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
         raise first
     shape = f"{in_chans} x {image_size} x {image_size}"
     raise UserError(f"backbone: timm cannot make {name} for images of {shape}: {_reason(first)}") from first
+
+
+def _check_tag(timm_name: str) -> None:
+    """Raises UserError for a tag of weights (`resnet18.TAG`) that timm does not know."""
+    import timm
+
+    try:
+        timm.get_pretrained_cfg(timm_name)
+    except RuntimeError as error:
+        plain = timm_name.partition(".")[0]
+        raise UserError(f"backbone: timm knows no weights {timm_name!r}; write {plain}: it starts at random") from error
 
 
 def _timm_network(name: str, timm_name: str, arguments: dict[str, Any]) -> tuple[nn.Module, Recipe]:

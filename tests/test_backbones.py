@@ -188,3 +188,8 @@ def test_words_do_not_decide_how_weights_are_exported() -> None:
     small.recipe.stem, large.recipe.stem = "a stem in other words", "3x3 in words alone"
     assert small.export()["conv1.weight"].shape == large.export()["conv1.weight"].shape == (64, 1, 7, 7)
     assert (small.export()["conv1.weight"][..., 0] == 0).all()
+
+
+def test_a_tag_that_timm_does_not_know_is_one_error() -> None:
+    with pytest.raises(UserError, match="timm knows no weights 'resnet18.nope'; write resnet18"):
+        backbones.build("resnet18.nope", image_size=32, in_chans=3)
