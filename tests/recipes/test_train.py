@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import sslkit
+from sslkit.training import progress
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,6 +102,7 @@ def test_where_errors_go_to_a_terminal_a_bar_shows_rate_and_waiting(few_digits, 
     words = ["method=simclr", f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3"]
     assert "images/s" not in typed("train", *words, "out=zoo", cwd=tmp_path).stderr
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "tqdm", partial(progress.tqdm, mininterval=0))  # it shows every step
     shown = typed("train", *words, "out=zoo", cwd=tmp_path).stderr
     assert "images/s" in shown and "waiting for data" in shown
 
