@@ -1,4 +1,7 @@
-"""Processes that are there at once: copies of this one, which has imported all that they need."""
+"""Processes that are there at once: copies of one that has imported what they need and done nothing else.
+
+A copy of the tests' own process could not train: autograd may have started its threads there.
+"""
 
 import os
 from collections.abc import Callable
@@ -10,12 +13,14 @@ import torch
 import torch.multiprocessing as mp
 
 WORLD = 2
+IMPORTED = ["torch._dynamo", "sklearn.manifold", "matplotlib.pyplot", "sslkit.training.train", "lightly.loss"]
 
 
 def start_ranks(work: Callable[..., None], *arguments: Any) -> None:
     """Call work(rank, *arguments) in each of WORLD processes and wait for both; raises what one of them raised."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    mp.start_processes(work, arguments, nprocs=WORLD, start_method="fork")
+    mp.set_forkserver_preload(IMPORTED)
+    mp.start_processes(work, arguments, nprocs=WORLD, start_method="forkserver")
 
 
 def exit_code(log: Path, function: Callable[..., None], *arguments: Any) -> int:
@@ -23,7 +28,8 @@ def exit_code(log: Path, function: Callable[..., None], *arguments: Any) -> int:
 
     It may patch what it likes and be killed: nothing of it comes back.
     """
-    process = mp.get_context("fork").Process(target=_logged, args=(log, function, arguments))
+    mp.set_forkserver_preload(IMPORTED)
+    process = mp.get_context("forkserver").Process(target=_logged, args=(log, function, arguments))
     process.start()
     process.join(300)
     process.kill()

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import logging
 import os
 import runpy
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from in_process import logging_as_it_was
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 SECONDS = 60  # that one draw may take: an odd setting that hangs is a fault, too
@@ -139,14 +139,10 @@ def other_json(value: Any, rng: np.random.Generator) -> Any:
 def _as_before() -> Iterator[None]:
     """Recipes change the process: words, paths, variables, loggers and how warnings look."""
     argv, path, shown, variables = list(sys.argv), list(sys.path), warnings.formatwarning, dict(os.environ)
-    loggers = {name: logging.getLogger(name).disabled for name in logging.root.manager.loggerDict}
-    level, handlers = logging.root.level, list(logging.root.handlers)
     try:
-        yield
+        with logging_as_it_was():
+            yield
     finally:
         sys.argv[:], sys.path[:], warnings.formatwarning = argv, path, shown
         os.environ.clear()
         os.environ.update(variables)
-        logging.root.level, logging.root.handlers = level, handlers
-        for name in logging.root.manager.loggerDict:
-            logging.getLogger(name).disabled = loggers.get(name, False)

@@ -91,7 +91,6 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("ranks")
-    steps(made(NAMES[0]), *images_and_rows())  # imports what is imported at first use, before there are three of us
     start_ranks(work, folder)
     return folder
 

@@ -38,7 +38,7 @@ def other() -> nn.Module:
     for layer in net.modules():
         for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
             if tensor is not None:
-                full = torch.full((1,), 3, dtype=tensor.dtype).expand(tensor.shape)
+                full = torch.full((), 3, dtype=tensor.dtype).expand(tensor.shape)
                 getattr(layer, "_parameters" if name in layer._parameters else "_buffers")[name] = (
                     nn.Parameter(full, False) if name in layer._parameters else full
                 )

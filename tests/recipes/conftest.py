@@ -1,16 +1,15 @@
 """A recipe's command within this process, for tests in which only its words and what it says matter."""
 
-import logging
 import runpy
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from in_process import logging_as_it_was
 
 from sslkit.data.sources import open_images
 
@@ -27,7 +26,7 @@ def typed(monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
         monkeypatch.setattr(sys, "argv", [str(RECIPES / f"{recipe}.py"), *words])
         monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # recipes say warnings in a line
         code = 0
-        with _logging_as_it_was():
+        with logging_as_it_was():
             try:
                 runpy.run_path(sys.argv[0], run_name="__main__")
             except SystemExit as end:
@@ -47,19 +46,3 @@ def few_digits(tmp_path_factory) -> Path:
         arrays |= {f"x_{split}": images.pixels[:n, 0], f"y_{split}": images.labels[:n]}
     np.savez(path, **arrays)
     return path
-
-
-@contextmanager
-def _logging_as_it_was() -> Iterator[None]:
-    """Recipes say how much Lightning logs, and Hydra's logging switches off the loggers that are there."""
-    root, names = logging.getLogger(), list(logging.root.manager.loggerDict)
-    loggers = [root, *map(logging.getLogger, names)]
-    before = [(logger.level, logger.disabled, logger.propagate, list(logger.handlers)) for logger in loggers]
-    try:
-        yield
-    finally:
-        for logger, (level, disabled, propagate, handlers) in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-            logger.disabled, logger.propagate, logger.handlers = disabled, propagate, handlers
-        for name in logging.root.manager.loggerDict.keys() - set(names):  # of modules that it imported
-            logging.getLogger(name).disabled = False

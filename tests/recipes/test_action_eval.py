@@ -75,6 +75,7 @@ def test_one_list_of_options_is_that_of_the_others(monkeypatch) -> None:
     assert settings == {
         "checkpoint": None,
         "zoo": None,
+        "trust": None,
         "data": None,
         **{n: v for n, v in options.items() if n != "say"},
     }

@@ -153,7 +153,7 @@ def test_the_default_network_and_size(config, size, name) -> None:
         ({"backbone": "resnet18"}, "backbone: resnet18 takes images, and the data are clips"),
         ({"method": "mae"}, "take images only, and backbone narrow_slow takes clips"),
         ({"method": "ressl", "data.clips": 4}, "ressl compares 2 clips of a video, not 4: set data.clips=2"),
-        ({"data.frames": 0}, "data.frames=0 must be a whole number from 1"),
+        ({"data.frames": 0}, "data.frames must be a whole number, at least 1"),
         ({"data.channels": 1}, "videos are read as RGB"),
         ({"data.decoder": "x"}, "decoder"),
         ({"data.batch_size": 32}, "has 24 videos, fewer than one batch; lower data.batch_size=32"),

@@ -49,7 +49,7 @@ def test_after_several_comes_the_page_of_their_zoo() -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "options", "said"),
     [
-        ("random:narrow_resnet", {"trials": 0}, "trials=0 must be"),
+        ("random:narrow_resnet", {"trials": 0}, "trials must be a whole number, at least 1"),
         ("random:narrow_resnet", {"arch": "vit_pyramid"}, "takes timm's VisionTransformer"),
         ("random:narrow_vit", {}, "for a plain ViT take arch=vit_pyramid"),
         ("random:narrow_slow", {}, "takes clips of 16 frames, and a detector gives it images: .*action_eval.py"),

@@ -91,7 +91,7 @@ def test_evaluate_keeps_the_results_beside_the_weights(tmp_path: Path) -> None:
     [
         ({"schedule": "smoek"}, "did you mean 'smoke'"),
         ({"arch": "c44"}, "did you mean 'c4'"),
-        ({"trials": 0}, "trials=0 must be"),
+        ({"trials": 0}, "trials must be a whole number, at least 1"),
         ({"trainable": "half"}, "must be full or frozen"),
         ({"precision": "half"}, "no precision 'half'"),
         ({"batch_size": 7, "steps": 1}, "only 4 training images"),

@@ -247,7 +247,6 @@ def test_the_grids_are_the_published_ones() -> None:
         ({"grid": {"weight_decay": [0]}}, "neither"),
         ({"grid": {"lr": [0.1], "wd": [0]}}, "neither"),
         ({"grid": {"lr": []}}, "grid lr"),
-        ({"grid": {"lr": 0.1}}, "grid lr"),
         ({"grid": {"lr": [0.1, -1]}}, "lr=-1"),
         ({"grid": "{'lr': [0.1]}"}, r"there is no grid .* or give"),
         ({"steps": 0}, "steps=0"),

@@ -136,7 +136,7 @@ def test_of_digits_real_labels_overlap_least() -> None:
         ({"logdet": "half"}, "paper or official"),
         ({"pca": 0}, "pca=0"),
         ({"floor": -1.0}, "floor=-1"),
-        ({"floor": float("nan")}, "floor=nan"),
+        ({"floor": float("nan")}, "floor must be a number, got nan"),
         ({"floor_unit": "pixels"}, "absolute or relative"),
     ],
 )

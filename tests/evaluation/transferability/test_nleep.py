@@ -150,7 +150,7 @@ def test_real_digits_in_both_forms() -> None:
     [
         ({"covariance": "tied"}, "covariance='tied' must be one of full, diag"),
         ({"components_per_class": 0}, "components_per_class=0"),
-        ({"components_per_class": 5.0}, "must be int"),
+        ({"components_per_class": 5.0}, "components_per_class must be a whole number"),
         ({"energy": 0.0}, "energy=0 must be above 0"),
         ({"energy": 80.0}, "energy=80 must be above 0 and at most 1"),
         ({"max_dims": 0}, "max_dims=0"),

@@ -260,7 +260,7 @@ def test_on_digits_the_input_stays_and_the_bits_repeat() -> None:
         ({"lam": -1.0}, "lam=-1"),
         ({"dt": -1.0}, "dt="),
         ({"max_steps": -1}, "max_steps"),
-        ({"k": math.inf}, "k=inf"),
+        ({"k": math.inf}, "k must be a number, got inf"),
         ({"exit_ratio": math.nan}, "exit_ratio"),
     ],
 )
