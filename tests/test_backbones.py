@@ -191,5 +191,5 @@ def test_words_do_not_decide_how_weights_are_exported() -> None:
 
 
 def test_a_tag_that_timm_does_not_know_is_one_error() -> None:
-    with pytest.raises(UserError, match="timm knows no weights 'resnet18.nope'; write resnet18"):
+    with pytest.raises(UserError, match=r"timm knows no weights 'resnet18\.nope'; write resnet18"):
         backbones.build("resnet18.nope", image_size=32, in_chans=3)
