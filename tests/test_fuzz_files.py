@@ -31,10 +31,11 @@ from sslkit import backbones, exporting
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 
-DRAWS = int(os.environ.get("SSLKIT_FUZZ", "120"))
+DRAWS = int(os.environ.get("SSLKIT_FUZZ", "80"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
 LONG = DRAWS > 1000
 CHUNK = 20  # draws of one test, so that a failure names few
+NIGHTLY = 3000  # draws
 
 
 @dataclass(frozen=True)
@@ -264,12 +265,22 @@ def drawn(rng: np.random.Generator, kinds: list[Kind]) -> tuple[Kind, Path, byte
     return kind, file, fuzzing.damaged(whole, rng)
 
 
-@pytest.mark.parametrize("chunk", range(-(-DRAWS // CHUNK)))
-def test_a_damaged_file_is_named_in_one_line_or_read(chunk: int, kinds: list[Kind], capsys: Any) -> None:
-    rng = np.random.default_rng([SEED, chunk])
-    faults = []
-    for _ in range(min(CHUNK, DRAWS - chunk * CHUNK)):
+def check(seed: int, chunk: int, kinds: list[Kind]) -> None:
+    rng, faults = np.random.default_rng([seed, chunk]), []
+    for _ in range(CHUNK):
         kind, file, content = drawn(rng, kinds)
         if said := fault(kind, file, content):
             faults.append(f"{kind.name}, {file.name} of {len(content)} bytes: {said}")
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("chunk", range(-(-DRAWS // CHUNK)))
+def test_a_damaged_file_is_named_in_one_line_or_read(chunk: int, kinds: list[Kind], capsys: Any) -> None:
+    check(SEED, chunk, kinds)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(NIGHTLY // CHUNK))
+def test_thousands_of_damaged_files(chunk: int, kinds: list[Kind], capsys: Any) -> None:
+    check(SEED + 1, chunk, kinds)

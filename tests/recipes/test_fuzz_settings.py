@@ -25,11 +25,12 @@ from evaluation import protocols
 from sslkit import backbones, members, objectives, regularizers, zoo
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
-from sslkit.settings import Declared, Limits, declared, takes_text
+from sslkit.settings import Declared, Limits, declared, plain, takes_text
 
-DRAWS = int(os.environ.get("SSLKIT_FUZZ", "48"))
+DRAWS = int(os.environ.get("SSLKIT_FUZZ", "36"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
 CHUNK = 12  # draws of one test, so that a failure names few
+NIGHTLY = 2400  # draws
 TINY = ("data=digits.npz", "epochs=1", "data.batch_size=128", "data.image_size=16", "eval.tsne=0")
 NEEDS_FILMS = ("action_eval", "cut_films", "evaluate")  # what they are given here is refused, but after their settings
 JUDGED = ("checkpoint=zoo/a", "data=digits.npz", "device=cpu", "workers=0")
@@ -147,10 +148,10 @@ def _of_protocol(name: str, where: str | None = None) -> tuple[Declared, ...]:
 
 
 def _options(member: Callable[..., Any], where: str) -> Iterator[Declared]:
-    """A member's keyword arguments; those of several types may take more than their annotation says."""
-    for name in members.options(member):
-        kind = inspect.signature(member).parameters[name].annotation
-        yield Declared(f"{where}{name}", kind if kind in (int, float, bool) else Any, Limits(), None, "")
+    """A member's keyword arguments with the types and ranges that they are annotated with."""
+    for name, default in members.options(member).items():
+        kind, limits = plain(inspect.signature(member).parameters[name].annotation)
+        yield Declared(f"{where}{name}", kind, limits, default, "")
 
 
 def drawn(rng: np.random.Generator) -> tuple[Line, tuple[str, ...], bool]:
@@ -197,13 +198,25 @@ def remove(path: Path) -> None:
     path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("chunk", range(-(-DRAWS // CHUNK)))
-def test_odd_words_are_refused_in_one_line_or_taken(chunk: int, place: Path) -> None:
-    rng = np.random.default_rng([SEED, chunk])
-    faults = [fault(*drawn(rng), place) for _ in range(min(CHUNK, DRAWS - chunk * CHUNK))]
+def check(seed: int, chunk: int, place: Path) -> None:
+    rng = np.random.default_rng([seed, chunk])
+    faults = [fault(*drawn(rng), place) for _ in range(CHUNK)]
     assert not any(faults), "\n".join(filter(None, faults))
 
 
+@pytest.mark.parametrize("chunk", range(-(-DRAWS // CHUNK)))
+def test_odd_words_are_refused_in_one_line_or_taken(chunk: int, place: Path) -> None:
+    check(SEED, chunk, place)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(NIGHTLY // CHUNK))
+def test_thousands_of_odd_words(chunk: int, place: Path) -> None:
+    check(SEED + 1, chunk, place)
+
+
+@pytest.mark.slow
 def test_what_is_right_comes_to_where_computing_begins(place: Path) -> None:
     """Else the draws would be refused for another reason than their odd word."""
     refused = []
