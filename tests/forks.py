@@ -6,6 +6,7 @@ A copy of the tests' own process could not train: autograd may have started its 
 import os
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import torch
 import torch.multiprocessing as mp
 
 WORLD = 2
-IMPORTED = ["torch._dynamo", "sklearn.manifold", "matplotlib.pyplot", "sslkit.training.train", "lightly.loss"]
+IMPORTED = [
+    "torch._dynamo",
+    "sklearn.manifold",
+    "matplotlib.pyplot",
+    "sslkit.training.train",
+    "lightly.loss",
+    "evaluation.models",
+]
 
 
 def start_ranks(work: Callable[..., None], *arguments: Any) -> None:
@@ -23,18 +31,28 @@ def start_ranks(work: Callable[..., None], *arguments: Any) -> None:
     mp.start_processes(work, arguments, nprocs=WORLD, start_method="forkserver")
 
 
-def exit_code(log: Path, function: Callable[..., None], *arguments: Any) -> int:
-    """The exit code of a process that calls function(*arguments); what it prints is in `log`.
+def started(log: Path, function: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """A process that calls function(*arguments); what it prints is in `log`.
 
     It may patch what it likes and be killed: nothing of it comes back.
     """
     mp.set_forkserver_preload(IMPORTED)
     process = mp.get_context("forkserver").Process(target=_logged, args=(log, function, arguments))
     process.start()
+    return process
+
+
+def ended(process: BaseProcess) -> int:
+    """Its exit code, when it has ended or five minutes are over."""
     process.join(300)
     process.kill()
     process.join()
     return process.exitcode
+
+
+def exit_code(log: Path, function: Callable[..., None], *arguments: Any) -> int:
+    """That of a process that is started and waited for."""
+    return ended(started(log, function, *arguments))
 
 
 def _logged(log: Path, function: Callable[..., None], arguments: tuple) -> None:

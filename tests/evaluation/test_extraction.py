@@ -2,20 +2,20 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as mp
+from forks import ended, exit_code, started
 from PIL import Image
 from torch import Tensor, nn
 
 import evaluation
 import sslkit
+from evaluation import cache
 from evaluation.models import load_model
 from sslkit.errors import UserError
 
@@ -92,38 +92,23 @@ def test_without_a_cache_nothing_is_left(tmp_path: Path, monkeypatch) -> None:
     assert not isinstance(found.x, np.memmap) and list(tmp_path.iterdir()) == []
 
 
-SCRIPT = """
-    import os, signal, sys, time
-    import torch
-    import evaluation
-    from evaluation import cache
-    from evaluation.models import load_model
-    from tests.evaluation.test_extraction import Counting, of_digits
-
-    torch.set_num_threads(1)
-    cache._FLUSH_SECONDS = 0.0
-    folder, log, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def extract_logged(folder: Path, log: Path, last: int) -> None:
+    """Extract slowly, write down each batch, and kill this process at batch `last`."""
 
     class Logged(Counting):
-        def forward(self, x):
-            with open(log, "a") as file:
-                file.write(f"{len(x)}\\n")
+        def forward(self, x: Tensor) -> Tensor:
+            with log.open("a") as file:
+                file.write(f"{len(x)}\n")
             if len(self.seen) == last:
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(0.02)
             return super().forward(x)
 
-        def __repr__(self):
+        def __repr__(self) -> str:
             return repr(Counting())
 
+    cache._FLUSH_SECONDS = 0.0
     print(of_digits(Logged(), cache=folder, batch_size=30).digest)
-"""
-
-
-def start(folder: Path, log: Path, last: int) -> subprocess.Popen:
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), str(log), str(last)]
-    root = Path(__file__).parents[2]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, env={**os.environ})
 
 
 def forwards(log: Path) -> int:
@@ -132,23 +117,22 @@ def forwards(log: Path) -> int:
 
 
 def test_a_killed_extraction_goes_on_where_it_was(tmp_path: Path) -> None:
-    killed = start(tmp_path / "cache", tmp_path / "first", last=5)
-    killed.communicate()
-    assert killed.returncode == -signal.SIGKILL and len(list((tmp_path / "cache").glob("*.part"))) == 1
+    folder, said = tmp_path / "cache", tmp_path / "said"
+    assert exit_code(said, extract_logged, folder, tmp_path / "first", 5) == -signal.SIGKILL
+    assert len(list((tmp_path / "cache").glob("*.part"))) == 1
     assert not list((tmp_path / "cache").glob("*/index.json"))
-    again = start(tmp_path / "cache", tmp_path / "second", last=-1)
-    digest = again.communicate()[0].strip()
-    assert again.returncode == 0
+    assert exit_code(said, extract_logged, folder, tmp_path / "second", -1) == 0, said.read_text()
+    digest = said.read_text().strip()
     assert forwards(tmp_path / "second") == 12 - 4, "of 12 batches the first process had finished four"
     whole = of_digits(Counting(), cache=tmp_path / "other", batch_size=30)
     assert (np.load(tmp_path / "cache" / digest / "features.npy") == whole.x).all()
 
 
 def test_two_processes_extract_one_key_once(tmp_path: Path) -> None:
-    both = [start(tmp_path / "cache", tmp_path / "log", last=-1) for _ in range(2)]
-    said = [process.communicate()[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert said[0].split()[-1] == said[1].split()[-1]
+    logs = [tmp_path / "0", tmp_path / "1"]
+    both = [started(log, extract_logged, tmp_path / "cache", tmp_path / "log", -1) for log in logs]
+    assert [ended(process) for process in both] == [0, 0]
+    assert len({log.read_text().split()[-1] for log in logs}) == 1
     assert forwards(tmp_path / "log") == 12
 
 
