@@ -20,5 +20,5 @@ def test_every_path_and_test_that_it_names_is_there() -> None:
 
 
 def test_it_can_be_run_and_the_continuous_integration_runs_it() -> None:
-    assert os.access(SCRIPT, os.X_OK) and "tests/on_other_processors.sh -n 2" in (ROOT / ".ci" / "run").read_text()
+    assert os.access(SCRIPT, os.X_OK) and "tests/on_other_processors.sh" in (ROOT / ".ci" / "run").read_text()
     assert subprocess.run(["bash", "-n", str(SCRIPT)], check=False).returncode == 0
