@@ -16,10 +16,11 @@ from torch.nn.parallel import DistributedDataParallel
 import sslkit
 from sslkit import distributed, objectives, regularizers
 
-NAMES = [f"{name} {family}" for name, family in MEMBERS]
-NAMES += [
+WITH_PLUGINS = [
     f"{o}+{r} {objectives.find(o).families[0]}" for o, r in itertools.product(objectives.names(), regularizers.names())
 ]
+QUICK = [f"{name} {family}" for name, family in MEMBERS] + [one for one in WITH_PLUGINS if one.startswith("byol+")]
+LONG = [one for one in WITH_PLUGINS if one not in QUICK]
 
 
 @cache
@@ -59,12 +60,12 @@ def made(name: str) -> sslkit.Method:
     return build(name, family, image_size=16 if family == "vit" else 24, seed=1).double()
 
 
-def work(rank: int, folder: Path) -> None:
+def work(rank: int, folder: Path, names: list[str]) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=WORLD)
     images, index = images_and_rows()
-    for name in NAMES:
+    for name in names:
         method = distributed.synchronize_batch_norm(made(name), "cpu")
         try:
             done = steps(
@@ -91,13 +92,31 @@ def work(rank: int, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("ranks")
-    start_ranks(work, folder)
+    start_ranks(work, folder, QUICK)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def together_with_plugins(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("ranks")
+    start_ranks(work, folder, LONG)
     return folder
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", QUICK)
 def test_two_processes_equal_one(name: str, together: Path) -> None:
+    check_equal(name, together)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LONG)
+def test_two_processes_equal_one_with_every_plugin(name: str, together_with_plugins: Path) -> None:
+    check_equal(name, together_with_plugins)
+
+
+def check_equal(name: str, together: Path) -> None:
     alone = steps(made(name), *images_and_rows())
     for rank in range(WORLD):
         check_rank(alone, torch.load(together / f"{name}-{rank}.pt", weights_only=True))

@@ -235,7 +235,7 @@ def test_an_odd_name_opens(tmp_path) -> None:
     assert values(open_images(tmp_path, image_size=4).__getitems__([0])) == [5]
 
 
-@pytest.mark.parametrize("context", ["spawn", "fork"])
+@pytest.mark.parametrize("context", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
 def test_workers_give_what_one_process_gives(folder, context: str) -> None:
     (folder / "4.png").write_bytes(b"broken")
     images = open_images(folder, image_size=6)

@@ -222,6 +222,7 @@ class Damaged(Dataset):
         raise UserError("cannot read flower.png: it breaks off")
 
 
+@pytest.mark.slow
 def test_what_a_worker_says_comes_without_its_traceback() -> None:
     loader = DataLoader(Damaged(), num_workers=1)
     with pytest.raises(UserError, match="Traceback"):

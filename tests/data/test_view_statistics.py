@@ -100,11 +100,14 @@ def outside(name: str, view: View, pictures: Tensor) -> dict[str, tuple[float, f
     return {k: (ours[k], v) for k, v in lightlys(name, pictures).items() if abs(ours[k] - v) > tolerance[k]}
 
 
-@pytest.mark.parametrize("name", LIGHTLY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "simclr small" else pytest.mark.slow) for name in LIGHTLY]
+)
 def test_statistics_are_lightlys(name: str, pictures: Tensor) -> None:
     assert not outside(name, LIGHTLY[name][0], pictures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change"),
     [

@@ -19,6 +19,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return images.pixels[:300, 0].reshape(300, -1) / 16.0, images.labels[:300]
 
 
+@pytest.mark.slow
 def test_energy_falls_and_is_drawn(digits: tuple, tmp_path: Path) -> None:
     reference = digits[0].mean(0), digits[0].std(0)
     found = evaluation.evaluate_metric("ped+logme", *digits, reference=reference)

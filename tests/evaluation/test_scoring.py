@@ -37,6 +37,7 @@ def test_an_option_that_both_have_is_taken_in_brackets() -> None:
     assert parse("knn", {"k": 5}).chain == (("knn", {"k": 5}),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["published", "ped_plots", "agreement", "features"])
 def test_a_module_is_there_after_import_evaluation(name: str) -> None:
     code = f"import evaluation; print(evaluation.{name}.__name__)"

@@ -35,7 +35,7 @@ def function() -> nn.Module:
         pytest.param("resnet18", 72, 3, marks=pytest.mark.slow),
         pytest.param("vit_tiny_patch16_224", 32, 3, marks=pytest.mark.slow),
         ("narrow_resnet", 28, 1),
-        ("narrow_vit", 28, 1),
+        pytest.param("narrow_vit", 28, 1, marks=pytest.mark.slow),
     ],
 )
 def test_plain_onnxruntime_gives_the_same_features(name: str, size: int, in_chans: int, entry_of) -> None:
@@ -70,6 +70,7 @@ def test_a_network_that_timm_does_not_make(entry_of, monkeypatch) -> None:
             zoo.export(entry, to=to, trust=trust)
 
 
+@pytest.mark.slow
 def test_another_result_is_not_written(entry_of, monkeypatch) -> None:
     from sslkit.exporting import onnx
 

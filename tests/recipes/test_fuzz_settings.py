@@ -27,7 +27,7 @@ from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.settings import Declared, Limits, declared, plain, takes_text
 
-DRAWS = int(os.environ.get("SSLKIT_FUZZ", "36"))
+DRAWS = int(os.environ.get("SSLKIT_FUZZ", "24"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
 CHUNK = 12  # draws of one test, so that a failure names few
 NIGHTLY = 2400  # draws

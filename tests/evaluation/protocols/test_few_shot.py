@@ -43,7 +43,14 @@ def logistic_oracle(x: np.ndarray, y: np.ndarray, c: float = 1.0) -> LogisticReg
 
 
 @pytest.mark.parametrize(
-    ("k_shot", "normalize", "c"), [(1, "l2", 1.0), (5, "l2", 1.0), (1, "none", 1.0), (5, "none", 1.0), (3, "l2", 20.0)]
+    ("k_shot", "normalize", "c"),
+    [
+        (1, "l2", 1.0),
+        (5, "l2", 1.0),
+        pytest.param(1, "none", 1.0, marks=pytest.mark.slow),
+        pytest.param(5, "none", 1.0, marks=pytest.mark.slow),
+        pytest.param(3, "l2", 20.0, marks=pytest.mark.slow),
+    ],
 )
 def test_query_labels_are_those_of_scikit_learn_converged(glyphs, k_shot: int, normalize: str, c: float) -> None:
     x = glyphs.x.astype(np.float64)
