@@ -80,15 +80,18 @@ def test_options_of_the_command_line_arrive(few_digits, tmp_path, typed) -> None
 
 @pytest.mark.slow
 def test_two_processes_end_where_one_does(tmp_path) -> None:
-    """Loader, views and batch norm of two ranks together; fp32 sums in another order drift apart over 10 steps."""
-    words = ["method=byol", "data=digits", "data.batch_size=256", "epochs=2", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    """Loader, views and batch norm of two ranks together.
+
+    float32 sums in another order drift apart: by 0.0005 over these 5 steps, by 0.007 over 10, other seeds by 1.4.
+    """
+    words = ["method=byol", "data=digits", "data.batch_size=256", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
     words += ["trainer.precision=32-true", "trainer.accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=0.01"]
     two = ["trainer.devices=2", "trainer.strategy=ddp"]
     for name, more in (("one", []), ("two", two), ("other", ["seed=1"])):
         done = command(*words, f"name={name}", *more, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     one, two, other = (sslkit.ZooEntry.load(tmp_path / "zoo" / name).state_dict() for name in ("one", "two", "other"))
-    assert distance(one, two) < 2e-3 < 20e-3 < distance(one, other)
+    assert distance(one, two) < 5e-3 < 0.5 < distance(one, other)
 
 
 def distance(one: dict, two: dict) -> float:
