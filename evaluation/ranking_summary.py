@@ -174,7 +174,7 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
 
 
 def _print_end(rankings: Sequence[Ranking]) -> None:
-    """Who is first for each task, the members that were left out, and the next command."""
+    """Print the first of each task, the members that were left out, and the next command."""
     for ranking in rankings:
         if np.isnan(ranking.mean_rank).all():
             continue

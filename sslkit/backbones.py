@@ -219,7 +219,7 @@ def _timm_network(name: str, timm_name: str, arguments: dict[str, Any]) -> tuple
 
 
 def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
-    """What timm may be told of the image size, in the order in which it is tried.
+    """The size arguments that timm may be given, in the order in which they are tried.
 
     Transformers with a position for each patch must know the size, and small images want small patches. Which networks
     those are timm alone knows: those named so are told first, others only if they do not take the size as it is.

@@ -121,7 +121,7 @@ def _timm_network(nodes: list[ast.stmt], text: str) -> TimmNetwork:
 
 
 def _function_network(nodes: list[ast.stmt]) -> FunctionNetwork:
-    """Of `from module import function`, `net = function()` and changes afterwards."""
+    """Read `from module import function`, `net = function()` and changes afterwards."""
     found = re.fullmatch(r"from (\w+(?:\.\w+)*) import (\w+)\nnet = (\w+)\(\)", "\n".join(map(ast.unparse, nodes[:2])))
     if not found or found[2] != found[3]:
         raise ValueError("they are not one import of a function and its call without arguments")

@@ -56,7 +56,7 @@ _ARRAYS = {
 
 
 def _array_maker(module: str, name: str) -> Any:
-    """What numpy itself writes into pickles, wherever this numpy has it."""
+    """The functions that numpy writes into pickles, where this numpy has them."""
     import numpy as np
 
     array = np.zeros(1, dtype=np.uint8)

@@ -21,7 +21,7 @@ COARSEST = 1e-3  # scores, of 1 for a class, that may be taken for equal
 
 
 def chosen_penalty(scatter: Scatter) -> float:
-    """Of `PENALTIES` the one with the least generalized cross-validation error, the strongest of those that have it.
+    """The strongest of the `PENALTIES` that have the least generalized cross-validation error.
 
     The error is a function of (total + alpha I)^-1. The rounding of `total`, max(n, D) eps of its largest eigenvalue,
     is a share max(n, D) eps / penalty of alpha; the error, a quotient of two such sums, is known to twice that.

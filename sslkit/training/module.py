@@ -30,7 +30,7 @@ class Pretraining(pl.LightningModule):
             distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As torch's. Raises UserError for the state of another network or method."""
+        """Load as torch does. Raises UserError for the state of another network or method."""
         try:
             return super().load_state_dict(state_dict, strict, assign)
         except (RuntimeError, AttributeError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What is looked at of features before they are scored, against all of their rows and columns."""
+"""The checks of features before they are scored, against all of their rows and columns."""
 
 import numpy as np
 import pytest

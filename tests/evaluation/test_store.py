@@ -107,7 +107,7 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../../secret", "/tmp/secret", "a\0b", "x" * 64, 5])
+@pytest.mark.parametrize("name", ["../../secret", "/absolute/secret", "a\0b", "x" * 64, 5])
 def test_outcomes_are_not_looked_for_elsewhere(name: object, tmp_path: Path) -> None:
     path = append(ZooEntry(tmp_path, {}), result())
     record = json.loads(path.read_text())
