@@ -60,7 +60,8 @@ def run(recipe: str, words: tuple[str, ...], folder: Path) -> Ended:
     """Run `python recipes/RECIPE.py WORDS` in `folder`, within this process."""
     out, err = io.StringIO(), io.StringIO()
     code, raised = 0, None
-    with _as_before(), contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with _as_before(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        os.chdir(folder)
         sys.argv[:] = [str(RECIPES / f"{recipe}.py"), *words]
         sys.path.insert(0, str(RECIPES))
         try:
@@ -138,11 +139,13 @@ def other_json(value: Any, rng: np.random.Generator) -> Any:
 @contextlib.contextmanager
 def _as_before() -> Iterator[None]:
     """Recipes change the process: words, paths, variables, loggers and how warnings look."""
+    place = Path.cwd()
     argv, path, shown, variables = list(sys.argv), list(sys.path), warnings.formatwarning, dict(os.environ)
     try:
         with logging_as_it_was():
             yield
     finally:
+        os.chdir(place)
         sys.argv[:], sys.path[:], warnings.formatwarning = argv, path, shown
         os.environ.clear()
         os.environ.update(variables)
