@@ -45,7 +45,7 @@ class Ended:
     raised: BaseException | None = None
 
     def fault(self) -> str:
-        """What is wrong with how it ended, "" if nothing is: it went on, or ended with one line and exit code 2."""
+        """The fault in how it ended; "" where it went on, or ended with one line and exit code 2."""
         if self.raised is not None:
             return f"{type(self.raised).__name__} escaped: {self.raised}"
         if self.code in (None, 0):

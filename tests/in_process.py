@@ -1,4 +1,4 @@
-"""What a recipe that is run within the tests' process leaves behind is put back."""
+"""Put back the loggers that a recipe changes when it is run within the tests' process."""
 
 import logging
 from collections.abc import Iterator

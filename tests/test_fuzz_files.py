@@ -225,7 +225,7 @@ def _features() -> tuple[np.ndarray, np.ndarray]:
 
 
 def fault(kind: Kind, file: Path, content: bytes) -> str:
-    """What reading a damaged file did wrong, "" if nothing."""
+    """The fault in reading a damaged file; "" if there is none."""
     whole = file.read_bytes()
     try:
         file.write_bytes(content)

@@ -258,7 +258,7 @@ BAD = [0, -1, 10**9, 1e300, float("nan"), float("inf"), "x", "", None, [], [0], 
 
 @pytest.mark.parametrize("name", protocols.names())
 def test_every_option_of_every_protocol_has_a_range(name: str) -> None:
-    """Of fifteen odd values each option refuses some, in one line, and the default is let through."""
+    """Each option refuses some of fifteen odd values, in one line, and lets its default through."""
     function = protocols.find(name)
     for option, default in members.options(function).items():
         refused = 0

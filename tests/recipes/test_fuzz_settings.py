@@ -70,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where training, extraction or fine-tuning would begin, and where a socket would open, the draw ends."""
+    """End the draw where training, extraction or fine-tuning would begin, and where a socket would open."""
 
     def reached(*_: Any, **__: Any) -> None:
         raise Reached
@@ -182,7 +182,7 @@ def _is_wrong(one: Declared, word: str) -> bool:
 
 
 def fault(line: Line, odd: tuple[str, ...], wrong: bool, place: Path) -> str:
-    """What a draw did wrong, "" if nothing."""
+    """The fault of a draw; "" if there is none."""
     before = fuzzing.snapshot(place)
     ended = fuzzing.run(line.recipe, (*line.words, *odd), place)
     said = ended.fault()

@@ -158,7 +158,7 @@ def test_distances_are_symmetric_and_zero_of_itself() -> None:
 
 
 def test_coincident_classes_overlap_whole_however_narrow() -> None:
-    """Of more than 25 classes, whose distances torch would take from products of the means."""
+    """With more than 25 classes torch would take the distances from products of the means."""
     means = torch.randn(40, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     means[20:] = means[:20]
     distances = gbc.bhattacharyya_spherical(means, torch.full((40,), 1e-300, dtype=torch.float64), 64)

@@ -133,6 +133,6 @@ def test_input_stays_and_bits_repeat() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e9, 1e30])
 def test_directions_without_features_add_nothing_at_any_scale(scale: float) -> None:
-    """Of duplicated columns half of the eigenvalues are 0, but for rounding that is far above 1 at a large scale."""
+    """Duplicated columns: half of the eigenvalues are 0 but for rounding, which is far above 1 at a large scale."""
     twice = np.hstack([X, X]) / 2**0.5
     assert score("transrate", scale * twice, Y) == pytest.approx(score("transrate", scale * X, Y), rel=1e-9)
