@@ -59,8 +59,10 @@ def test_of_equal_trials_the_largest_decay_is_chosen_then_the_lowest_rates() -> 
 
 
 def test_the_first_of_the_largest() -> None:
-    scores = torch.tensor([[1.0, 1.0 + 1e-12, 0.5], [0.0, 1.0, 1.0 - 1e-12], [3.0, 2.0, 3.0], [-1.0, -2.0, 0.0]])
-    assert first_largest(scores.double(), 1e-9).tolist() == [0, 1, 0, 2]
+    scores = torch.tensor(
+        [[1.0, 1.0 + 1e-12, 0.5], [0.0, 1.0, 1.0 - 1e-12], [3.0, 2.0, 3.0], [-1.0, -2.0, 0.0]], dtype=torch.float64
+    )
+    assert first_largest(scores, 1e-9).tolist() == [0, 1, 0, 2]
     assert first_largest(torch.tensor([[1.0, 1.1]]), 0.0).tolist() == [1]
 
 
