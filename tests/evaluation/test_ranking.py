@@ -11,6 +11,8 @@ from torch import nn
 import evaluation
 from evaluation.ranking import borda, intervals, ranks_of, tied_with_best
 from evaluation.ranking_plots import plot_agreement, plot_ranking
+from evaluation.transferability import feature_dim
+from evaluation.transferability.base import Score
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 
@@ -177,6 +179,15 @@ def test_what_arrays_lack_is_said(zoo: dict) -> None:
     for said in ("no reference statistics", "no source classifier", "no network"):
         assert any(note.startswith(said) and "noise 20.0" in note for note in ranking.notes), said
     assert not evaluation.rank(zoo, metrics=["logme"], bootstrap=0).notes
+
+
+def test_a_metrics_own_warning_is_kept_however_it_begins(zoo: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "no reference=x is needed, but one would help"
+    monkeypatch.setattr(feature_dim, "score", lambda sample: Score(float(sample.dim), warnings=(said,)))
+    ranking = evaluation.rank(zoo, metrics=["feature_dim", "ped+logme"], bootstrap=0)
+    noted = [note.partition(" (")[0] for note in ranking.notes]
+    assert f"feature_dim: {said}" in noted
+    assert sum("no reference" in note for note in noted) == 2, "PED's own is told once, as a lack of the model"
 
 
 def test_features_that_a_metric_refuses_cost_this_model_its_score_and_no_other(zoo: dict) -> None:

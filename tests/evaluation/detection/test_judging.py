@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluation.detection import judging
-from evaluation.detection.judging import USUAL, hint, judge
+from evaluation.detection import judging, results
+from evaluation.detection.judging import USUAL, hint, judge, shown
+from evaluation.result import Result
+from evaluation.statistics import Estimate
 from sslkit.errors import UserError
 
 PLAN = {**USUAL, "data": "clipart_boxes", "schedule": "smoke", "root": "data", "out": "runs/evaluation", "every": 5.0}
@@ -44,6 +46,25 @@ def test_after_several_comes_the_page_of_their_zoo() -> None:
     assert hint([model("zoo/a"), model()], ["zoo/a", "random:zoo/a"], PLAN).startswith(
         "python recipes/report.py zoo=zoo "
     )
+
+
+def test_rows_leave_out_the_trials_by_their_seeds_and_not_by_their_names() -> None:
+    others = {name: Estimate(0.5) for name in ("coco_ap50", "seed 3", "seed 30 on the whole set")}
+    row = Result("detection", "", "coco_ap", 0.4, others=others, seeds=[3])
+    assert [one.metric for one in shown([row])] == ["coco_ap", "coco_ap50", "seed 30 on the whole set"]
+
+
+def test_vocs_numbers_come_first_on_its_own_sets_alone(monkeypatch) -> None:
+    monkeypatch.setattr(results, "_result", lambda _bench, _training, _records, _seeds, family, _seconds: family[0])
+    first = {
+        name: results.results_of(SimpleNamespace(test=SimpleNamespace(name=name)), SimpleNamespace(masks=False), [], [])
+        for name in ("voc07", "voc0712_paper", "vocal_cords")
+    }
+    assert {name: found[0] for name, found in first.items()} == {
+        "voc07": "voc_ap50",
+        "voc0712_paper": "voc_ap50",
+        "vocal_cords": "coco_ap",
+    }
 
 
 @pytest.mark.parametrize(
