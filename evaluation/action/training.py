@@ -20,6 +20,7 @@ from evaluation.action.reading import Schedule, TrainingClips
 from evaluation.action.recipes import Recipe
 from evaluation.models import LoadedModel
 from evaluation.tuning import Diverged, autocast
+from sslkit import sealed
 from sslkit.data.clip_views import augment_clips
 from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources import collate
@@ -212,10 +213,13 @@ def save(path: Path, net: nn.Sequential, optimizer: torch.optim.Optimizer, state
     }
     with write_whole(path) as partial:
         torch.save(content, partial)
+        sealed.seal(partial)
 
 
 def load(path: Path, net: nn.Sequential, optimizer: torch.optim.Optimizer) -> State:
     """Take up a checkpoint. Raises UserError for one that is damaged or of another network; no pickle is executed."""
+    if fault := sealed.damage(path):
+        raise UserError(f"{path} {fault}: remove it to begin anew")
     try:
         content = torch.load(path, map_location=next(net.parameters()).device, weights_only=True)
         learned(net).load_state_dict(content["weights"])
@@ -223,5 +227,5 @@ def load(path: Path, net: nn.Sequential, optimizer: torch.optim.Optimizer) -> St
         names = ("step", "losses", "total", "bad", "seconds")
         return State(**{name: content[name] for name in names})
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = sealed.first_line(error)
         raise UserError(f"{path} is no checkpoint of this training ({reason}): remove it to begin anew") from error

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from sslkit import sealed
 from sslkit.errors import UserError
 from sslkit.zoo import write_whole
 
@@ -20,6 +21,7 @@ class Checkpoint:
         if self.path is not None:
             with write_whole(self.path) as partial:
                 torch.save({"key": self.key, **state}, partial)
+                sealed.seal(partial)
 
     def load(self) -> dict[str, Any] | None:
         """What was saved, its tensors on the CPU; None where there is no file.
@@ -28,11 +30,14 @@ class Checkpoint:
         """
         if self.path is None or not self.path.is_file():
             return None
+        if fault := sealed.damage(self.path):
+            raise UserError(f"{self.path} {fault}: delete it to start anew")
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
             fits = state.pop("key") == self.key
         except Exception as error:
-            raise UserError(f"{self.path} cannot be read ({error}): delete it to start anew") from error
+            reason = sealed.first_line(error)
+            raise UserError(f"{self.path} cannot be read ({reason}): delete it to start anew") from error
         if not fits:
             raise UserError(f"{self.path} belongs to a run with other settings: delete it, or give another out")
         return state

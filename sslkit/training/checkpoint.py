@@ -6,7 +6,8 @@ from pathlib import Path
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 
-from sslkit.training.checkpoint_files import last, previous, seal
+from sslkit.sealed import seal
+from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.history import History
 from sslkit.zoo import write_whole
 

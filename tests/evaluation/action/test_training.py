@@ -125,7 +125,14 @@ def test_nothing_of_pytorchs_own_randomness_is_used_or_changed(clips: TrainingCl
 
 def test_a_damaged_checkpoint_is_one_line(clips: TrainingClips, network: LoadedModel, tmp_path: Path) -> None:
     file = tmp_path / "a.ckpt"
-    file.write_bytes(b"PK no checkpoint")
+    train(classifier(network, TUNE), network, clips, replace(TUNE, epochs=1), OPTIONS, file)
+    whole = file.read_bytes()
+    flipped = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
+    for content, said in ((b"PK no checkpoint", "is no checkpoint, or a part"), (flipped, "is damaged: its content")):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=rf"a.ckpt {said}.*: remove it to begin anew"):
+            train(classifier(network, TUNE), network, clips, TUNE, OPTIONS, file)
+    torch.save({"step": 3}, file)
     with pytest.raises(UserError, match=r"a.ckpt is no checkpoint of this training .*: remove it to begin anew"):
         train(classifier(network, TUNE), network, clips, TUNE, OPTIONS, file)
 

@@ -99,9 +99,12 @@ def test_a_checkpoint_that_does_not_fit_is_refused(often, tmp_path: Path) -> Non
     train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, every=0, **QUIET)
     with pytest.raises(UserError, match="belongs to a run with other settings"):
         train_detector(narrow(), images(), Training(schedule(2), seed=1), checkpoint=file, **QUIET)
-    file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(UserError, match="cannot be read"):
-        train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, **QUIET)
+    whole = file.read_bytes()
+    flipped = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
+    for content, said in ((whole[:1000], "or a part of one"), (flipped, "is damaged: its content does not have")):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=f"run.ckpt .*{said}.*: delete it to start anew"):
+            train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, **QUIET)
 
 
 def test_a_run_on_other_pixels_is_another_run(often, tmp_path: Path) -> None:

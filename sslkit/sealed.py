@@ -1,0 +1,80 @@
+"""A checksum in the files that `torch.save` writes, so that no damaged checkpoint is taken for a whole one.
+
+The checksum is the comment of the zip format, so the file stays one that torch loads.
+"""
+
+import hashlib
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+MARK = b"sslkit-sha256:"
+SEAL = re.compile(re.escape(MARK) + rb"[0-9a-f]{64}")
+SEALED = len(MARK) + 64  # bytes
+
+
+def seal(path: Path) -> None:
+    """Append the SHA-256 of a file that `torch.save` wrote, as the comment of its zip format, and sync it."""
+    with path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(SEALED.to_bytes(2, "little"))  # of the comment that follows
+        file.seek(0)
+        digest = _digest(file, path.stat().st_size)
+        file.write(MARK + digest)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def damage(path: Path) -> str | None:
+    """Return what is wrong with the bytes of a file that `torch.save` wrote, None if they are whole.
+
+    A file without a checksum is one of an earlier version: the CRC of each of its records is compared instead.
+    """
+    try:
+        if not path.is_file():
+            return "is no file" if os.path.lexists(path) else "is missing"
+        with path.open("rb") as file:
+            return _bytes_damage(file, path.stat().st_size)
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or the name of its class where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _digest(file: IO[bytes], size: int) -> bytes:
+    """The SHA-256, in hexadecimal digits, of the next `size` bytes."""
+    found = hashlib.sha256()
+    for block in _blocks(file, size):
+        found.update(block)
+    return found.hexdigest().encode()
+
+
+def _blocks(file: IO[bytes], size: int, most: int = 1 << 20) -> Iterator[bytes]:
+    while size > 0 and (block := file.read(min(size, most))):
+        size -= len(block)
+        yield block
+
+
+def _bytes_damage(file: IO[bytes], size: int) -> str | None:
+    if not size:
+        return "is empty"
+    file.seek(-min(size, SEALED), os.SEEK_END)
+    written = file.read()
+    file.seek(0)
+    if SEAL.fullmatch(written):
+        is_same = _digest(file, size - SEALED) == written.removeprefix(MARK)
+        return None if is_same else "is damaged: its content does not have the checksum it was written with"
+    try:
+        with zipfile.ZipFile(file) as records:
+            if records.comment:
+                return "is damaged: its checksum cannot be read"
+            broken = records.testzip()
+    except Exception as error:  # zipfile has no one class for what it meets in a damaged file
+        return f"is no checkpoint, or a part of one ({first_line(error)})"
+    return f"is damaged: wrong CRC of its record {broken}" if broken else None
