@@ -7,7 +7,7 @@ import runpy
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,16 @@ class Reached(BaseException):
 
 class TooLong(BaseException):
     """A draw took more than `SECONDS`."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Files of one kind and the function that reads them. may_mend: a cache, made again where it is damaged."""
+
+    name: str
+    files: tuple[Path, ...]
+    read: Callable[[], Any]
+    may_mend: bool = False
 
 
 @dataclass(frozen=True)

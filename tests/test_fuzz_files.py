@@ -9,16 +9,17 @@ import json
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import damaged_sets
 import fuzzing
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from fuzzing import Reached
+from fuzzing import Kind, Reached
 from PIL import Image
 
 import evaluation
@@ -34,25 +35,25 @@ from sslkit.errors import UserError
 
 DRAWS = int(os.environ.get("SSLKIT_FUZZ", "80"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
-LONG = DRAWS > 1000
 CHUNK = 20  # draws of one test, so that a failure names few
 NIGHTLY = 3000  # draws
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Files of one kind and the function that reads them. may_mend: a cache, made again where it is damaged."""
-
-    name: str
-    files: tuple[Path, ...]
-    read: Callable[[], Any]
-    may_mend: bool = False
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> list[Kind]:
+    """Those that are made in a moment."""
+    sets = (damaged_sets.films, damaged_sets.coco, damaged_sets.voc)
+    return made(tmp_path_factory.mktemp("files"), entries, weights, images, arrays, results, rankings, features, *sets)
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> list[Kind]:
-    root = tmp_path_factory.mktemp("files")
-    makers = (entries, exports, weights, images, arrays, results, rankings, reports, features, checkpoints)
+def all_kinds(kinds: list[Kind], tmp_path_factory: pytest.TempPathFactory) -> list[Kind]:
+    """With those that need a whole zoo, an export to ONNX or a training."""
+    more = (exports, reports, checkpoints, damaged_sets.stopped_trainings)
+    return [*kinds, *made(tmp_path_factory.mktemp("more"), *more)]
+
+
+def made(root: Path, *makers: Callable[[Path], list[Kind]]) -> list[Kind]:
     found = [kind for make in makers for kind in make(root / make.__name__)]
     for kind in found:
         with contextlib.suppress(Reached):
@@ -84,7 +85,7 @@ def entries(root: Path) -> list[Kind]:
 
 def exports(root: Path) -> list[Kind]:
     one, found = entry(root / "a", "resnet18", image_size=72, in_chans=3), []
-    for to in exporting.names() if LONG else ("timm", "hf", "torchvision"):  # to export to ONNX takes seconds
+    for to in exporting.names():
         path = sslkit.zoo.export(one, to)
         files = tuple(path.iterdir()) if path.is_dir() else (path, *path.parent.glob(f"{path.stem}*.json"))
         found.append(Kind(f"export {to}", files, lambda path=path: sslkit.zoo.load(path)))
@@ -280,8 +281,14 @@ def test_a_damaged_file_is_named_in_one_line_or_read(chunk: int, kinds: list[Kin
     check(SEED, chunk, kinds)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(-(-DRAWS // CHUNK)))
+def test_so_are_those_that_take_long_to_make(chunk: int, all_kinds: list[Kind], capsys: Any) -> None:
+    check(SEED, chunk, all_kinds)
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(NIGHTLY // CHUNK))
-def test_thousands_of_damaged_files(chunk: int, kinds: list[Kind], capsys: Any) -> None:
-    check(SEED + 1, chunk, kinds)
+def test_thousands_of_damaged_files(chunk: int, all_kinds: list[Kind], capsys: Any) -> None:
+    check(SEED + 1, chunk, all_kinds)

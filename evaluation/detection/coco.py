@@ -48,7 +48,7 @@ def open_coco2017(
     wanted = (f"annotations/instances_{_FILES[split]}.json", _FILES[split])
     folder = _PUBLISHED.folder(root, _PLACES, wanted, split)
     file = read_coco(folder / wanted[0], masks)
-    note = _PUBLISHED.check_count(len(file.paths), COUNTS[split], split, counts)
+    note = _PUBLISHED.check_count(len(file.paths), COUNTS[split], split, counts, [file.path])
     if len(file.categories) != CATEGORIES and counts == "raise":
         raise UserError(
             f"{file.path} has {len(file.categories)} categories instead of {CATEGORIES}: is it another copy?"

@@ -35,10 +35,10 @@ class Published:
             )
         return root / places[nearest]
 
-    def check_count(self, found: int, published: int, split: str, counts: str) -> str:
+    def check_count(self, found: int, published: int, split: str, counts: str, lists: Sequence[Path]) -> str:
         """What to print beside numbers of a set that has not the published number of images, or "".
 
-        counts: "raise" raises UserError instead; "warn" warns.
+        counts: "raise" raises UserError instead; "warn" warns. lists: the files that name the images.
         """
         if counts not in COUNTS:
             raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
@@ -47,8 +47,8 @@ class Published:
         message = f"{self.name}: the split {split!r} has {found} images instead of {published}"
         if counts == "raise":
             raise UserError(
-                f"{message}: is it unpacked whole, or is it another copy? If it is meant, open_boxes(..., "
-                'counts="warn") goes on; its numbers are then not those of the published set'
+                f"{message} in {', '.join(map(str, lists))}: is it unpacked whole, or is it another copy? If it is "
+                'meant, open_boxes(..., counts="warn") goes on; its numbers are then not those of the published set'
             )
         warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
         return f"not the published set: {found} images instead of {published}"

@@ -7,6 +7,7 @@ voc0712_paper: train is trainval 2007 and train 2012, 10,728 images, as the DSA 
 The files count pixels from 1 and include both ends; boxes become half open from 0: only xmin and ymin change, by 1.
 """
 
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _ORIGIN = (
     "voc2012/VOCtrainval_11-May-2012.tar, unpacked one over the other)"
 )
 _PLACES = ("VOCdevkit", ".")
+NAME = re.compile(r"[0-9]{6}|[0-9]{4}_[0-9]{6}")  # of an image of 2007, of a later year
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ def open_voc(name: str, split: str = "train", root: Path = Path("data"), counts:
     published = Published(name, _TITLES[name], _ORIGIN, _fetch(lists, root))
     wanted = [file for year, image_set in lists for file in _files(year, image_set)]
     folder = published.folder(root, _PLACES, wanted, split)
-    listed = [f"VOC{year}/{image}" for year, image_set in lists for image in _listed(folder, year, image_set)]
-    note = published.check_count(len(listed), sum(_LISTS[one] for one in lists), split, counts)
+    files = {year: folder / _list_file(year, image_set) for year, image_set in lists}
+    listed = [f"VOC{year}/{image}" for year, file in files.items() for image in _listed(file)]
+    note = published.check_count(len(listed), sum(_LISTS[one] for one in lists), split, counts, list(files.values()))
     images = list(_read(folder, listed, name))
     instances = Instances.of(
         [len(image.labels) for image in images],
@@ -94,7 +97,11 @@ def open_voc(name: str, split: str = "train", root: Path = Path("data"), counts:
 
 def _files(year: str, image_set: str) -> tuple[str, ...]:
     below = f"VOC{year}"
-    return f"{below}/JPEGImages", f"{below}/Annotations", f"{below}/ImageSets/Main/{image_set}.txt"
+    return f"{below}/JPEGImages", f"{below}/Annotations", _list_file(year, image_set)
+
+
+def _list_file(year: str, image_set: str) -> str:
+    return f"VOC{year}/ImageSets/Main/{image_set}.txt"
 
 
 def _fetch(lists: tuple[tuple[str, str], ...], root: Path) -> str:
@@ -105,8 +112,13 @@ def _fetch(lists: tuple[tuple[str, str], ...], root: Path) -> str:
     return f'python -c "from torchvision.datasets import VOCDetection; {calls}"'
 
 
-def _listed(folder: Path, year: str, image_set: str) -> list[str]:
-    return (folder / f"VOC{year}" / "ImageSets" / "Main" / f"{image_set}.txt").read_text().split()
+def _listed(file: Path) -> list[str]:
+    """The names of images in a list. Raises UserError for anything else in it."""
+    names = file.read_text(encoding="utf-8", errors="replace").split()
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise UserError(f"{file} is not written as VOC's lists: {name[:40]!r} is no name of an image")
+    return names
 
 
 def _place(image: str, kind: str, ending: str) -> str:
@@ -125,7 +137,8 @@ def _read(folder: Path, listed: list[str], name: str) -> Iterator[_Image]:
     ]
     if missing:
         raise UserError(
-            f"{name}: {len(missing)} files of annotations are not below {folder}, the first is {missing[0]}"
+            f"{name}: {len(missing)} files of annotations that ImageSets/Main lists are not below {folder}, "
+            f"the first is {missing[0]}"
         )
     for image in listed:
         path = folder / _place(image, "Annotations", "xml")

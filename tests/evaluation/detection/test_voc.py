@@ -149,8 +149,15 @@ def test_bad_files_are_named(root: Path) -> None:
         with pytest.raises(UserError, match=message) as caught:
             open_boxes("voc07", "train", root)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    names = base / "ImageSets/Main/trainval.txt"
+    listed = names.read_bytes()
+    for text in (listed[:3] + b"\xff" + listed[4:], b"../../000001\n", b"\0" * 40):
+        names.write_bytes(text)
+        with pytest.raises(UserError, match=r"Main/trainval.txt is not written as VOC's lists: .* no name of an image"):
+            open_boxes("voc07", "train", root)
+    names.write_bytes(listed)
     path.unlink()
-    with pytest.raises(UserError, match=r"1 files of annotations are not below .*000001\.xml"):
+    with pytest.raises(UserError, match=r"1 files of annotations that .* lists are not below .*000001\.xml"):
         open_boxes("voc07", "train", root)
     path.write_text(good)
     (base / "JPEGImages/000003.jpg").unlink()
