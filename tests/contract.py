@@ -22,7 +22,9 @@ MEMBERS = [(name, family) for name in objectives.names() for family in objective
 SMALL = {"dim": 8, "hidden": 16, "queue_size": 10, "prototypes": 12, "classes": 5, "queue_start": 1}
 
 # A quarter of narrow_vit's width and half its depth: in half precision, without oneDNN, its steps are most of the time.
-NARROWER_VIT = {"narrow_vit": ("vit_tiny_patch16_224", {"embed_dim": 24, "depth": 2, "num_heads": 2, "global_pool": "avg"})}
+NARROWER_VIT = {
+    "narrow_vit": ("vit_tiny_patch16_224", {"embed_dim": 24, "depth": 2, "num_heads": 2, "global_pool": "avg"})
+}
 
 
 def build(name: str, family: str | None = None, *, image_size: int = 16, **options: Any) -> sslkit.Method:

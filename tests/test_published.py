@@ -50,7 +50,9 @@ def test_a_network_of_the_published_width(tmp_path: Path, monkeypatch: pytest.Mo
     net = trained()
     torch.save(FORMS["byol"](net), tmp_path / "byol.pth")
     loaded = published.network("byol", tmp_path / "byol.pth")
-    assert same(loaded, net) and loaded.num_features == 2048 and loaded.layer4[2].conv3.weight.shape == (2048, 512, 1, 1)
+    assert (
+        same(loaded, net) and loaded.num_features == 2048 and loaded.layer4[2].conv3.weight.shape == (2048, 512, 1, 1)
+    )
 
 
 @cache
