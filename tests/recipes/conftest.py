@@ -9,11 +9,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hydra._internal.hydra import Hydra
+from hydra.types import RunMode
 from in_process import logging_as_it_was
 
 from sslkit.data.sources import open_images
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+@pytest.fixture(autouse=True)
+def no_mode_is_looked_for(monkeypatch) -> None:
+    """Hydra composes every command once more to read `hydra.mode`, which no configuration here sets."""
+    get_mode = Hydra.get_mode
+
+    def asked(self, config_name: str | None, overrides: list[str]) -> RunMode | None:
+        named = any("hydra.mode" in word for word in overrides)
+        return get_mode(self, config_name, overrides) if named else None
+
+    monkeypatch.setattr(Hydra, "get_mode", asked)
 
 
 @pytest.fixture
