@@ -1,6 +1,5 @@
 """A recipe's command within this process, for tests in which only its words and what it says matter."""
 
-import os
 import runpy
 import subprocess
 import sys
@@ -17,11 +16,6 @@ from in_process import logging_as_it_was
 from sslkit.data.sources import open_images
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-
-
-@pytest.fixture(autouse=True)
-def no_wait_for_the_disk(monkeypatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(autouse=True)
