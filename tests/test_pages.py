@@ -1,0 +1,64 @@
+"""The pages: every link leads somewhere, every command and member that they name is there."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import evaluation
+import sslkit
+from evaluation import protocols
+from sslkit import exporting
+
+ROOT = Path(__file__).parents[1]
+PAGES = [Path(name, "README.md") for name in ("", "sslkit", "evaluation", "recipes", "recipes/benchmarks")]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of each heading, as the forges write them: in small letters, blanks as hyphens, other marks dropped."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page that lead nowhere."""
+    found = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = unquote(link).partition("#")
+        target = page.parent / path if path else page
+        target = target / "README.md" if target.is_dir() and anchor else target
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert broken(ROOT / page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# Its one heading, yes\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[a](other.md) [b](other.md#its-one-heading-yes) [c](#here)\n"
+        "[d](none.md) [e](other.md#another) [f](#there)\n```\n# There\n```\n"
+    )
+    assert broken(page) == ["none.md", "other.md#another", "#there"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_command_that_is_named_is_there(page: Path) -> None:
+    named = re.findall(r"\brecipes/[\w/]+\.py", (ROOT / page).read_text(encoding="utf-8"))
+    assert {name for name in named if not (ROOT / name).is_file()} == set()
+
+
+def test_the_first_page_is_short_and_names_every_member() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    table = text[text.index("## The members, by name") :]
+    named = {word.removesuffix("NAME").rstrip("+:") for word in re.findall(r"`([^`\s]+)`", table)}
+    members = {*sslkit.methods(), *sslkit.regularizers.names(), *protocols.names(), *exporting.names()}
+    assert (members | {*evaluation.metrics()}) - named == set()
