@@ -80,7 +80,7 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.action.judging import judge
+    from evaluation.judging.action import judge
 
     judge(**config)
 

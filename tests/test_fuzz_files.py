@@ -24,12 +24,14 @@ from PIL import Image
 
 import evaluation
 import sslkit
-from evaluation import cache, store
-from evaluation.ranking import Ranking
-from evaluation.ranking_summary import read_truth
-from evaluation.records import Records
+from evaluation.features import cache
+from evaluation.results import store
+from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.summary import read_truth
+from evaluation.results.records import Records
 from evaluation.report import write_report
-from sslkit import backbones, exporting
+from sslkit import backbones
+from sslkit.zoo import exporting
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 

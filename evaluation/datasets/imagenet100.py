@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evaluation.datasets import imagenet
 from evaluation.datasets.base import Listing
-from evaluation.subsets import list_digest
+from evaluation.datasets._subsets import list_digest
 
 _LIST = "imagenet100.txt"
 

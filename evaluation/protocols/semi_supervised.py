@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.models import load_model
-from evaluation.option_types import AtLeastTwo, Count, Fraction, Precision, Workers
+from evaluation.features.models import load_model
+from evaluation.protocols._option_types import AtLeastTwo, Count, Fraction, Precision, Workers
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
-from evaluation.result import Result
-from evaluation.subject import Subject
-from evaluation.subsets import label_subset, list_digest
-from evaluation.task import Task, open_task
-from evaluation.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
-from evaluation.tuning import Setting, whole_number
+from evaluation.results.result import Result
+from evaluation.protocols.base import Subject
+from evaluation.datasets._subsets import label_subset, list_digest
+from evaluation.tuning.task import Task, open_task
+from evaluation.tuning.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
+from evaluation.tuning.loop import Setting, whole_number
 from sslkit.errors import UserError
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by
@@ -59,7 +59,7 @@ def semi_supervised(
     model, dataset, root, out, image_size, crop, flip, precision, device, workers, counts: see `fine_tune`; the
         file is `out/semi_supervised.jsonl`.
     fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
-        `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
+        `evaluation.datasets._subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
     epochs, batch_size: of each run; where fewer images than batch_size are labelled, they are one batch, see `details`.
     lrs, head_lrs: of the backbone and of the head, every pair is tried.
     seed: of the order and the crops, the same for each draw, so that the spread is that of the labels; in `details`.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sslkit.errors import UserError
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 __all__ = ["write_report"]
 RANKINGS = "runs/ranking"  # where recipes/rank.py writes; it need not be there

@@ -4,9 +4,9 @@ from collections.abc import Container, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from evaluation.ranking import Ranking
+from evaluation.ranking.ranking import Ranking
 from evaluation.report.cells import dig
-from evaluation.result import Result
+from evaluation.results.result import Result
 from sslkit.errors import UserError
 from sslkit.training.config import Config
 

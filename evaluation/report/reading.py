@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation import store
-from evaluation.ranking import Ranking
-from evaluation.ranking_file import read_ranking
-from evaluation.result import Result
+from evaluation.results import store
+from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.file import read_ranking
+from evaluation.results.result import Result
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
-from sslkit.zoo import CARD, WEIGHTS, ZooEntry
-from sslkit.zoo_table import rows
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
+from sslkit.zoo.table import rows
 
 STARTED = "config.yaml"  # in the folder of a run from its first moment; the logs of a set of members have none
 

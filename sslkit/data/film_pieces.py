@@ -130,7 +130,7 @@ def _size(facts: VideoFacts, side: int) -> tuple[int, int]:
 def _encode(path: Path, pictures: np.ndarray) -> None:
     import av
 
-    from sslkit.zoo import write_whole
+    from sslkit.files import write_whole
 
     with write_whole(path) as partial, av.open(str(partial), "w", format="mp4") as container:
         stream = container.add_stream("mpeg4", rate=RATE, options={"b": "1M"})

@@ -9,7 +9,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from sslkit.sealed import seal
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.history import History
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 
 class SaveLast(Checkpoint):

@@ -16,7 +16,7 @@ from sslkit.method import Method, key, method, parse
 from sslkit.step_checks import check_batch, check_clips
 from sslkit.training import checkpoint_files, run
 from sslkit.training.config import Config
-from sslkit.zoo import CARD, ZooEntry
+from sslkit.zoo.entry import CARD, ZooEntry
 
 
 @dataclass

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sslkit.training.loading import Loading
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 
 class History(pl.Callback):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sslkit import diagnostics
 from sslkit.training.features import features, knn_accuracy
-from sslkit.training.fit import Data
+from sslkit.training.data import Data
 from sslkit.training.history import History
 
 WINDOW = 1024  # embeddings that rank and spread are measured on; both depend on the number

@@ -14,7 +14,7 @@ from sslkit.data.sources import Images
 from sslkit.data.views import contact_sheet
 from sslkit.figures import reduced, save_figure, scatter, tsne
 from sslkit.method import Method
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 matplotlib.use("Agg")
 

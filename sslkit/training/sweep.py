@@ -19,7 +19,7 @@ from sslkit.training import run
 from sslkit.training.checkpoint_files import last, newest_whole
 from sslkit.training.config import Config
 from sslkit.training.processes import Machine, Outcome, cores, last_lines
-from sslkit.zoo import ZooEntry
+from sslkit.zoo.entry import ZooEntry
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class _Facts:
 
 def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
     """remembered: what earlier calls found; runs that differ by the seed alone share all of it."""
-    from sslkit.training.fit import build_method, open_data
+    from sslkit.training.fit import build_method
+    from sslkit.training.data import open_data
 
     learns = objectives.find(parse(config.method_name)[0]).needs_labels  # such a run changes the labels it is given
 

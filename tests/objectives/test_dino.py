@@ -12,7 +12,7 @@ import sslkit
 from sslkit import backbones
 from sslkit.errors import UserError
 from sslkit.objectives.dino import DINO
-from sslkit.prototypes import Crops
+from sslkit.layers.prototypes import Crops
 
 
 def dino(**options) -> DINO:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones, teacher
+from sslkit import backbones
+from sslkit.layers import teacher
 from sslkit.errors import UserError
 from sslkit.objectives.moco_v3 import MoCoV3, Queried
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.published_ranking import rank_published
-from evaluation.ranking_summary import rank_tasks
+from evaluation.ranking.published_ranking import rank_published
+from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import evaluation
-from evaluation.candidates import sampled
+from evaluation.ranking.candidates import sampled
 from evaluation.datasets import open_split
 from sslkit.errors import UserError
 

@@ -1,0 +1,288 @@
+"""An interval on every number, and of what kind it is. `evaluation.results.comparison` tests one result against another."""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sslkit.errors import UserError
+
+Z95 = 1.959963984540054
+ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are the same
+CELLS = 2**22  # of the resampling counts that are held at once
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval.
+
+    value: a fraction between 0 and 1 for accuracies (unit "fraction"), else in its unit.
+    interval: (low, high), None where nothing was drawn. kind: what the interval describes, in words
+    ("wilson over images", "episodes", "t over 5 seeds", "bootstrap over images"). n: how many were averaged.
+    """
+
+    value: float
+    interval: tuple[float, float] | None = None
+    kind: str = ""
+    n: int = 0
+    unit: str = "fraction"
+
+
+def share(right: np.ndarray) -> Estimate:
+    """Accuracy with its Wilson interval: what other images of the same kind would have given.
+
+    right: (N,) bool, whether each image was labelled right.
+    """
+    n = len(right)
+    p = float(np.mean(right))
+    middle = (p + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
+    half = Z95 / (1 + Z95**2 / n) * (p * (1 - p) / n + Z95**2 / (4 * n * n)) ** 0.5
+    return Estimate(p, (max(middle - half, 0.0), min(middle + half, 1.0)), "wilson over images", n)
+
+
+def over_episodes(accuracy: np.ndarray) -> Estimate:
+    """Mean over episodes with 1.96 standard errors: other episodes of the same pool of images.
+
+    accuracy: (E,) share of right queries in each.
+    """
+    n, mean = len(accuracy), float(np.mean(accuracy))
+    half = Z95 * float(np.std(accuracy, ddof=1)) / n**0.5
+    return _with_room(Estimate(mean, _within((mean - half, mean + half), accuracy), "episodes", n), n)
+
+
+def over_seeds(values: Sequence[float], *, unit: str = "fraction") -> Estimate:
+    """Mean over seeds with Student's t interval (ddof = 1): what other seeds would have given, on the same images.
+
+    values: (S,) one number per seed; one alone has no interval.
+    Raises UserError for no value, or one that is not finite.
+    """
+    values = _vector(values, "values")
+    n, mean = len(values), float(np.mean(values))
+    if n == 1:
+        return Estimate(mean, None, "one seed", 1, unit)
+    half = t_quantile(0.975, n - 1) * float(np.std(values, ddof=1)) / n**0.5
+    interval = (mean - half, mean + half)
+    return Estimate(mean, _within(interval, values) if unit == "fraction" else interval, f"t over {n} seeds", n, unit)
+
+
+def mean_per_class(right: np.ndarray, y: np.ndarray, *, n: int = 2000, seed: int = 0) -> Estimate:
+    """Mean over classes of each class's accuracy, its images drawn again within their class.
+
+    right: (N,) bool. y: (N,) labels. A class without an image does not count.
+    Of classes of one or two images the bootstrap cannot know how they vary: where there are some, `kind` says so, and
+    where no class has two images there is no interval.
+    """
+    sizes = np.unique(y, return_counts=True)[1]
+    if sizes.max() == 1:
+        return Estimate(float(np.mean(right)), None, "no interval: one image of each class", len(sizes))
+    few = int((sizes < 3).sum())
+    note = f", too narrow: {few} of them have fewer than 3" if few else ""
+    return bootstrap_mean(right, strata=y, n=n, seed=seed, kind=f"bootstrap over images of each class{note}")
+
+
+def bootstrap_mean(
+    values: np.ndarray,
+    *,
+    strata: np.ndarray | None = None,
+    n: int = 2000,
+    seed: int = 0,
+    kind: str = "bootstrap over images",
+    unit: str = "fraction",
+) -> Estimate:
+    """The mean, or the mean of the means of each stratum, with its bootstrap interval; see `bootstrap`.
+
+    values: (N,) numbers. strata: (N,) labels; each stratum is drawn again by itself and counts the same.
+    The order of the rows does not matter. Where few values are distinct (right or wrong) their counts are drawn,
+    which is the same draw and costs the same for any N.
+    """
+    values = _vector(values, "values")
+    strata = np.zeros(len(values), np.int64) if strata is None else _strata(strata, len(values))
+    groups = [values[strata == label] for label in np.unique(strata)]
+    rng = generator(seed, "bootstrap")
+    drawn = np.mean([_resampled_means(group, n, rng) for group in groups], axis=0)
+    mean = float(np.mean([np.mean(group) for group in groups]))
+    sizes = [len(group) for group in groups]
+    return _with_room(Estimate(mean, interval_of(drawn, sizes), kind, len(values), unit), _effective(sizes))
+
+
+def bootstrap(
+    rows: np.ndarray,
+    statistic: Callable[[np.ndarray], float],
+    *,
+    strata: np.ndarray | None = None,
+    n: int = 2000,
+    seed: int = 0,
+    kind: str = "bootstrap over images",
+    unit: str = "fraction",
+) -> Estimate:
+    """Any statistic with its bootstrap interval: the rows are drawn again n times, with replacement.
+
+    rows: (N, ...); for several arrays give np.arange(N), and index them in the statistic.
+    statistic: takes (N, ...) rows, gives a number. strata: (N,) labels, each drawn again by itself.
+    The interval is the expanded percentile interval (Hesterberg 2015, The American Statistician 69:371, section 5.3):
+    percentiles, moved out so that few rows do not make it too narrow. Measured over 1,500 data sets of 8 normal rows,
+    94 % of the means' intervals hold the truth, and 89 % of plain percentiles. BCa would need N more calls of the
+    statistic. The draws alone move its ends by 3 % of its half width at n = 2000.
+    Raises UserError for fewer than two rows.
+    """
+    rows = np.asarray(rows)
+    strata = np.zeros(len(rows), np.int64) if strata is None else _strata(strata, len(rows))
+    members = [np.flatnonzero(strata == label) for label in np.unique(strata)]
+    rng = generator(seed, "bootstrap")
+    drawn = np.array([statistic(rows[_redrawn(members, rng)]) for _ in range(n)], dtype=float)
+    sizes = [len(member) for member in members]
+    found = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
+    return _with_room(found, _effective(sizes))
+
+
+def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
+    """The expanded percentile interval of bootstrap values.
+
+    drawn: (n,) the statistic of each draw. sizes: how many rows were drawn, in each stratum.
+    Of n rows the bootstrap's variance is (n - 1) / n of the true one, and the mean has a t distribution of n - 1. Over
+    strata both are those of a mean of means whose strata vary the same (Welch-Satterthwaite).
+    """
+    sizes = np.asarray(sizes, dtype=float)
+    more = sizes[sizes > 1]
+    if not len(more):
+        raise UserError("a bootstrap interval needs at least two rows in a stratum, these have one each")
+    widen = ((1 / sizes).sum() / ((more - 1) / more**2).sum()) ** 0.5
+    free = (1 / more).sum() ** 2 / (1 / (more**2 * (more - 1))).sum()
+    tail = _normal_cdf(-widen * t_quantile(0.975, free))
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def jackknife(value: float, without: Sequence[float], *, kind: str, n: int, unit: str) -> Estimate:
+    """The delete-a-block jackknife interval (Efron & Tibshirani 1993, chapter 11), by Student's t of G - 1.
+
+    value: of all rows. without: (G,) the statistic without each of G blocks of about the same size.
+    For what the bootstrap's repeated rows would bias, such as ranks.
+    """
+    without = _vector(without, "without")
+    blocks = len(without)
+    error = ((blocks - 1) / blocks * np.square(without - without.mean()).sum()) ** 0.5
+    half = t_quantile(0.975, blocks - 1) * float(error)
+    return Estimate(value, (value - half, value + half), kind, n, unit)
+
+
+def clopper_pearson(p: float, n: float) -> tuple[float, float]:
+    """The 95 % interval of a share p of n (Clopper & Pearson 1934, Biometrika 26:404); n p need not be whole."""
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(n * p, n - n * p + 1, 0.025)) if p > 0 else 0.0
+    high = float(betaincinv(n * p + 1, n - n * p, 0.975)) if p < 1 else 1.0
+    return low, high
+
+
+def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
+    """Two-sided p of McNemar's exact test: the images that only one is right on, against a fair coin.
+
+    a, b: (N,) bool, right or wrong on the same images.
+    """
+    from scipy.stats import binomtest
+
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
+
+
+def sign_flip(difference: np.ndarray) -> float:
+    """Two-sided p of the exact sign-flip test (Fisher 1935, The Design of Experiments, section 21): every pair may as
+    well have gone the other way. At least 1 / 2^(n - 1).
+
+    difference: (n,) by pair, a few, or all the same but for rounding.
+    """
+    if np.abs(difference).max() < ROUNDING:
+        return 1.0
+    if np.ptp(difference) < ROUNDING:
+        return 0.5 ** (len(difference) - 1)
+    flipped = np.array(list(itertools.product((1, -1), repeat=len(difference)))) @ difference
+    return float((np.abs(flipped) >= abs(difference.sum()) - ROUNDING).mean())
+
+
+def holm(p: Sequence[float]) -> np.ndarray:
+    """(M,) p-values adjusted for M tests (Holm 1979, Scandinavian Journal of Statistics 6:65), in the order given."""
+    p = np.asarray(p, dtype=float)
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
+
+
+def generator(seed: int, purpose: str) -> np.random.Generator:
+    """The stream of random numbers of one purpose: no two purposes share one, and none touches numpy's own."""
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:16], "little"))
+
+
+def t_quantile(q: float, free: float) -> float:
+    """Quantile q of Student's t with `free` degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(free, q))
+
+
+def _with_room(found: Estimate, n: float) -> Estimate:
+    """As it is, but for a fraction whose draws were all the same: it gets the interval of a share of n."""
+    low, high = found.interval
+    if found.unit != "fraction" or not 0 <= found.value <= 1 or high - low > ROUNDING:
+        return found
+    kind = f"{found.kind}, none of which varies: Clopper-Pearson on {n:.3g}"
+    return replace(found, interval=clopper_pearson(found.value, n), kind=kind)
+
+
+def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
+    """Clipped to [0, 1] where all values are in it; differences, which may be negative, are left alone."""
+    low, high = interval
+    return (max(low, 0.0), min(high, 1.0)) if np.min(values) >= 0 and np.max(values) <= 1 else interval
+
+
+def _effective(sizes: Sequence[int]) -> float:
+    """How many rows of one stratum give a mean that varies as much as the mean of the means of these strata."""
+    return len(sizes) ** 2 / sum(1 / size for size in sizes)
+
+
+def _normal_cdf(z: float) -> float:
+    from scipy.special import ndtr
+
+    return float(ndtr(z))
+
+
+def _resampled_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """(n,) means of bootstrap draws of the values."""
+    size = len(values)
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) * 16 > size:  # then drawing rows is quicker than drawing how often each value comes
+        ordered = np.sort(values)
+        blocks = _blocks(n, max(1, CELLS // size))
+        return np.concatenate([ordered[rng.integers(size, size=(some, size))].mean(1) for some in blocks])
+    blocks = _blocks(n, max(1, CELLS // len(distinct)))
+    return np.concatenate([rng.multinomial(size, counts / size, some) @ distinct for some in blocks]) / size
+
+
+def _blocks(total: int, size: int) -> Iterator[int]:
+    for start in range(0, total, size):
+        yield min(size, total - start)
+
+
+def _redrawn(members: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    return np.concatenate([member[rng.integers(len(member), size=len(member))] for member in members])
+
+
+def _vector(values: Sequence[float], where: str) -> np.ndarray:
+    values = np.asarray(values, dtype=float)
+    if values.ndim != 1 or not len(values):
+        raise UserError(f"{where} must be (N,) numbers with at least one, not of shape {values.shape}")
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise UserError(f"{where} must be finite; number {row} is {values[row]}")
+    return values
+
+
+def _strata(strata: np.ndarray, n: int) -> np.ndarray:
+    strata = np.asarray(strata)
+    if strata.shape != (n,):
+        raise UserError(f"strata must be ({n},) labels, one a row, not of shape {strata.shape}")
+    return strata
