@@ -145,6 +145,7 @@ def _of_a_detector(path: Path) -> Kind:
 def _of_films(path: Path, root: Path) -> Kind:
     from motion_films import write_motions
 
+    from evaluation.features.models import load_model
     from evaluation.protocols.action import training
     from evaluation.protocols.action.classifier import build_classifier
     from evaluation.protocols.action.crops import Sizes
@@ -152,7 +153,6 @@ def _of_films(path: Path, root: Path) -> Kind:
     from evaluation.protocols.action.films import survey
     from evaluation.protocols.action.reading import ClipShape, TrainingClips
     from evaluation.protocols.action.recipes import RECIPES
-    from evaluation.features.models import load_model
     from sslkit import backbones
 
     films_of = survey(open_films(f"video:{write_motions(root / 'motion', train=2, test=1)}", "train"))

@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 import pytest
 import torch
 from contract import MEMBERS, PLUGINS, batch, build, enough, own_tests, step
+from sslkit.embeddings import Embeddings
 
 import sslkit
 from sslkit import objectives, regularizers
 from sslkit.errors import UserError
-from sslkit.embeddings import Embeddings
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*", "ignore:TF32 acceleration"

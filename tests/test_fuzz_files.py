@@ -19,21 +19,21 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from evaluation.ranking.ranking import Ranking
 from fuzzing import Kind, Reached
 from PIL import Image
 
 import evaluation
 import sslkit
 from evaluation.features import cache
-from evaluation.results import store
-from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import read_truth
-from evaluation.results.records import Records
 from evaluation.report import write_report
+from evaluation.results import store
+from evaluation.results.records import Records
 from sslkit import backbones
-from sslkit.zoo import exporting
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
+from sslkit.zoo import exporting
 
 DRAWS = int(os.environ.get("SSLKIT_FUZZ", "80"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))

@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, opened, read_whole
-from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.datasets import open_split
 from evaluation.datasets.base import COUNTS, Split
-from evaluation.features.table import Features
+from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, opened, read_whole
+from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.table import Features
 from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources import collate
 from sslkit.distributed import rank, world_size

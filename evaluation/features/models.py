@@ -15,10 +15,10 @@ from evaluation.features.checks import checked_images
 from sslkit import backbones
 from sslkit.backbones import published
 from sslkit.backbones.base import Backbone, Recipe
+from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.method import Method
-from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.zoo.entry import CARD, ZooEntry
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

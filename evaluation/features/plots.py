@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
 from evaluation.results.result import Result
-from evaluation.datasets._splits import draw_keys
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError
 from sslkit.figures import PERPLEXITY, reduced, save_figure, scatter, tsne

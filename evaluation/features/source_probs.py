@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from evaluation.features.table import Features
 from evaluation.features.models import LoadedModel
+from evaluation.features.table import Features
 from sslkit.errors import UserError
 
 ROWS = 4096  # whose logits are made at a time

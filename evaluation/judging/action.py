@@ -5,16 +5,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.results import store
+from evaluation.features.models import LoadedModel
+from evaluation.judging.command_line import name_of, words
+from evaluation.judging.run import results_folder
+from evaluation.judging.summary import Opened, described, opened, print_differences, print_left_out
+from evaluation.protocols.action import action, check_clips, source_of
 from evaluation.protocols.action.recipes import RECIPES
 from evaluation.protocols.action.recipes import chosen as recipe_of
 from evaluation.protocols.action.results import fold_name
-from evaluation.judging.command_line import name_of, words
-from evaluation.features.models import LoadedModel
-from evaluation.protocols.action import action, check_clips, source_of
+from evaluation.results import store
 from evaluation.results.result import Result
-from evaluation.judging.run import results_folder
-from evaluation.judging.summary import Opened, described, opened, print_differences, print_left_out
 from evaluation.results.tables import table
 from sslkit import members
 

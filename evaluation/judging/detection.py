@@ -6,21 +6,21 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from evaluation.results import store
 from evaluation.features.checks import device_of
+from evaluation.features.models import LoadedModel
 from evaluation.judging.command_line import name_of, words
+from evaluation.judging.run import make_folder, results_folder
+from evaluation.judging.summary import Opened, opened, print_differences, print_left_out
+from evaluation.judging.summary import described as model_line
+from evaluation.protocols.detection import detection
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.measure import check_trials, open_splits, planned
 from evaluation.protocols.detection.ranks import process_group
 from evaluation.protocols.detection.results import described, seed_name
-from evaluation.features.models import LoadedModel
-from evaluation.protocols.detection import detection
 from evaluation.protocols.segmentation import segmentation
+from evaluation.results import store
 from evaluation.results.result import Result
-from evaluation.judging.run import make_folder, results_folder
-from evaluation.judging.summary import Opened, opened, print_differences, print_left_out
-from evaluation.judging.summary import described as model_line
 from evaluation.results.tables import table
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evaluation.features.table import matched
 from evaluation.features.plots import plot_confusion, plot_features, plot_results
+from evaluation.features.table import matched
+from evaluation.protocols.base import Subject
 from evaluation.protocols.knn import predict
 from evaluation.results.result import Result
-from evaluation.protocols.base import Subject
 from sslkit.figures import NoMap
 
 ENOUGH = 8  # images of a class, for a map

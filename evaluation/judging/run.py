@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.results import store
-from evaluation.features.checks import checked
 from evaluation.datasets import Split, open_split, overlap
+from evaluation.features.checks import checked
 from evaluation.features.extraction import check_extraction
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.judging.pictures import draw
-from evaluation.results.result import Result
 from evaluation.protocols.base import Subject
+from evaluation.results import store
+from evaluation.results.result import Result
 from sslkit import file_names, members
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED

@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.results import store
-from evaluation.results.comparison import compare_all
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.plots import plot_results
-from evaluation.results.result import Result
-from evaluation.judging.run import Evaluation, prepared, results_folder
-from evaluation.results.tables import table
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
+from evaluation.judging.run import Evaluation, prepared, results_folder
+from evaluation.results import store
+from evaluation.results.comparison import compare_all
+from evaluation.results.result import Result
+from evaluation.results.tables import table
 from sslkit.distributed import rank
 from sslkit.errors import UserError
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evaluation.datasets._splits import held_out
 from evaluation.features.table import Features
 from evaluation.learners.linear_heads import accuracy
 from evaluation.results.measures import map11, top_class
-from evaluation.datasets._splits import held_out
 from sslkit.errors import UserError
 
 SAME = 2.0**-16  # of a row's length: features of one image in two batches differ by less

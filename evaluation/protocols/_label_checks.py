@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.datasets.base import Split
 from evaluation.datasets._rows import renumbered
+from evaluation.datasets.base import Split
 from evaluation.protocols.base import Subject
 from sslkit.errors import UserError
 

@@ -9,8 +9,8 @@ from typing import Any
 from evaluation import datasets
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import extract
-from evaluation.features.table import Features, joined
 from evaluation.features.models import LoadedModel
+from evaluation.features.table import Features, joined
 from evaluation.results.result import Result
 from sslkit.data.sources import splits as source_splits
 from sslkit.errors import UserError

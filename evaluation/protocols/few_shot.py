@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evaluation.features.table import Features, as_features
 from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
 from evaluation.learners.episodes import EpisodeTable, draw_episodes, one_label
-from evaluation.features.table import Features, as_features
 from evaluation.learners.neighbours import unit_rows
 from evaluation.protocols._option_types import AtLeastTwo, Count, Counts
+from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
-from evaluation.protocols.base import Subject
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.settings import Limits

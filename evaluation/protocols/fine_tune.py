@@ -15,11 +15,21 @@ import numpy as np
 
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Precision, Seeds, Workers
-from evaluation.results.result import Result
 from evaluation.protocols.base import Subject
-from evaluation.tuning.task import open_task
-from evaluation.tuning.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
+from evaluation.results.result import Result
 from evaluation.tuning.loop import Setting, whole_number
+from evaluation.tuning.task import open_task
+from evaluation.tuning.trials import (
+    Runner,
+    Trial,
+    best,
+    mean_record,
+    open_runner,
+    require_sound,
+    result_of,
+    spread,
+    told,
+)
 from sslkit.errors import UserError
 from sslkit.members import nearest
 

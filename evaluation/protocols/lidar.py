@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.features.checks import device_of
 from evaluation.datasets import open_split
-from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, load_model
-from evaluation.results.result import Result
 from evaluation.datasets._splits import draw_keys
-from evaluation.results.statistics import bootstrap_mean, jackknife
+from evaluation.datasets.base import Split
+from evaluation.features.checks import device_of
+from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
+from evaluation.results.result import Result
+from evaluation.results.statistics import bootstrap_mean, jackknife
 from sslkit import diagnostics
 from sslkit.data.images import Images
 from sslkit.data.recipe import SIMCLR, View, ViewRecipe

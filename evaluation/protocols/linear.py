@@ -13,19 +13,19 @@ import numpy as np
 from tqdm import tqdm
 
 from evaluation.features.checks import device_of
-from evaluation.results.choice import highest_of, lowest_of
 from evaluation.features.table import Features, matched
-from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
-from evaluation.protocols._linear_options import check_on_features, check_together
 from evaluation.learners.linear_parts import Part, Parts, in_both, parts_of
 from evaluation.learners.logistic import Probe, fit_one_vs_rest, fit_path
-from evaluation.results.measures import measured
-from evaluation.protocols._option_types import CountOrNone, PositiveOrNone
 from evaluation.protocols import linear_aug
+from evaluation.protocols._label_checks import check_train_and_test
+from evaluation.protocols._linear_options import check_on_features, check_together
+from evaluation.protocols._option_types import CountOrNone, PositiveOrNone
+from evaluation.protocols.base import Subject
+from evaluation.results.choice import highest_of, lowest_of
+from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import mean_per_class
-from evaluation.protocols.base import Subject
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.settings import Limits

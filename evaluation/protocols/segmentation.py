@@ -6,10 +6,10 @@ Sources: Song et al. 2024 (table VII), He et al. 2017 (arXiv 1703.06870), and Mo
 from pathlib import Path
 from typing import Any
 
-from evaluation.protocols.detection import measure as protocol
 from evaluation.protocols._option_types import CountOrNone, PositiveOrNone, Trials
-from evaluation.results.result import Result
 from evaluation.protocols.base import Subject
+from evaluation.protocols.detection import measure as protocol
+from evaluation.results.result import Result
 
 
 def segmentation(

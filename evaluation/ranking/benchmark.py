@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import datasets
+from sslkit.backbones.published import CHECKPOINTS
 from sslkit.errors import UserError
 from sslkit.members import nearest
-from sslkit.backbones.published import CHECKPOINTS
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 PED_SETS = ("aircraft", "caltech101", "cars", "cifar10", "cifar100", "flowers102", "voc07", "pets", "food101", "dtd")

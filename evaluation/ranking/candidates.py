@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Split, open_split
-from evaluation.features.extraction import extract
-from evaluation.features.table import Features
-from evaluation.features.models import LoadedModel
-from evaluation.ranking.samples import as_sample
-from evaluation.features.source_probs import source_probs
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets._subsets import label_subset
-from evaluation.transferability.base import Sample
+from evaluation.features.extraction import extract
+from evaluation.features.models import LoadedModel
+from evaluation.features.source_probs import source_probs
+from evaluation.features.table import Features
 from evaluation.features.zoo_members import Members, load_member, members
+from evaluation.ranking.samples import as_sample
+from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 from sslkit.members import nearest
 

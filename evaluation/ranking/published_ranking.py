@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.features.zoo_members import lines_of
 from evaluation.ranking import published
 from evaluation.ranking.benchmark import open_benchmark
-from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.rank import rank
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics
+from evaluation.ranking.rank import rank
+from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import finish, line, open_tasks
-from evaluation.features.zoo_members import lines_of
 from sslkit.errors import UserError
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
-from evaluation.results.choice import levelled
 from evaluation.ranking.checks import BOOTSTRAP, METRICS, checked_metrics, truth_values
 from evaluation.ranking.notes import lacking, no_agreement, notes
 from evaluation.ranking.resampling import Column, replicates
-from evaluation.results.result import PACKAGES
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample
-from evaluation.features.zoo_members import Members, members
+from evaluation.results.choice import levelled
+from evaluation.results.result import PACKAGES
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 

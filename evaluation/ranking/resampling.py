@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.transferability._scatter import labels_or_one
 from evaluation.ranking.scoring import Spec, scored
+from evaluation.transferability._scatter import labels_or_one
 from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError

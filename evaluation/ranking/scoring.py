@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation import transferability
-from evaluation.transferability._degenerate import check_scale, doubts
 from evaluation.ranking.memory import PeakMemory
 from evaluation.ranking.samples import as_sample
+from evaluation.transferability._degenerate import check_scale, doubts
 from evaluation.transferability.base import Sample, Score
 from sslkit import members
 from sslkit.allocator import return_freed_memory

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.ranking.candidates import sampled
 from evaluation.datasets import Split, open_split
-from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.rank import rank
+from evaluation.features.zoo_members import lines_of, load_member, members
+from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
 from evaluation.ranking.plots import plot_agreement, plot_ranking
-from evaluation.features.zoo_members import lines_of, load_member, members
+from evaluation.ranking.rank import rank
+from evaluation.ranking.ranking import Ranking
 from sslkit.errors import UserError
 from sslkit.members import nearest
 

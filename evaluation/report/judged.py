@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from evaluation.results.comparison import LEVEL, Comparison, compare_all
+from evaluation.judging.summary import shown
 from evaluation.report import commands
 from evaluation.report.cells import NOTHING, Cell, Column, Table, made, of_estimate, of_text
 from evaluation.report.reading import Material, Member
+from evaluation.results.comparison import LEVEL, Comparison, compare_all
 from evaluation.results.result import Result
-from evaluation.judging.summary import shown
 from evaluation.results.tables import flags
 from sslkit.errors import UserError
 

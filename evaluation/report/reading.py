@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.results import store
-from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.file import read_ranking
+from evaluation.ranking.ranking import Ranking
+from evaluation.results import store
 from evaluation.results.result import Result
 from sslkit import zoo as zoos
 from sslkit.errors import UserError

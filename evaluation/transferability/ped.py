@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from evaluation.results.choice import equal_scores
+from evaluation.transferability import sfda
 from evaluation.transferability._degenerate import check_scale
 from evaluation.transferability._scatter import EPS
-from evaluation.transferability import sfda
 from evaluation.transferability.base import NO_REFERENCE, Sample, Score
 from sslkit.errors import UserError
 

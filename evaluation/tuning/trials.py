@@ -20,12 +20,12 @@ from tqdm import tqdm
 from evaluation.features.checks import device_of
 from evaluation.results.choice import highest_of, lowest_of
 from evaluation.results.measures import measured
-from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.results.records import Records, each_once
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
-from evaluation.tuning.task import Task
 from evaluation.tuning.loop import Diverged, Setting, classification_loss, predict, train_classifier, whole_number
+from evaluation.tuning.pixels import Pixels, Pool
+from evaluation.tuning.task import Task
 from sslkit.errors import UserError
 
 NEEDS = ("value", "diverged", "seconds")  # of every record

@@ -26,13 +26,13 @@ from ranking_study_summary import summarised
 from ranking_study_table import table
 
 import evaluation
-from evaluation.ranking.candidates import sampled
 from evaluation.datasets import Split, open_split
-from evaluation.ranking.ground_truth import DETAILS, TRUTH, load_zoo
 from evaluation.features.models import LoadedModel
+from evaluation.ranking.candidates import sampled
+from evaluation.ranking.ground_truth import DETAILS, TRUTH, load_zoo
+from evaluation.ranking.scoring import parse
 from evaluation.ranking.summary import read_truth
 from evaluation.results.records import Records, each_once
-from evaluation.ranking.scoring import parse
 from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
 from sslkit.files import write_whole

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from sslkit import own_code
-from sslkit.backbones import timm_allowed
+from sslkit.backbones import clips, timm_allowed
 from sslkit.errors import UserError
 
 IDENTITY = "torch.nn.Identity()"
@@ -63,9 +63,7 @@ class FunctionNetwork:
 
     def build(self, where: str, trust: str | Sequence[str] | None) -> nn.Module:
         """The network; the random numbers of the caller stay as they were. Raises UserError as `own_code` does."""
-        from sslkit.backbones import clips as video_backbones
-
-        if self.name not in video_backbones.MAKERS:
+        if self.name not in clips.MAKERS:
             own_code.check_trusted(self.name, trust, where)
         with torch.random.fork_rng(devices=[]):
             net = own_code.network(self.name, where)

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sslkit.backbones.pretrained import read_file
 from sslkit.errors import UserError
 from sslkit.members import nearest
-from sslkit.backbones.pretrained import read_file
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sslkit.zoo.card import MAX_CHANNELS, MAX_SIZE
-
+MAX_SIZE, MAX_CHANNELS = 4096, 1024  # pixels of a side; a card is held to them, too
 MAX_TOKENS = 2**14  # patches of an image
 MAX_WIDTH, MAX_DEPTH, MAX_HEADS = 2048, 64, 64  # together about 3 billion weights, as timm's largest
 POOLS = ("", "avg", "max", "avgmax", "catavgmax", "token", "map")

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit import distributed
-from sslkit.errors import UserError
 from sslkit.embeddings import Embeddings, along, each_resolution, stacked
+from sslkit.errors import UserError
 
 
 @dataclass

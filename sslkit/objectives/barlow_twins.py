@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views import BYOL
-from sslkit.layers.heads import mlp
 from sslkit.embeddings import Embeddings
+from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Weight, Width
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import distributed
-from sslkit.layers import masked_vit
 from sslkit.data.views import View, ViewRecipe
-from sslkit.errors import UserError
 from sslkit.embeddings import Embeddings, along, stacked, wide
+from sslkit.errors import UserError
+from sslkit.layers import masked_vit
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Depth, Share, Width
 

@@ -7,12 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit import distributed
-from sslkit.layers import teacher
 from sslkit.data.recipe import MOCO
-from sslkit.errors import UserError
 from sslkit.embeddings import Embeddings, stacked
-from sslkit.objectives.base import Objective
+from sslkit.errors import UserError
+from sslkit.layers import teacher
 from sslkit.layers.queue import Queue
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Rows, Share, Temperature, Width
 
 

@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views import SIMCLR
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
-from sslkit.embeddings import Embeddings
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Temperature, Width
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views import BYOL, ViewRecipe
+from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
 from sslkit.objectives.barlow_twins import off_diagonal
-from sslkit.embeddings import Embeddings
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Weight, Width
 

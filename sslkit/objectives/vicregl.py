@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views import BYOL, Views
+from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
-from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.objectives.base import Objective
 from sslkit.objectives.vicreg import covariance, invariance, variance
 from sslkit.ranges import Rows, Share, Weight, Width

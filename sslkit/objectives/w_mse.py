@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from sslkit import distributed
 from sslkit.data.views import View, ViewRecipe
+from sslkit.embeddings import Embeddings, along
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
-from sslkit.embeddings import Embeddings, along
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Depth, PartialShare, Rows, Width
 

@@ -17,8 +17,8 @@ from sslkit.figures import NoMap
 from sslkit.method import Method
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
 from sslkit.training.data import Data, Judged
+from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
 from sslkit.training.history import History
 from sslkit.training.plots import plot_embedding, plot_terms
 from sslkit.zoo.entry import WEIGHTS, ZooEntry, load_lines, save

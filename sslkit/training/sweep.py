@@ -67,8 +67,8 @@ class _Facts:
 
 def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
     """remembered: what earlier calls found; runs that differ by the seed alone share all of it."""
-    from sslkit.training.fit import build_method
     from sslkit.training.data import open_data
+    from sslkit.training.fit import build_method
 
     learns = objectives.find(parse(config.method_name)[0]).needs_labels  # such a run changes the labels it is given
 

@@ -20,8 +20,8 @@ from sslkit.method import Method, parse
 from sslkit.training import run
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.config import Config
-from sslkit.training.finish import finish, judge
 from sslkit.training.data import Data
+from sslkit.training.finish import finish, judge
 from sslkit.training.history import History
 from sslkit.training.loading import Loading
 from sslkit.training.module import Pretraining

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sslkit import json_files
+from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
 from sslkit.errors import UserError
 
 # Beyond these a network's input alone would fill the memory, and a file of a few bytes could ask for it.
-MAX_SIZE, MAX_CHANNELS, MAX_FRAMES = 4096, 1024, 1024
+MAX_FRAMES = 1024
 MAX_INPUT = 2**28  # numbers in one image or clip, 1 GiB
 FORMAT = 1  # raised when a card of before would be misread, not when a field is added
 

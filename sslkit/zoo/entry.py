@@ -1,80 +1,21 @@
-"""The zoo: a folder of entries, each `backbone.safetensors` and the `card.json` that says what it is.
-
-for entry in sslkit.zoo.open("runs/zoo"): ...       # print(sslkit.zoo.open("runs/zoo")) is a table
-path = sslkit.zoo.export("runs/zoo/NAME", to="hf")  # or "timm", "torchvision", "onnx"
-net = sslkit.zoo.load(path)                         # frozen, with net.image_size, net.mean, net.std
-"""
+"""An entry of the zoo: one pretrained backbone, its weights and the card that says what it is."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sslkit.zoo import card as cards
 from sslkit.errors import UserError
+from sslkit.files import write_whole
+from sslkit.zoo import card as cards
+from sslkit.zoo import weights
 
 if TYPE_CHECKING:  # a table of the zoo needs no torch
     from torch import Tensor, nn
 
-    from sslkit.zoo.frozen import Frozen
-
 WEIGHTS, CARD = "backbone.safetensors", "card.json"
-
-
-@contextmanager
-def write_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that is synced and renamed over it at the end; on failure `path` stays as it was.
-
-    Raises UserError when the disk refuses, with its reason.
-    """
-    if path.is_dir() or not path.name:
-        raise UserError(f"cannot write {path}: it is a folder; name a file in it")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        _sync(partial)
-        os.replace(partial, path)
-    except OSError as error:
-        raise _unwritten(path, error) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def write_whole_folder(path: Path) -> Iterator[Path]:
-    """As `write_whole`, for a folder of files: a new temporary folder takes the place of `path` at the end."""
-    partial, old = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
-    try:
-        partial.mkdir(parents=True)
-        yield partial
-        for file in partial.iterdir():
-            _sync(file)
-        if path.exists():
-            os.replace(path, old)
-        os.replace(partial, path)
-    except OSError as error:
-        raise _unwritten(path, error) from error
-    finally:
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        for left in (partial, old):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
-
-
-def _unwritten(path: Path, error: OSError) -> UserError:
-    return UserError(f"cannot write {path}: {error.strerror or error}; what stood there before is untouched")
 
 
 @dataclass(frozen=True)
@@ -98,8 +39,6 @@ class ZooEntry:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the plain network's weights; no pickle is executed. Raises UserError for a damaged file."""
-        from sslkit.zoo import weights
-
         return weights.read(self.folder / WEIGHTS)
 
     def backbone(self, net: nn.Module | None = None, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
@@ -111,8 +50,6 @@ class ZooEntry:
         Raises UserError if the card does not say how the network is made or names code that is not trusted, for damaged
         weights, and for weights that do not fit the network.
         """
-        from sslkit.zoo import weights
-
         state = self.state_dict()
         if net is None:
             net = self.untrained(trust=trust)
@@ -128,25 +65,6 @@ class ZooEntry:
         if not lines:
             raise UserError(f"{self.folder} was trained from a module object: pass one, entry.backbone(module)")
         return network_lines.build(lines, str(self.folder / CARD), trust)
-
-
-class Zoo(list[ZooEntry]):
-    """The readable entries of a folder, by name; its `str()` is a table.
-
-    damaged: what is wrong with each entry that could not be read, in one line, by its folder.
-    """
-
-    def __init__(self, entries: Iterator[ZooEntry] | list[ZooEntry] = (), damaged: dict[Path, str] | None = None):
-        super().__init__(entries)
-        self.damaged = damaged or {}
-
-    def table(self) -> str:
-        """Name, method, data, epochs, kNN, linear probe, RankMe, size and date of each entry; see `zoo_table`."""
-        from sslkit.zoo import table as zoo_table
-
-        return zoo_table.table(self)
-
-    __str__ = __repr__ = table
 
 
 def load_lines(build: list[str], weights: Path) -> str:
@@ -185,51 +103,3 @@ def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
     with write_whole(path) as partial:
         partial.write_text(text)
     return ZooEntry(entry.folder, card)
-
-
-def open(folder: str | Path) -> Zoo:
-    """Every finished entry below a folder, by name; damaged ones are told apart in `.damaged` and hide no other.
-
-    Damaged are cards that cannot be read or do not fit, and weights whose file is missing or not whole.
-    Raises UserError if the folder does not exist.
-    """
-    from sslkit.zoo import weights
-
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"there is no zoo folder {folder}; recipes/train.py makes runs/zoo")
-    entries, damaged = [], {}
-    for card in sorted(folder.glob(f"*/{CARD}")):
-        try:
-            entry = ZooEntry.load(card.parent)
-            weights.shapes(entry.folder / WEIGHTS)
-            entries.append(entry)
-        except UserError as error:
-            damaged[card.parent] = str(error)
-    return Zoo(entries, damaged)
-
-
-def export(
-    entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
-) -> Path:
-    """Write an entry's network in the form of another library; gives the path. See `sslkit.exporting`.
-
-    to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
-    in the entry's folder. What stands there is replaced whole, or stays as it was. trust: see `ZooEntry.backbone`.
-    Raises UserError for a network that this form cannot hold, with the forms that can.
-    """
-    from sslkit.zoo import exporting
-
-    return exporting.export(entry, to, out, trust=trust)
-
-
-def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
-    """A frozen network from an entry's folder, or from what `export` wrote; see `sslkit.zoo.frozen.Frozen`.
-
-    Nothing that the files hold is executed, and no connection is opened. trust: "package.module:function", or several:
-    functions of your own that an entry's card may name as the maker of its network, and that are then called.
-    Raises UserError for a path that is neither, and for a card that names code which is not trusted.
-    """
-    from sslkit.zoo import exporting
-
-    return exporting.load(path, trust=trust)

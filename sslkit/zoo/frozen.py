@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit.zoo import card
 from sslkit import json_files
 from sslkit.errors import UserError
+from sslkit.zoo import card
 
 FORMAT = 1
 

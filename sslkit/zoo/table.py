@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from sslkit.zoo import weights
 from sslkit.errors import UserError
+from sslkit.zoo import weights
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
-from sslkit.zoo.folder import Zoo
 
 RESULTS = "results.jsonl"  # evaluation writes it
 COLUMNS = ("name", "method", "data", "epochs", "kNN", "linear", "RankMe", "M params", "MB", "date")
@@ -38,8 +38,11 @@ def rows(zoo: Iterable[ZooEntry]) -> list[dict[str, Any]]:
     return [_row(entry) for entry in sorted(zoo, key=lambda entry: entry.folder.name)]
 
 
-def table(zoo: Zoo) -> str:
-    """The rows as aligned text, the notes that they need, and one line for each damaged entry."""
+def table(zoo: Iterable[ZooEntry], damaged: Mapping[Path, str]) -> str:
+    """The rows as aligned text, the notes that they need, and one line for each damaged entry.
+
+    damaged: what is wrong with each entry that could not be read, by its folder.
+    """
     found = rows(zoo)
     cells = [[_cell(name, row) for name in COLUMNS] for row in found]
     widths = [max(len(line[i]) for line in [COLUMNS, *cells]) for i in range(len(COLUMNS))]
@@ -53,9 +56,9 @@ def table(zoo: Zoo) -> str:
     ]
     marks = {row[key] for row in found for key in row if key.endswith("_mark")}
     text += [f"{mark} {said}" for mark, said in NOTES.items() if mark in marks]
-    if zoo.damaged:
-        text += ["", f"left out, {len(zoo.damaged)} that cannot be read:"]
-        text += [f"  {folder.name}: {reason}" for folder, reason in sorted(zoo.damaged.items())]
+    if damaged:
+        text += ["", f"left out, {len(damaged)} that cannot be read:"]
+        text += [f"  {folder.name}: {reason}" for folder, reason in sorted(damaged.items())]
     return "\n".join(text)
 
 

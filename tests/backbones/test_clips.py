@@ -7,7 +7,8 @@ from torch import nn
 
 import sslkit
 from sslkit import backbones, zoo
-from sslkit.backbones import network_lines, clips as video_backbones
+from sslkit.backbones import clips as video_backbones
+from sslkit.backbones import network_lines
 from sslkit.errors import UserError
 
 

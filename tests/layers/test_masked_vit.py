@@ -9,8 +9,8 @@ from lightly.models.modules import MaskedVisionTransformerTIMM
 from torch import nn
 
 from sslkit import distributed
-from sslkit.layers import masked_vit
 from sslkit.errors import UserError
+from sslkit.layers import masked_vit
 
 VARIANTS = {
     "class token": {},

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from sslkit.layers import teacher
 from sslkit.errors import UserError
+from sslkit.layers import teacher
 
 
 def student() -> tuple[nn.Module, nn.Module]:

@@ -5,11 +5,11 @@ from itertools import combinations
 import pytest
 import torch
 from lightly.loss import BarlowTwinsLoss
+from sslkit.embeddings import Embeddings
 from torch import Tensor
 
 from sslkit import backbones
 from sslkit.objectives.barlow_twins import BarlowTwins, off_diagonal, standardize
-from sslkit.embeddings import Embeddings
 
 SHAPES = [(9, 7), (16, 40), (3, 50), (2, 2), (64, 3)]  # more images, more dimensions, and the ends of both
 

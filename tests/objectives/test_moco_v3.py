@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import backbones
-from sslkit.layers import teacher
 from sslkit.errors import UserError
+from sslkit.layers import teacher
 from sslkit.objectives.moco_v3 import MoCoV3, Queried
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from motion_films import write_motions
 
-from evaluation.results import store
-from evaluation.judging.action import hint, judge
-from evaluation.protocols.action.recipes import RECIPES as NAMED
 from evaluation.features.models import load_model
+from evaluation.judging.action import hint, judge
 from evaluation.protocols.action import action, evaluate
+from evaluation.protocols.action.recipes import RECIPES as NAMED
+from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
 from sslkit import backbones, members, zoo

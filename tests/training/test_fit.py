@@ -11,13 +11,13 @@ import pytest
 import torch
 from forks import exit_code
 from PIL import Image
+from sslkit.training.data import open_data
 
 import sslkit
 from sslkit.errors import UserError
 from sslkit.regularizers.koleo import KoLeo
 from sslkit.training.config import Config
 from sslkit.training.fit import build_method
-from sslkit.training.data import open_data
 
 
 def test_a_run_leaves_all_that_is_promised(finished) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sslkit.zoo import weights
 from sslkit import zoo
 from sslkit.errors import UserError
+from sslkit.zoo import weights
 
 CARD = {
     "backbone": {

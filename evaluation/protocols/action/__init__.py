@@ -11,6 +11,18 @@ from typing import Annotated, Any
 
 import torch
 
+from evaluation.features.checks import device_of
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols._option_types import (
+    Count,
+    CountOrNone,
+    CountsOrNone,
+    DecayOrNone,
+    OnError,
+    PositiveOrNone,
+    Precision,
+    Seconds,
+)
 from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.crops import Sizes
 from evaluation.protocols.action.films import survey
@@ -18,11 +30,8 @@ from evaluation.protocols.action.reading import ClipShape, EvalViews
 from evaluation.protocols.action.results import result_of
 from evaluation.protocols.action.runs import FEATURES, Run, done
 from evaluation.protocols.action.training import RunOptions
-from evaluation.features.checks import device_of
-from evaluation.features.models import LoadedModel, load_model
-from evaluation.protocols._option_types import Count, CountOrNone, CountsOrNone, DecayOrNone, OnError, PositiveOrNone, Precision, Seconds
-from evaluation.results.result import Result
 from evaluation.protocols.base import Subject
+from evaluation.results.result import Result
 from evaluation.tuning.loop import PRECISIONS, whole_number
 from sslkit.errors import UserError
 from sslkit.members import nearest

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.action.cached import train_head
 from evaluation.protocols.action.classifier import build_classifier
 from evaluation.protocols.action.films import SurveyedVideos
@@ -16,10 +17,9 @@ from evaluation.protocols.action.recipes import Recipe
 from evaluation.protocols.action.testing import FilmScores, score_films, view_features
 from evaluation.protocols.action.training import RunOptions, State, train
 from evaluation.results.measures import measured
-from evaluation.features.models import LoadedModel
 from evaluation.results.records import Records, each_once, run_id
-from evaluation.tuning.trials import packed
 from evaluation.tuning.loop import Diverged
+from evaluation.tuning.trials import packed
 from sslkit.errors import UserError
 
 NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds")  # of every record

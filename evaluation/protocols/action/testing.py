@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.action.classifier import normalize
 from evaluation.protocols.action.reading import FilmViews
 from evaluation.protocols.action.training import RunOptions
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.loop import Diverged, autocast
 from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources import collate

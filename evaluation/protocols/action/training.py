@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.action.classifier import learned, normalize
 from evaluation.protocols.action.reading import Schedule, TrainingClips
 from evaluation.protocols.action.recipes import Recipe
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.loop import Diverged, autocast
 from sslkit import sealed
 from sslkit.data.clip_views import augment_clips

@@ -6,10 +6,10 @@ Sources: Song et al. 2024 (table VII), He et al. 2020 (MoCo, arXiv 1911.05722) a
 from pathlib import Path
 from typing import Any
 
-from evaluation.protocols.detection import measure as protocol
 from evaluation.protocols._option_types import CountOrNone, PositiveOrNone, Trials
-from evaluation.results.result import Result
 from evaluation.protocols.base import Subject
+from evaluation.protocols.detection import measure as protocol
+from evaluation.results.result import Result
 
 
 def detection(

@@ -20,10 +20,10 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
 from torchvision.models.detection.mask_rcnn import MaskRCNNPredictor
 from torchvision.ops import roi_align
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.body import Fixed, check_resnet, resnet_body
 from evaluation.protocols.detection.c4_heads import C4Heads
 from evaluation.protocols.detection.sizes import Sizes
-from evaluation.features.models import LoadedModel
 
 POOLED = 14  # cells a side of a region on layer3's map; layer4 halves them
 MASK_WIDTH = 256

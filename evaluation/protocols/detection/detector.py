@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torchvision.models.detection import FasterRCNN
 
+from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.sizes import Sizes
-from evaluation.features.models import LoadedModel, load_model
 from sslkit.errors import UserError
 from sslkit.members import nearest
 

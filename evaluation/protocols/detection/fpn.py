@@ -9,10 +9,10 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.faster_rcnn import TwoMLPHead
 from torchvision.ops import MultiScaleRoIAlign
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.body import STAGES, Fixed, check_resnet, resnet_body
 from evaluation.protocols.detection.c4 import box_predictor, mask_predictor
 from evaluation.protocols.detection.sizes import Sizes
-from evaluation.features.models import LoadedModel
 
 WIDTH, HIDDEN, MASK_HIDDEN = 256, 1024, 256
 LEVELS = tuple(map(str, range(len(STAGES))))

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from evaluation.features.checks import checked
+from evaluation.features.models import load_model
+from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.body import TRAINABLE, check_trainable
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_ap import CocoAP
@@ -15,9 +17,7 @@ from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.sources import open_boxes
 from evaluation.protocols.detection.training import SAVED, Training
 from evaluation.protocols.detection.trials import Bench, Place
-from evaluation.features.models import load_model
 from evaluation.results.result import Result
-from evaluation.protocols.base import Subject
 from evaluation.tuning.loop import whole_number
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, Limits

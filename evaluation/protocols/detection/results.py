@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.sources import VOC
 from evaluation.protocols.detection.training import Training
 from evaluation.protocols.detection.trials import Bench
-from evaluation.features.models import LoadedModel
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, over_seeds
 

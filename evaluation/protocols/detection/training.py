@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torchvision.models.detection import FasterRCNN
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.batches import training_batches
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.checkpoint import Checkpoint
@@ -23,7 +24,6 @@ from evaluation.protocols.detection.precision import set_precision
 from evaluation.protocols.detection.progress import Progress
 from evaluation.protocols.detection.ranks import same_on_all_ranks
 from evaluation.protocols.detection.schedules import PUBLISHED_BATCH, Schedule
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.loop import PRECISIONS
 from sslkit.distributed import rank, synchronize_batch_norm, world_size
 from sslkit.errors import UserError

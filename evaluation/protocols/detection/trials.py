@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.pictures import draw_predictions
 from evaluation.protocols.detection.prediction import Prediction, average_precisions, predictions
 from evaluation.protocols.detection.ranks import agreed, process_group
 from evaluation.protocols.detection.training import SAVED, Trained, Training, train_detector
-from evaluation.features.models import LoadedModel
 from evaluation.results.records import Records, run_id
 from sslkit.distributed import rank, world_size
 from sslkit.files import write_whole

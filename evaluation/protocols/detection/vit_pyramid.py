@@ -14,10 +14,10 @@ from torchvision.models.convnext import LayerNorm2d
 from torchvision.models.detection import FasterRCNN
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.body import Fixed, check_images
 from evaluation.protocols.detection.fpn import LEVELS, WIDTH, on_pyramid
 from evaluation.protocols.detection.sizes import Sizes
-from evaluation.features.models import LoadedModel
 from sslkit.errors import UserError
 
 STRIDES = (4, 8, 16, 32)

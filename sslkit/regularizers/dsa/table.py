@@ -15,9 +15,9 @@ from torch import Tensor
 
 from sslkit.data.in_order import batches_in_order
 from sslkit.errors import UserError
+from sslkit.regularizers.dsa.priors.base import Prior
 from sslkit.regularizers.dsa.priors.features import FilePrior
 from sslkit.regularizers.dsa.priors.pca import PcaPrior
-from sslkit.regularizers.dsa.priors.base import Prior
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images

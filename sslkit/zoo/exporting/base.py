@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from sslkit import backbones
 from sslkit.backbones import network_lines
-from sslkit.errors import UserError
-from sslkit.zoo.frozen import About, Frozen
 from sslkit.backbones.network_lines import TimmNetwork
+from sslkit.errors import UserError
 from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.frozen import About, Frozen
 
 CONTRACT = "Target"
 

@@ -6,10 +6,10 @@ Its header carries what sslkit knows of the network and the lines that load it.
 import json
 from pathlib import Path
 
+from sslkit.backbones.pretrained import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call
 from sslkit.zoo.frozen import About, Frozen
-from sslkit.backbones.pretrained import read_weights
 
 KEY = "sslkit"
 

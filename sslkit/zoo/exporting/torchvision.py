@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from sslkit import json_files
+from sslkit.backbones.pretrained import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of
 from sslkit.zoo.frozen import About, Frozen
-from sslkit.backbones.pretrained import read_weights
 
 # timm and torchvision have these under one name, with one set of tensors.
 RESNETS = (

@@ -7,8 +7,8 @@ import pytest
 
 import evaluation
 from evaluation.features.checks import checked_images, device_of
-from evaluation.ranking.ground_truth import ground_truth
 from evaluation.features.models import load_model
+from evaluation.ranking.ground_truth import ground_truth
 from sslkit.errors import UserError
 
 

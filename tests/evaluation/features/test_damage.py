@@ -9,16 +9,16 @@ import pytest
 
 import evaluation
 from evaluation import protocols
-from evaluation.results import store
+from evaluation.protocols.base import Subject
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.file import read_ranking
 from evaluation.ranking.summary import read_truth
-from evaluation.results.records import Records, each_once, read_records
 from evaluation.report import write_report
 from evaluation.report.reading import read_json
+from evaluation.results import store
+from evaluation.results.records import Records, each_once, read_records
 from evaluation.results.result import Result
 from evaluation.results.statistics import share
-from evaluation.protocols.base import Subject
 from sslkit import members
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError

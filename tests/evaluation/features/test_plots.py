@@ -12,8 +12,8 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from evaluation.features import Features, as_features
-from evaluation.judging.pictures import draw
 from evaluation.features.plots import COLOURS, confusions, plot_confusion, plot_features, plot_results, purity
+from evaluation.judging.pictures import draw
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, share
 from sslkit import open_images

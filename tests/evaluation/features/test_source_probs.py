@@ -13,8 +13,8 @@ from evaluation.datasets import open_split
 from evaluation.features import Features
 from evaluation.features.models import LoadedModel, load_model, weights_digest
 from evaluation.features.source_probs import source_probs
-from sslkit.errors import UserError
 from sslkit.backbones.pretrained import take_classifier, timm_network
+from sslkit.errors import UserError
 
 
 def made(name: str, folder: Path, **options: object) -> str:

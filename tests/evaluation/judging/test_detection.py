@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from evaluation.judging import detection as judging
-from evaluation.protocols.detection import results
 from evaluation.judging.detection import USUAL, hint, judge, shown
+from evaluation.protocols.detection import results
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError

@@ -10,11 +10,11 @@ from motion_films import write_motions
 
 import evaluation
 from evaluation import protocols
-from evaluation.judging import run
-from evaluation.results import store
 from evaluation.features.models import load_model
-from evaluation.results.result import Result
+from evaluation.judging import run
 from evaluation.protocols.base import Subject
+from evaluation.results import store
+from evaluation.results.result import Result
 from sslkit import members
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import evaluation
-from evaluation.ranking.summary import rank_tasks
 from evaluation.judging.summary import judge
+from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.learners.episodes import EpisodeTable, draw_episodes
 from evaluation.features import Features, as_features
+from evaluation.learners.episodes import EpisodeTable, draw_episodes
 from sslkit.errors import UserError
 
 SIZES = {"oak": 20, "ash": 24, "elm": 31, "fir": 20, "yew": 22, "box": 40}

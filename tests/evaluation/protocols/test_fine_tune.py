@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from evaluation.datasets import open_split
+from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.protocols.fine_tune import GRIDS, fine_tune, settings_of
 from evaluation.results.result import Result, rows_digest
-from evaluation.datasets._splits import held_out
 from evaluation.results.statistics import share
 from evaluation.tuning.loop import Setting, predict, train_classifier
+from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError

@@ -10,10 +10,10 @@ from PIL import Image
 
 import evaluation.protocols.fine_tune as module
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.protocols.fine_tune import fine_tune
-from evaluation.results.result import Result
 from evaluation.judging.run import evaluate
 from evaluation.protocols.base import Subject
+from evaluation.protocols.fine_tune import fine_tune
+from evaluation.results.result import Result
 from sslkit.errors import UserError
 
 QUICK = {"steps": 5, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}

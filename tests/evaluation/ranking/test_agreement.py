@@ -5,7 +5,17 @@ import pytest
 import scipy.stats
 
 from evaluation.ranking import published
-from evaluation.ranking.agreement import MEASURES, Agreement, agreement, pearson, recall_at, regret_at, relative_at, spearman, weighted_tau
+from evaluation.ranking.agreement import (
+    MEASURES,
+    Agreement,
+    agreement,
+    pearson,
+    recall_at,
+    regret_at,
+    relative_at,
+    spearman,
+    weighted_tau,
+)
 from sslkit.errors import UserError
 
 

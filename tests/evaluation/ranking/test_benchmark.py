@@ -8,11 +8,11 @@ import timm
 import torch
 
 from evaluation import datasets
+from evaluation.features.models import load_model
 from evaluation.ranking import published
 from evaluation.ranking.benchmark import BENCHMARKS, open_benchmark
-from evaluation.features.models import load_model
-from sslkit.errors import UserError
 from sslkit.backbones.published import CHECKPOINTS
+from sslkit.errors import UserError
 
 
 def set_folder(root: Path, name: str) -> Path:

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import evaluation
+from evaluation.features.models import LoadedModel, load_model
 from evaluation.ranking import ground_truth as module
 from evaluation.ranking.ground_truth import DETAILS, RESULTS, TRUTH, ground_truth, load_zoo
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.ranking.summary import read_truth
 from sslkit import backbones, zoo
 from sslkit.errors import UserError

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.results.comparison import Comparison, compare, compare_all, detectable_mean, detectable_share, mcnemar, randomisation
+from evaluation.results.comparison import (
+    Comparison,
+    compare,
+    compare_all,
+    detectable_mean,
+    detectable_share,
+    mcnemar,
+    randomisation,
+)
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, bootstrap_mean, mean_per_class, over_episodes, share
 from sslkit.errors import UserError

@@ -5,7 +5,17 @@ import pytest
 from scipy import stats
 
 from evaluation.results import statistics
-from evaluation.results.statistics import bootstrap, bootstrap_mean, holm, jackknife, mean_per_class, over_episodes, over_seeds, share, sign_flip
+from evaluation.results.statistics import (
+    bootstrap,
+    bootstrap_mean,
+    holm,
+    jackknife,
+    mean_per_class,
+    over_episodes,
+    over_seeds,
+    share,
+    sign_flip,
+)
 from sslkit.errors import UserError
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from evaluation.ranking.samples import as_sample
 from evaluation.transferability import _degenerate as degenerate
 from evaluation.transferability._degenerate import check_scale, constant_columns, distinct_rows, doubts, fingerprints
-from evaluation.ranking.samples import as_sample
 from sslkit.errors import UserError
 
 RNG = np.random.default_rng(0)

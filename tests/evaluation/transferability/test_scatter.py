@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from evaluation.ranking.samples import as_sample
-from evaluation.transferability._scatter import PANEL, ClassMoments, Scatter, add_upper_gram, mirror_upper
 from evaluation.transferability import base
+from evaluation.transferability._scatter import PANEL, ClassMoments, Scatter, add_upper_gram, mirror_upper
 
 RNG = np.random.default_rng(0)
 N, D, C = 300, 20, 5

@@ -9,8 +9,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.tuning.loop import (
+    Diverged,
+    Setting,
+    classification_loss,
+    cosine,
+    predict,
+    train_classifier,
+    training_batches,
+    with_head,
+)
 from evaluation.tuning.pixels import Pixels, Pool
-from evaluation.tuning.loop import Diverged, Setting, classification_loss, cosine, predict, train_classifier, training_batches, with_head
 from sslkit import open_images
 from sslkit.data.images import Images
 from sslkit.data.views import augment, view_generator

@@ -9,8 +9,8 @@ from torch import Tensor
 from sslkit.errors import UserError
 from sslkit.regularizers.dsa import DSA
 from sslkit.regularizers.dsa.priors import base as prior
-from sslkit.regularizers.dsa.table import sample, tabulate
 from sslkit.regularizers.dsa.priors import build as build_prior
+from sslkit.regularizers.dsa.table import sample, tabulate
 
 N, R, T, SIZE = 7, 2, 5, 20
 

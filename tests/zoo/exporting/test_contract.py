@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import sslkit
-from sslkit.zoo import exporting
 from sslkit import zoo
 from sslkit.errors import UserError
+from sslkit.zoo import exporting
 
 NAMES = exporting.names()
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}

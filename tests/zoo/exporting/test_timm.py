@@ -7,9 +7,9 @@ import pytest
 import timm
 import torch
 
-from sslkit.zoo import exporting
 from sslkit import zoo
 from sslkit.errors import UserError
+from sslkit.zoo import exporting
 
 NETWORKS = [
     ("resnet18", 16, 1, "conv1.stride"),

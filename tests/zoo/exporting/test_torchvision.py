@@ -8,9 +8,9 @@ import pytest
 import torch
 import torchvision
 
-from sslkit.zoo import exporting
 from sslkit import zoo
 from sslkit.errors import UserError
+from sslkit.zoo import exporting
 from sslkit.zoo.exporting.torchvision import RESNETS
 
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from sslkit.backbones.pretrained import timm_network, unobtainable
 from sslkit.errors import UserError
 from sslkit.members import nearest
-from sslkit.backbones.pretrained import timm_network, unobtainable
 from sslkit.regularizers.dsa.priors.base import NetworkPrior
 
 CLIP_MODEL, CLIP_TAG = "ViT-B-32", "laion2b_s34b_b79k"

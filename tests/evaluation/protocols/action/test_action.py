@@ -11,13 +11,13 @@ from motion_films import write_motion, write_motions
 
 import evaluation
 from evaluation import protocols
-from evaluation.judging import run
-from evaluation.results import store
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.judging import run
 from evaluation.protocols.action import action, evaluate
+from evaluation.protocols.base import Subject
+from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
-from evaluation.protocols.base import Subject
 from sslkit import backbones
 from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry

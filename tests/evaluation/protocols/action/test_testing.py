@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.action.cached import train_head
 from evaluation.protocols.action.classifier import build_classifier
 from evaluation.protocols.action.crops import Sizes
@@ -18,7 +19,6 @@ from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews
 from evaluation.protocols.action.recipes import Recipe
 from evaluation.protocols.action.testing import score_films, view_features
 from evaluation.protocols.action.training import RunOptions
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.loop import Diverged
 
 SHAPE = ClipShape(4, 2, Sizes(16, (18, 22), test=24))  # the films are 24 pixels high: nothing is resized

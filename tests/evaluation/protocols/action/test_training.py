@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.action import training
 from evaluation.protocols.action.classifier import Detached, build_classifier, learned
 from evaluation.protocols.action.crops import Sizes
@@ -16,7 +17,6 @@ from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.reading import ClipShape, TrainingClips
 from evaluation.protocols.action.recipes import RECIPES, Recipe, changed, chosen, fit_of, fitted
 from evaluation.protocols.action.training import RunOptions, make_optimizer, rate_factor, train
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.loop import Diverged
 from sslkit.data.clip_views import augment_clips
 from sslkit.errors import UserError

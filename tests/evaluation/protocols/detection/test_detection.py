@@ -11,11 +11,11 @@ from PIL import Image
 
 import sslkit
 from evaluation.judging import run
-from evaluation.results import store
+from evaluation.protocols.detection import detection
 from evaluation.protocols.detection import trials as module
 from evaluation.protocols.detection.pictures import draw_predictions
-from evaluation.protocols.detection import detection
 from evaluation.protocols.segmentation import segmentation
+from evaluation.results import store
 from evaluation.results.result import Result
 from sslkit.errors import UserError
 

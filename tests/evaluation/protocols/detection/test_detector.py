@@ -8,13 +8,13 @@ import torch
 from detectors import SMALL, images, narrow
 from PIL import Image
 
+from evaluation.features.models import load_model, weights_digest
 from evaluation.protocols.detection.batches import training_batches
 from evaluation.protocols.detection.body import as_input, resnet_body
 from evaluation.protocols.detection.c4 import SingleMapRoIAlign
 from evaluation.protocols.detection.detector import build_detector
 from evaluation.protocols.detection.precision import set_precision
 from evaluation.protocols.detection.sizes import Sizes
-from evaluation.features.models import load_model, weights_digest
 from sslkit.errors import UserError
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from detectors import images, narrow
 
+from evaluation.features.models import load_model
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.detection.results import comparable, described
 from evaluation.protocols.detection.schedules import NAMES, find_schedule
 from evaluation.protocols.detection.training import Training
-from evaluation.features.models import load_model
 from sslkit.errors import UserError
 
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from detectors import SMALL, images, narrow, schedule
 
+from evaluation.features.models import load_model
 from evaluation.protocols.detection import training as module
 from evaluation.protocols.detection.detector import build_detector
 from evaluation.protocols.detection.prediction import average_precisions, predictions
 from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.training import Training, make_optimizer, train_detector
-from evaluation.features.models import load_model
 from sslkit.errors import UserError
 
 CPU = torch.device("cpu")
