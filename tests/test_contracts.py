@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 import pytest
 import torch
 from contract import MEMBERS, PLUGINS, batch, build, enough, own_tests, step
-from sslkit.embeddings import Embeddings
 
 import sslkit
 from sslkit import objectives, regularizers
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings(

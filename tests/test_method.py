@@ -4,10 +4,10 @@ import inspect
 
 import pytest
 import torch
-from sslkit.embeddings import Embeddings
 from torch import Tensor
 
 import sslkit
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.method import signature
 from sslkit.regularizers.base import Regularizer

@@ -146,6 +146,7 @@ def tune(name: str, lr: float, options: dict[str, Any]) -> str:
 def held_out(path: Path) -> None:
     """The training images alone, a fifth of every class set apart."""
     import numpy as np
+
     from sslkit.training.data import held_out_rows
 
     images = sslkit.open_images("fashion_mnist", split="train")

@@ -23,11 +23,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch
 from machine import machine
 from PIL import Image
-from sslkit.training.data import normalization
 from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
+from sslkit.training.data import normalization
 
 RESULTS = Path(__file__).parent / "results" / "step_speed.json"
 HEAD = {"hidden": 256, "dim": 64}

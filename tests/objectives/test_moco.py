@@ -8,11 +8,11 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from forks import WORLD, start_ranks
-from sslkit.embeddings import Embeddings
 from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones, distributed
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.objectives.moco import MoCo
 

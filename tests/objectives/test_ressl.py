@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from sslkit.embeddings import Embeddings
 from torch import Tensor
 
 import sslkit
 from sslkit import backbones
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.objectives.ressl import ReSSL
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightly.loss import NTXentLoss
-from sslkit.embeddings import Embeddings
 
 from sslkit import backbones
+from sslkit.embeddings import Embeddings
 from sslkit.objectives.simclr import SimCLR
 
 

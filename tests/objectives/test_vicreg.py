@@ -5,10 +5,10 @@ from itertools import combinations
 import pytest
 import torch
 from lightly.loss import VICRegLoss
-from sslkit.embeddings import Embeddings
 from torch import Tensor
 
 from sslkit import backbones
+from sslkit.embeddings import Embeddings
 from sslkit.objectives.vicreg import VICReg, covariance, invariance, variance
 
 SHAPES = [(9, 7), (16, 40), (3, 50), (2, 3), (64, 3)]  # more images, more dimensions, and the ends of both

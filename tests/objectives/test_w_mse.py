@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightly.loss import WMSELoss
-from sslkit.embeddings import Embeddings
 from torch import Tensor
 
 from sslkit import backbones
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.objectives.w_mse import WMSE, Shuffled, whiten, whiten_parts
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightly.loss import KoLeoLoss
-from sslkit.embeddings import Embeddings
 
+from sslkit.embeddings import Embeddings
 from sslkit.regularizers.koleo import KoLeo
 
 

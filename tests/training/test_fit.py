@@ -11,12 +11,12 @@ import pytest
 import torch
 from forks import exit_code
 from PIL import Image
-from sslkit.training.data import open_data
 
 import sslkit
 from sslkit.errors import UserError
 from sslkit.regularizers.koleo import KoLeo
 from sslkit.training.config import Config
+from sslkit.training.data import open_data
 from sslkit.training.fit import build_method
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sslkit.training.data import open_data
 
 import sslkit
 from sslkit.data.video import open_videos
 from sslkit.errors import UserError
 from sslkit.training import run as runs
 from sslkit.training.config import Config
+from sslkit.training.data import open_data
 from sslkit.training.fit import build_method
 from sslkit.training.plots import clip_sheet
 

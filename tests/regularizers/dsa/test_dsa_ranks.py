@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from forks import start_ranks
-from sslkit.embeddings import Embeddings
 from torch import Tensor
 
+from sslkit.embeddings import Embeddings
 from sslkit.regularizers.dsa import DSA
 
 V, N, D = 2, 12, 6

@@ -5,11 +5,11 @@ import logging
 import numpy as np
 import pytest
 import torch
-from sslkit.embeddings import Embeddings
 from torch import Tensor, nn
 
 from sslkit import regularizers
 from sslkit.data.sources import open_images
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.regularizers.dsa import DSA, arrange_loss, connectivity_score, consistency_loss, prior_matrix
 

@@ -1,21 +1,17 @@
-"""Frozen priors: what an auxiliary model says about images, as (N, A) float32 features without gradient."""
+"""The contract of every prior: (N, A) float32 features of images, without gradient."""
 
 import hashlib
-import warnings
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.regularizers.dsa.priors import _hog as hog
 
-KINDS = ("clip", "timm", "hog", "pca", "features")
-PRECISIONS = ("float32", "bfloat16")
+CONTRACT = "Prior"
 _FRAMES_AT_ONCE = 256
 
 
@@ -25,9 +21,11 @@ class Prior:
     Of clips, (N, C, T, H, W) or R of each video, (N, R, C, T, H, W), the features are the mean over the frames.
     Not an nn.Module, so that whoever holds it neither trains, saves nor switches it to train mode.
     name: how the user wrote it. needs_fit: whether `fit` must see the data set's images first.
+    specified: whether more may follow its name after a colon, as in `timm:NAME`.
     """
 
-    needs_fit = False
+    needs_fit: ClassVar[bool] = False
+    specified: ClassVar[bool] = True
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,6 +52,11 @@ class Prior:
         """Float (N, C, H, W) in [0, 1] to (N, ...)."""
         raise NotImplementedError
 
+    @classmethod
+    def named(cls, name: str, *, size: int | None, precision: str) -> "Prior":
+        """The prior that is written as `name`, in which more may follow the colon. size, precision: see `build`."""
+        raise NotImplementedError
+
     def fit(self, images: Tensor) -> None:
         """Learns from clean images, (N, C, H, W), where `needs_fit`."""
 
@@ -61,6 +64,9 @@ class Prior:
     def identity(self) -> str | None:
         """Two priors of one identity give the same features; None where that cannot be known."""
         return None
+
+
+N = TypeVar("N", bound="NetworkPrior")
 
 
 class NetworkPrior(Prior):
@@ -88,6 +94,27 @@ class NetworkPrior(Prior):
         self.precision = precision
         self._device: torch.device | None = None
 
+    @classmethod
+    def of(
+        cls: type[N],
+        name: str,
+        network: torch.nn.Module,
+        config: Mapping[str, Any],
+        *,
+        size: int | None,
+        precision: str,
+    ) -> N:
+        """The prior of a network and its configuration as timm and open_clip write it. size: None is the network's."""
+        return cls(
+            name,
+            network,
+            size=size or config["size"],
+            mean=tuple(config["mean"]),
+            std=tuple(config["std"]),
+            interpolation=config["interpolation"],
+            precision=precision,
+        )
+
     def extract(self, pixels: Tensor) -> Tensor:
         if pixels.device != self._device:
             self.network.to(pixels.device)
@@ -104,135 +131,6 @@ class NetworkPrior(Prior):
             digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
             digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
         return f"{type(self.network).__name__} {digest.hexdigest()}"
-
-
-class HogPrior(Prior):
-    """Histograms of oriented gradients at a fixed size, see `hog.hog`. No download, no fit."""
-
-    def __init__(self, name: str, *, size: int = 64) -> None:
-        super().__init__(name)
-        if size < 16 or size % 8:
-            raise UserError(f"prior hog wants a size that is a multiple of 8, at least 16, not prior_size={size}")
-        self.size = size
-
-    def extract(self, pixels: Tensor) -> Tensor:
-        return hog.hog(resize_and_crop(pixels, self.size, "bilinear").mean(1), cells=8)
-
-    @property
-    def identity(self) -> str:
-        return f"hog size={self.size} cells=8 version={hog.VERSION}"
-
-
-class PcaPrior(Prior):
-    """The leading principal components of the clean pixels, at most `size` pixels a side; `fit` learns them.
-
-    Before `fit`, and said once, the pixels themselves.
-    """
-
-    needs_fit = True
-    most_images = 10_000
-
-    def __init__(self, name: str, *, components: int = 50, size: int = 32) -> None:
-        super().__init__(name)
-        self.components, self.size = components, size
-        self.mean: Tensor | None = None
-        self.basis: Tensor | None = None
-        self.side: int | None = None
-        self._said = False
-
-    def _pixels(self, pixels: Tensor) -> Tensor:
-        side = self.side or min(self.size, *pixels.shape[-2:])
-        return resize_and_crop(pixels, side, "bilinear").flatten(1)
-
-    def shrunk(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) -> float in [0, 1] at the side that `fit` looks at, where it changes nothing more."""
-        return resize_and_crop(to_float(images), min(self.size, *images.shape[-2:]), "bilinear")
-
-    def fit(self, images: Tensor) -> None:
-        x = self._pixels(to_float(images))
-        self.mean = x.mean(0)
-        rank = min(self.components, *x.shape)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            # ten columns more than are wanted, and four passes, make the randomised basis exact to 1e-3
-            _, _, basis = torch.svd_lowrank(x - self.mean, min(rank + 10, *x.shape), niter=4)
-        self.basis = basis[:, :rank].contiguous()
-        self.side = min(self.size, *images.shape[-2:])
-
-    def extract(self, pixels: Tensor) -> Tensor:
-        x = self._pixels(pixels)
-        if self.basis is not None:
-            return (x - self.mean.to(x)) @ self.basis.to(x)
-        if not self._said:
-            warnings.warn("prior pca saw no data set (DSA.prepare): it compares plain pixels", stacklevel=2)
-            self._said = True
-        return x
-
-    @property
-    def identity(self) -> str:
-        """Of the recipe: what `fit` learns follows from it and the data set."""
-        return f"pca components={self.components} size={self.size} images={self.most_images}"
-
-
-class FilePrior(Prior):
-    """Features from a .npy file, row = the image's index in the data set; opened, not read, until needed."""
-
-    def __init__(self, name: str, path: str) -> None:
-        super().__init__(name)
-        try:
-            self.array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise UserError(f"prior {name}: cannot open {path} as .npy: {error}") from error
-        if self.array.ndim != 2 or self.array.dtype.kind != "f":
-            raise UserError(
-                f"prior {name} wants floats (images, features), {path} is {self.array.dtype} {self.array.shape}"
-            )
-
-    def extract(self, pixels: Tensor) -> Tensor:
-        raise UserError(f"prior {self.name} knows images by their row only, so it cannot see views: use mode=cached")
-
-
-class CallablePrior(Prior):
-    """Any function of float images (N, C, H, W) in [0, 1] to (N, A); modules are kept frozen and in eval mode."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__(getattr(function, "__qualname__", type(function).__name__))
-        if isinstance(function, torch.nn.Module):
-            function = function.eval().requires_grad_(False)
-        self.function = function
-
-    def extract(self, pixels: Tensor) -> Tensor:
-        if isinstance(self.function, torch.nn.Module):
-            self.function.to(pixels.device)
-        return self.function(pixels)
-
-
-def build_prior(
-    prior: str | Callable[[Tensor], Tensor] | Prior, *, size: int | None = None, precision: str = "float32"
-) -> Prior:
-    """The prior that a name stands for.
-
-    clip[:MODEL[:PRETRAINED]] (open_clip; a tag, or a local file of weights), timm:NAME[:FILE] (downloaded, or a
-    local state dict), hog, pca, features:FILE.npy, or any function images -> (N, A).
-    size: side in pixels at which the prior looks; None is its own. precision: of a network, see `NetworkPrior`.
-    Raises UserError for an unknown name, or weights that cannot be had.
-    """
-    if precision not in PRECISIONS:
-        raise UserError(f"prior_precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
-    if isinstance(prior, Prior):
-        return prior
-    if callable(prior):
-        return CallablePrior(prior)
-    kind, _, rest = prior.partition(":")
-    if kind not in KINDS or (rest and kind in ("hog", "pca")):
-        raise UserError(f"there is no prior {prior!r}: {nearest(kind, KINDS)}")
-    if kind in ("clip", "timm"):
-        from sslkit.regularizers.dsa.priors import clip as networks
-
-        return networks.build(prior, size=size, precision=precision)
-    if kind == "features":
-        return FilePrior(prior, rest)
-    return HogPrior(prior, size=size or 64) if kind == "hog" else PcaPrior(prior, size=size or 32)
 
 
 def to_float(images: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""Frozen networks as priors: open_clip's image encoders and any timm model, downloaded or from a local file."""
+"""The image encoder of a CLIP model of open_clip, downloaded or from a local file."""
 
 import torch
 from torch import Tensor, nn
 
-from sslkit.backbones.pretrained import timm_network, unobtainable
+from sslkit.backbones.pretrained import unobtainable
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.regularizers.dsa.priors.base import NetworkPrior
@@ -11,20 +11,15 @@ from sslkit.regularizers.dsa.priors.base import NetworkPrior
 CLIP_MODEL, CLIP_TAG = "ViT-B-32", "laion2b_s34b_b79k"
 
 
-def build(prior: str, *, size: int | None, precision: str) -> NetworkPrior:
-    """`clip[:MODEL[:PRETRAINED]]` or `timm:NAME[:FILE]`. Leaves torch's random state as it was."""
-    kind, name, weights = (*prior.split(":", 2), "", "")[:3]
-    with torch.random.fork_rng(devices=[]):
-        network, config = (_clip if kind == "clip" else _timm)(prior, name, weights)
-    return NetworkPrior(
-        prior,
-        network,
-        size=size or config["size"],
-        mean=tuple(config["mean"]),
-        std=tuple(config["std"]),
-        interpolation=config["interpolation"],
-        precision=precision,
-    )
+class ClipPrior(NetworkPrior):
+    """`clip[:MODEL[:PRETRAINED]]`."""
+
+    @classmethod
+    def named(cls, name: str, *, size: int | None, precision: str) -> "ClipPrior":
+        _, model, weights = (*name.split(":", 2), "", "")[:3]
+        with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they were
+            network, config = _clip(name, model, weights)
+        return cls.of(name, network, config, size=size, precision=precision)
 
 
 class _ImageEncoder(nn.Module):
@@ -66,9 +61,3 @@ def _clip_tag(name: str) -> str:
     if name == CLIP_MODEL:
         return CLIP_TAG
     return next((tag for tag in tags if tag.startswith("laion2b")), tags[0])
-
-
-def _timm(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
-    local = f"prior=timm:{name}:FILE, or a prior without download, prior=pca or prior=hog"
-    network, config = timm_network(name, weights, where=f"prior {prior}", local=local)
-    return network, {**config, "size": min(config["input_size"][1:])}
