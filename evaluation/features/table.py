@@ -1,12 +1,13 @@
 """Features: what a frozen backbone makes of one split of a data set, extracted once and used by every protocol."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from evaluation.datasets._rows import renumbered, row_ids
 from sslkit.errors import UserError
 
 
@@ -107,21 +108,6 @@ def joined(first: Features, second: Features) -> Features:
     )
 
 
-def renumbered(y: np.ndarray, classes: Sequence[str], index: Mapping[str, int], where: str) -> np.ndarray:
-    """Labels (N,) of `classes` in the numbers that training uses, `index`: name -> label.
-
-    Raises UserError naming the classes of y that training has no image of.
-    """
-    used = np.unique(y)
-    unseen = [classes[label] for label in used if classes[label] not in index]
-    if unseen:
-        shown = ", ".join(unseen[:5]) + (f" and {len(unseen) - 5} more" if len(unseen) > 5 else "")
-        raise UserError(f"{where} has classes that train has no image of: {shown}; leave their rows out")
-    table = np.full(len(classes), -1)
-    table[used] = [index[classes[label]] for label in used]
-    return table[y]
-
-
 def _of_pair(given: Any, where: str) -> Features:
     try:
         x, y = given
@@ -137,17 +123,6 @@ def _of_pair(given: Any, where: str) -> Features:
     digest.update(np.ascontiguousarray(y))
     metric = "top1" if y.ndim == 1 else "map11"
     return Features(x, y, classes, digest.hexdigest(), ids, metric)
-
-
-def row_ids(rows: np.ndarray) -> np.ndarray:
-    """(N,) a hash of each row's values, equal rows being counted: names that do not depend on the order."""
-    seen: dict[str, int] = {}
-    ids = []
-    for row in rows:
-        name = hashlib.blake2b(np.ascontiguousarray(row), digest_size=12).hexdigest()
-        seen[name] = seen.get(name, 0) + 1
-        ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return np.array(ids)
 
 
 def _numpy(values: Any) -> np.ndarray:

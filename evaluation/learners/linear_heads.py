@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from evaluation.learners.schedules import cosine
 from evaluation.results.measures import SHARE, map11
-from evaluation.tuning.loop import cosine
 from sslkit.data.loader import EpochBatches
 from sslkit.errors import UserError
 from sslkit.members import nearest

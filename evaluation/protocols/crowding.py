@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
+from evaluation.datasets._labels import check_classes, check_labels
 from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
-from evaluation.protocols._label_checks import check_classes, check_labels
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, generator, interval_of, jackknife

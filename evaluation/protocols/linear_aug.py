@@ -22,13 +22,14 @@ from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
 from evaluation.features.models import load_model
+from evaluation.learners.schedules import cosine
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
 from evaluation.protocols.base import Subject
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import generator, mean_per_class
-from evaluation.tuning.loop import Diverged, Setting, autocast, classification_loss, cosine, predict, training_batches
+from evaluation.tuning.loop import Diverged, Setting, autocast, classification_loss, predict, training_batches
 from evaluation.tuning.pixels import Pixels
 from evaluation.tuning.task import Task, open_task
 from sslkit.errors import UserError

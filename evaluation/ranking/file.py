@@ -1,15 +1,13 @@
 """A ranking as JSON and back."""
 
-import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.ranking.agreement import Agreement
-from evaluation.ranking.ranking import Ranking
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 
@@ -17,20 +15,20 @@ from sslkit.files import write_whole
 ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), "seconds": (), "memory": ()}
 
 
-def write_ranking(ranking: Ranking, path: Path) -> Path:
-    """All of it, whole or not at all; nan is null."""
+def write_ranking(fields: Mapping[str, Any], path: Path) -> Path:
+    """Write the fields of a `Ranking`, whole or not at all; nan is null."""
     with write_whole(path) as partial:
-        partial.write_text(json.dumps(_plain(vars(ranking)), indent=2, allow_nan=False) + "\n")
+        partial.write_text(json.dumps(_plain(fields), indent=2, allow_nan=False) + "\n")
     return path
 
 
-def read_ranking(path: Path) -> Ranking:
-    """null is nan again; fields that this version does not know are left out.
+def read_ranking(path: Path, known: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a ranking that was written; null is nan again. Those that are not `known` are left out.
 
     Raises UserError for a file that is no ranking, with the reason.
     """
     try:
-        return _ranking(json.loads(path.read_text()))
+        return _fields(json.loads(path.read_text()), known)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except KeyError as error:
@@ -39,16 +37,15 @@ def read_ranking(path: Path) -> Ranking:
         raise UserError(f"{path} is no ranking of recipes/rank.py: {error}") from error
 
 
-def _ranking(record: dict[str, Any]) -> Ranking:
+def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
     models, metrics = tuple(map(str, record["models"])), tuple(map(str, record["metrics"]))
     size = (len(models), len(metrics))
     arrays = {name: _array(record, name, (*size, *more)) for name, more in ARRAYS.items()}
     truth = None if record.get("truth") is None else _array(record, "truth", size[:1])
     agreements = record.get("agreement", {})
-    known = {field.name for field in dataclasses.fields(Ranking)}
     plain = {name: value for name, value in record.items() if name in known}
-    return Ranking(
-        **plain
+    return (
+        plain
         | arrays
         | {
             "models": models,

@@ -12,10 +12,10 @@ from typing import Any
 
 from evaluation import datasets
 from evaluation.datasets import Split, open_split
+from evaluation.datasets._labels import check_classes
 from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_member, members
-from evaluation.protocols._label_checks import check_classes
 from evaluation.protocols.fine_tune import as_list, different_seeds, fine_tune, settings_of
 from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, each_once

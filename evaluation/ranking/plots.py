@@ -1,21 +1,19 @@
 """Pictures of a ranking: scores as ranked bars with their intervals, and, with truth, scores against accuracies."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from evaluation.ranking.ranking import Ranking
 from sslkit.errors import UserError
 from sslkit.figures import save_figure
-
-if TYPE_CHECKING:
-    from evaluation.ranking.ranking import Ranking
 
 BAR, TIED_BAR = "#4477AA", "#99BBDD"
 COLUMNS = 3  # panels side by side
 
 
-def plot_ranking(ranking: "Ranking", path: str | Path) -> Path:
+def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
     """A panel for each metric: models by rank, bars to their scores, whiskers of 95 % over images.
 
     Bars that the images do not tell from the best one are pale. Scores of different metrics cannot be compared.
@@ -29,7 +27,7 @@ def plot_ranking(ranking: "Ranking", path: str | Path) -> Path:
     return Path(path)
 
 
-def plot_agreement(ranking: "Ranking", path: str | Path) -> Path:
+def plot_agreement(ranking: Ranking, path: str | Path) -> Path:
     """A panel for each metric: score against the accuracy after fine-tuning, with the agreement's numbers by name.
 
     Raises UserError for a ranking without truth.
@@ -58,7 +56,7 @@ def _panels(count: int, height: float, width: float) -> tuple[Any, list[Any]]:
     return figure, list(axes[:count])
 
 
-def _bars(axis: Any, ranking: "Ranking", k: int) -> None:
+def _bars(axis: Any, ranking: Ranking, k: int) -> None:
     known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
     order = known[np.argsort(-ranking.scores[known, k], kind="stable")]
     scores, ends = ranking.scores[order, k], ranking.intervals[order, k]
@@ -80,7 +78,7 @@ def _floor(ends: np.ndarray) -> float:
     return low - 0.15 * (high - low or abs(high) or 1.0)
 
 
-def _scatter(axis: Any, ranking: "Ranking", k: int) -> None:
+def _scatter(axis: Any, ranking: Ranking, k: int) -> None:
     known = ~np.isnan(ranking.scores[:, k])
     scores, truth = ranking.scores[known, k], ranking.truth[known]
     ends = np.where(np.isnan(ranking.intervals[known, k]), scores[:, None], ranking.intervals[known, k])

@@ -1,19 +1,33 @@
 """A ranking as a table: models down, metrics across, best first."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
+from evaluation.ranking.agreement import Agreement
 from sslkit.errors import UserError
-
-if TYPE_CHECKING:
-    from evaluation.ranking.ranking import Ranking
 
 STYLES = ("text", "markdown")
 TIED = "="  # beside a score: these images do not tell the model from the metric's best
 
 
-def table(ranking: "Ranking", style: str = "text") -> str:
+class Numbers(Protocol):
+    """What is shown of a `Ranking`; see there."""
+
+    models: tuple[str, ...]
+    metrics: tuple[str, ...]
+    scores: np.ndarray
+    intervals: np.ndarray
+    ranks: np.ndarray
+    tied: np.ndarray
+    mean_rank: np.ndarray
+    seconds: np.ndarray
+    truth: np.ndarray | None
+    agreement: Mapping[str, Sequence[Agreement]]
+
+
+def table(ranking: Numbers, style: str = "text") -> str:
     """Rows: models by mean rank. A cell: rank, then score ± half its interval, `=` where tied with the best.
 
     Last come the seconds of each metric, and its agreement with the truth, if there is one.
@@ -29,7 +43,7 @@ def table(ranking: "Ranking", style: str = "text") -> str:
     return _markdown(lines) if style == "markdown" else _text(lines)
 
 
-def _row(ranking: "Ranking", m: int) -> list[str]:
+def _row(ranking: Numbers, m: int) -> list[str]:
     mean = ranking.mean_rank[m]
     row = [ranking.models[m], "" if np.isnan(mean) else f"{mean:.1f}"]
     if ranking.truth is not None:
@@ -37,7 +51,7 @@ def _row(ranking: "Ranking", m: int) -> list[str]:
     return row + [_cell(ranking, m, k) for k in range(len(ranking.metrics))]
 
 
-def _cell(ranking: "Ranking", m: int, k: int) -> str:
+def _cell(ranking: Numbers, m: int, k: int) -> str:
     score, (low, high) = ranking.scores[m, k], ranking.intervals[m, k]
     if np.isnan(score):
         return "-"
@@ -46,7 +60,7 @@ def _cell(ranking: "Ranking", m: int, k: int) -> str:
     return f"{ranking.ranks[m, k]:g}. {score:.4g}{half}{tied}"
 
 
-def _feet(ranking: "Ranking") -> list[list[str]]:
+def _feet(ranking: Numbers) -> list[list[str]]:
     blank = [""] * (1 + (ranking.truth is not None))
     seconds = [f"{total:.2f}" if total else "" for total in np.nansum(ranking.seconds, 0)]
     feet = [["seconds, all models", *blank, *seconds]]

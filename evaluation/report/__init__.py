@@ -6,6 +6,8 @@ evaluation.report.write_report("runs/zoo", "report.html", rankings="runs/ranking
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluation.report.page import page
+from evaluation.report.reading import read_all
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 
@@ -31,9 +33,6 @@ def write_report(
     Raises UserError for a zoo that is no folder of entries, for rankings that are not there (but those of
     `runs/ranking`), for a study that cannot be read, and where the page cannot be written.
     """
-    from evaluation.report.page import page
-    from evaluation.report.reading import read_all
-
     if Path(out).is_dir() or not Path(out).name:
         raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")
     places = [rankings] if isinstance(rankings, (str, Path)) else list(rankings)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.ranking.file import read_ranking
 from evaluation.ranking.ranking import Ranking
 from evaluation.results import store
 from evaluation.results.result import Result
@@ -93,7 +92,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
             material.outside.append(Member(found[0].model if found else folder.name, folder, results=found))
     for path in _files(rankings, usual):
         try:
-            ranking = read_ranking(path)
+            ranking = Ranking.from_json(path)
             material.rankings.append(Ranked(ranking, path, str(ranking.made.get("date") or _date(path))))
         except UserError as error:
             material.problems.append(str(error))

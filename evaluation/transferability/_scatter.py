@@ -1,19 +1,43 @@
 """Sums over the rows of a sample that most transferability metrics are made of: computed once, shared by all."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from evaluation.transferability._eigenbasis import Diagonal, Eigenbasis, eigenbasis
 
-if TYPE_CHECKING:
-    from evaluation.transferability.base import Sample
-
 PANEL = 256  # columns of a Gram made at a time
 EPS = torch.finfo(torch.float64).eps
+
+
+class Rows(Protocol):
+    """What the sums are made of: the parts of a metric's `Sample` that are read here."""
+
+    x: Tensor
+    y: Tensor | None
+
+    def __len__(self) -> int: ...
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]: ...
+
+    @property
+    def n_classes(self) -> int: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def features(self) -> Tensor: ...
+
+    @property
+    def moments(self) -> "ClassMoments": ...
+
+    @property
+    def diagonal(self) -> Tensor | None: ...
 
 
 def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
@@ -41,7 +65,7 @@ class ClassMoments:
     variances: Tensor
 
     @classmethod
-    def of(cls, sample: "Sample") -> "ClassMoments":
+    def of(cls, sample: Rows) -> "ClassMoments":
         """Two passes over the blocks: the variances are about the means, so a large offset costs no digits."""
         y, c = labels_or_one(sample)
         counts = torch.bincount(y, minlength=c).double()
@@ -116,7 +140,7 @@ class Scatter:
     diagonal: Tensor | None = None
 
     @classmethod
-    def of(cls, sample: "Sample") -> "Scatter":
+    def of(cls, sample: Rows) -> "Scatter":
         y, _ = labels_or_one(sample)
         moments = sample.moments
         d = sample.x.shape[1]
@@ -197,14 +221,14 @@ def mirror_upper(gram: Tensor) -> Tensor:
     return gram
 
 
-def labels_or_one(sample: "Sample") -> tuple[Tensor, int]:
+def labels_or_one(sample: Rows) -> tuple[Tensor, int]:
     """(N,) labels and C; all rows one class where there are no labels."""
     if sample.y is not None:
         return sample.y, sample.n_classes
     return torch.zeros(len(sample), dtype=torch.int64, device=sample.device), 1
 
 
-def compacted(sample: "Sample") -> tuple[Tensor, Tensor, Tensor]:
+def compacted(sample: Rows) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates (N, r) of the rows, r <= N, on their principal axes, those of (1, ..., 1), and the total scatter
     along each axis, (r,).
 

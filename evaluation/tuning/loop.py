@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from evaluation.features.models import LoadedModel
+from evaluation.learners.schedules import cosine
 from evaluation.tuning.pixels import Pixels
 from sslkit.data.loader import EpochBatches
 from sslkit.data.recipe import View, ViewRecipe
@@ -89,11 +90,6 @@ def whole_number(name: str, value: Any, least: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise UserError(f"{name}={value!r} must be a whole number from {least}")
     return int(value)
-
-
-def cosine(step: int, steps: int) -> float:
-    """Factor of the learning rate at step 0 ... steps - 1: 1 at the first, towards 0 (SGDR, eq. 5)."""
-    return (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def train_classifier(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from evaluation import datasets
+from evaluation.datasets._labels import check_classes
 from evaluation.datasets._rows import renumbered
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel
-from evaluation.protocols._label_checks import check_classes
 from evaluation.tuning.pixels import Pool
 from sslkit.data.images import Images
 from sslkit.data.sources import splits

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.protocols._option_types import CountOrNone, PositiveOrNone, Trials
 from evaluation.protocols.base import Subject
-from evaluation.protocols.detection import measure as protocol
+from evaluation.protocols.detection import measure
 from evaluation.results.result import Result
 
 
@@ -54,26 +54,26 @@ def detection(
     loss that is NaN or infinite.
     """
     given = dict(locals())
-    return protocol.measure("detection", given.pop("model"), given.pop("data"), masks=False, **given)
+    return measure.measure("detection", given.pop("model"), given.pop("data"), masks=False, **given)
 
 
 def open_data(subject: Subject) -> None:
     """Raises UserError for a source that is no detection set, before anything is computed."""
-    protocol.open_splits(subject.data, subject.root, counts=subject.how.get("counts", "raise"))
+    measure.open_splits(subject.data, subject.root, counts=subject.how.get("counts", "raise"))
 
 
 def check(subject: Subject, **options: Any) -> None:
     """Check the network and the schedule before anything is computed. Raises UserError."""
-    protocol.check(subject, masks=False, **options)
+    measure.check(subject, masks=False, **options)
 
 
 def evaluate(
     subject: Subject,
     *,
-    arch: protocol.Arch = "c4",
+    arch: measure.Arch = "c4",
     schedule: str = "full",
     trials: Trials = 1,
-    trainable: protocol.Trainable = "full",
+    trainable: measure.Trainable = "full",
     steps: CountOrNone = None,
     batch_size: CountOrNone = None,
     lr: PositiveOrNone = None,
@@ -81,4 +81,4 @@ def evaluate(
     """Faster R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `detection`."""
     chosen = {"arch": arch, "schedule": schedule, "trials": trials, "trainable": trainable}
     chosen |= {"steps": steps, "batch_size": batch_size, "lr": lr}
-    return detection(subject.model, subject.data, **chosen, **protocol.of_subject(subject))
+    return detection(subject.model, subject.data, **chosen, **measure.of_subject(subject))

@@ -46,7 +46,7 @@ def build_detector(
         raise UserError(f"classes={classes!r} must be the number of kinds of objects, from 1")
     loaded = load_model(model)
     check_fit(loaded, arch)
-    build = importlib.import_module(f"evaluation.detection.{arch}").build
+    build = importlib.import_module(f"evaluation.protocols.detection.{arch}").build
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed_of("detector", seed))
         detector = build(loaded, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
@@ -57,7 +57,7 @@ def check_fit(model: LoadedModel, arch: str) -> None:
     """Raises UserError for an unknown arch and for a network that does not fit it; nothing is built."""
     if arch not in ARCHITECTURES:
         raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
-    importlib.import_module(f"evaluation.detection.{arch}").check(model)
+    importlib.import_module(f"evaluation.protocols.detection.{arch}").check(model)
 
 
 def seed_of(purpose: str, *numbers: int) -> int:

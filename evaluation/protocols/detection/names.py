@@ -7,35 +7,25 @@
 used.
 """
 
-import importlib
-from typing import Any
+from sslkit import lazy
 
-_WHERE = {
-    "Boxes": ("evaluation.protocols.detection.boxes", "Boxes"),
-    "Schedule": ("evaluation.protocols.detection.schedules", "Schedule"),
-    "Sizes": ("evaluation.protocols.detection.sizes", "Sizes"),
-    "as_input": ("evaluation.protocols.detection.body", "as_input"),
-    "RECIPES": ("evaluation.judging.detection", "RECIPES"),
-    "Training": ("evaluation.protocols.detection.training", "Training"),
-    "average_precisions": ("evaluation.protocols.detection.prediction", "average_precisions"),
-    "build_detector": ("evaluation.protocols.detection.detector", "build_detector"),
-    "coco_ap": ("evaluation.protocols.detection.coco_ap", "coco_ap"),
-    "find_schedule": ("evaluation.protocols.detection.schedules", "find_schedule"),
-    "draw_predictions": ("evaluation.protocols.detection.pictures", "draw_predictions"),
-    "open_boxes": ("evaluation.protocols.detection.sources", "open_boxes"),
-    "predictions": ("evaluation.protocols.detection.prediction", "predictions"),
-    "train_detector": ("evaluation.protocols.detection.training", "train_detector"),
-    "voc_ap": ("evaluation.protocols.detection.voc_ap", "voc_ap"),
-}
-__all__ = list(_WHERE)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        module, attribute = _WHERE[name]
-        return getattr(importlib.import_module(module), attribute)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__, __all__ = lazy.attributes(
+    __name__,
+    {
+        "Boxes": "evaluation.protocols.detection.boxes:Boxes",
+        "Schedule": "evaluation.protocols.detection.schedules:Schedule",
+        "Sizes": "evaluation.protocols.detection.sizes:Sizes",
+        "as_input": "evaluation.protocols.detection.body:as_input",
+        "RECIPES": "evaluation.judging.detection:RECIPES",
+        "Training": "evaluation.protocols.detection.training:Training",
+        "average_precisions": "evaluation.protocols.detection.prediction:average_precisions",
+        "build_detector": "evaluation.protocols.detection.detector:build_detector",
+        "coco_ap": "evaluation.protocols.detection.coco_ap:coco_ap",
+        "find_schedule": "evaluation.protocols.detection.schedules:find_schedule",
+        "draw_predictions": "evaluation.protocols.detection.pictures:draw_predictions",
+        "open_boxes": "evaluation.protocols.detection.sources:open_boxes",
+        "predictions": "evaluation.protocols.detection.prediction:predictions",
+        "train_detector": "evaluation.protocols.detection.training:train_detector",
+        "voc_ap": "evaluation.protocols.detection.voc_ap:voc_ap",
+    },
+)

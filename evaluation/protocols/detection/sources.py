@@ -9,6 +9,8 @@ from pathlib import Path
 
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
+from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
+from evaluation.protocols.detection.voc import open_voc
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -44,16 +46,10 @@ def _opened(source: str, split: str, root: Path, masks: bool, counts: str) -> Bo
     if source == "clipart_boxes":
         return open_clipart_boxes(split)
     if name in VOC:
-        from evaluation.protocols.detection.voc import open_voc
-
         return open_voc(name, split, root, counts)
     if name == "coco2017":
-        from evaluation.protocols.detection.coco import open_coco2017
-
         return open_coco2017(split, root, masks=masks, counts=counts)
     if name == "coco" and own_root:
-        from evaluation.protocols.detection.coco import open_coco_folder
-
         return open_coco_folder(root, split, masks=masks)
     raise UserError(
         f"there is no detection set {source!r}: {nearest(name, (*NAMES, 'coco:FOLDER'))}. A folder of your own is "

@@ -11,7 +11,7 @@ import evaluation
 from evaluation import protocols
 from evaluation.protocols.base import Subject
 from evaluation.ranking.candidates import sampled
-from evaluation.ranking.file import read_ranking
+from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import read_truth
 from evaluation.report import write_report
 from evaluation.report.reading import read_json
@@ -74,7 +74,7 @@ def test_a_file_in_place_of_the_cached_features_is_replaced(model: object, tmp_p
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "ranking": read_ranking,
+    "ranking": Ranking.from_json,
     "truth": read_truth,
     "episodes": evaluation.EpisodeTable.load,
 }
@@ -137,7 +137,7 @@ def test_a_damaged_field_of_a_ranking_names_the_file(field: str, value: object, 
         record[field] = value
     path.write_text(json.dumps(record))
     with pytest.raises(UserError, match=r"file\.json is no ranking"):
-        read_ranking(path)
+        Ranking.from_json(path)
 
 
 def kept(folder: Path) -> Path:

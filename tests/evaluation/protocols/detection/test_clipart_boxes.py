@@ -75,7 +75,7 @@ def test_the_seed_is_all_that_decides() -> None:
 
 @pytest.mark.slow
 def test_another_process_makes_the_same_set_and_not_before_it_is_asked() -> None:
-    code = "import sys; from evaluation.detection import clipart_boxes as own, sources; "
+    code = "import sys; from evaluation.protocols.detection import clipart_boxes as own, sources; "
     code += "print(own._made.cache_info().currsize, 'sklearn' in sys.modules, 'torchmetrics' in sys.modules); "
     code += "print(sources.open_boxes('clipart_boxes', 'test').digest)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -141,7 +141,7 @@ sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 from pathlib import Path
 from detectors import SMALL, images, narrow, schedule
-from evaluation.detection import training as module
+from evaluation.protocols.detection import training as module
 from evaluation.protocols.detection.ranks import process_group
 from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.training import Training, train_detector
@@ -157,13 +157,13 @@ with process_group("cpu") as device:
 
 
 def script(path: Path, steps: int) -> Path:
-    tests = str(Path(__file__).parents[2])
+    tests = str(Path(__file__).parents[3])
     path.write_text(RUN.format(tests=tests, steps=steps))
     return path
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[3]), **more}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[4]), **more}
 
 
 @pytest.mark.slow
