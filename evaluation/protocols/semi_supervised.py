@@ -69,7 +69,7 @@ def semi_supervised(
     model, dataset, root, out, image_size, crop, flip, precision, device, workers, counts: see `fine_tune`; the
         file is `out/semi_supervised.jsonl`.
     fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
-        `evaluation.datasets._subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
+        `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
     epochs, batch_size: of each run; where fewer images than batch_size are labelled, they are one batch, see `details`.
     lrs, head_lrs: of the backbone and of the head, every pair is tried.
     seed: of the order and the crops, the same for each draw, so that the spread is that of the labels; in `details`.

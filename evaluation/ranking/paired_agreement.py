@@ -25,7 +25,7 @@ def over_tasks(
     """The mean over tasks of a measure of agreement, with its interval over models.
 
     tasks: (truth, scores) of each, by the models' names; a model counts in a task where both are known.
-    measure: of `evaluation.ranking.agreement.MEASURES`. n: draws of models with replacement, the same models in every task.
+    measure: of `evaluation.agreement.MEASURES`. n: draws of models with replacement, the same models in every task.
     Tasks are taken as they are: the interval says what other models would have given, not what other tasks would.
     nan where a task has no value (fewer than two models, all scores alike). Raises UserError for an unknown measure.
     """

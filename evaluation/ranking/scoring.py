@@ -103,7 +103,7 @@ def score(
     """How well a model should transfer to a task: higher is better.
 
     name: one of `evaluation.metrics()`, or a wrapper and a metric (`ped+logme`); options may stand in brackets.
-    features, labels, source_probs, reference: see `evaluation.ranking.samples.as_sample`. model: the network, or its number
+    features, labels, source_probs, reference: see `as_sample` in samples.py. model: the network, or its number
         of parameters, for `param_count`. seed: of the metrics that draw. device: where to compute.
     options: of the metric, or of its wrapper (see `help(evaluation.transferability.find(name).score)`).
     Raises UserError for an unknown name or option, unsound input, and metrics that exist only over a zoo.
@@ -143,7 +143,7 @@ def evaluate_metric(
 def of_sample(spec: Spec, sample: Sample) -> MetricResult:
     """A parsed metric of a sample: what samples share (scatter, eigenvectors) is computed only once.
 
-    Raises UserError for features that the metric cannot score; warns of degenerate ones, see `evaluation.transferability._degenerate`.
+    Raises UserError for features that the metric cannot score; warns of degenerate ones, see transferability/_degenerate.py.
     """
     _check_needs(spec, sample)
     shared: tuple[str, ...] = ()

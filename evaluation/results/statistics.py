@@ -1,4 +1,4 @@
-"""An interval on every number, and of what kind it is. `evaluation.results.comparison` tests one result against another."""
+"""An interval on every number, and of what kind it is. `evaluation.comparison` tests one result against another."""
 
 import hashlib
 import itertools

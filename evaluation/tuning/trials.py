@@ -195,7 +195,7 @@ def open_runner(
 
 
 def best(records: Sequence[dict[str, Any]], where: str) -> int:
-    """Which record has the highest value; of equal ones (see `evaluation.results.choice`) that of the lowest loss, then of the
+    """Which record has the highest value; of equal ones (see results/choice.py) that of the lowest loss, then of the
     largest weight decay, then of the lowest rates, then the first.
 
     Raises UserError if all diverged.

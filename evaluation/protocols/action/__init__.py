@@ -1,7 +1,7 @@
 """Action recognition on films: a linear head on a frozen video backbone, or all weights, over the official splits.
 
 Linear: Feichtenhofer et al. 2021 (arXiv 2104.14558) on Kinetics-400. Fine-tuning: UCF101 and HMDB51, three splits. The
-settings are in `evaluation.protocols.action.recipes`. A film is judged by the mean of the softmax over its views, clips in time
+settings are in recipes.py. A film is judged by the mean of the softmax over its views, clips in time
 times crops in space. Nothing is chosen on test films: every number is that of the last epoch.
 """
 
@@ -75,15 +75,15 @@ def action(
 ) -> Result:
     """Accuracy on whole test films, top-1 and top-5, of a classifier trained by a named recipe.
 
-    model: see `evaluation.load_model`; a network of clips. data: see `evaluation.protocols.action.datasets.open_films`; None:
+    model: see `evaluation.load_model`; a network of clips. data: see `datasets.open_films`; None:
         the recipe's own, or without a recipe the folder of films that a zoo entry was pretrained on.
-    protocol: "linear" or "fine_tune". recipe: one of `evaluation.protocols.action.recipes.RECIPES`; None: paper_k400 for linear,
+    protocol: "linear" or "fine_tune". recipe: one of `RECIPES` in recipes.py; None: paper_k400 for linear,
         paper_ucf101 for fine_tune.
     folds: official splits of the data; None: those of the recipe that the data have. epochs, batch_size, lr,
         weight_decay, dropout: others than the recipe's; a rate that is not given goes with the batch size, warm-up
         with the epochs, and the result's recipe says what was changed.
     frames, stride: of a clip; None: what the model was pretrained with, else 16 and 64 // frames.
-    clips, crops, rule: of a test film, see `evaluation.protocols.action.reading.EvalViews`.
+    clips, crops, rule: of a test film, see `EvalViews` in reading.py.
     features: "live", or "once" for the linear protocol on small sets: ten clips of each film pass the backbone once,
         their middle squares, without augmentation; the result's recipe says so. Nothing is kept of a split until it is
         done, so one that is stopped begins anew.

@@ -7,7 +7,7 @@ MoCo (He et al. 2020, arXiv 1911.05722), whose extra batch norm behind layer4 is
 What differs from detectron2, in which published numbers were made, and is torchvision's: the loss of boxes (smooth L1
 with beta 1/9 instead of L1); a regressor and a mask predictor that have outputs for the background too, which nothing
 trains; sides of resized images are rounded down; masks to learn from are resized, not polygons drawn anew, and found
-masks are put into boxes of whole pixels, one pixel wider. Of ours: `evaluation.protocols.detection.voc_ap` does not round.
+masks are put into boxes of whole pixels, one pixel wider. Of ours: voc_ap.py does not round.
 """
 
 from collections import OrderedDict

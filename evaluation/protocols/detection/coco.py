@@ -91,7 +91,7 @@ def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) 
 def coco_results(data: Boxes, row: int, prediction: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
     """What is found in an image as the entries of COCO's result files, under the set's own image and category ids.
 
-    prediction: boxes (n, 4) xyxy, scores, labels (n,), and maybe masks (n, H, W); see `evaluation.protocols.detection.coco_ap`.
+    prediction: boxes (n, 4) xyxy, scores, labels (n,), and maybe masks (n, H, W); see coco_ap.py.
     """
     boxes = prediction["boxes"].double()
     sides = torch.cat([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1).tolist()

@@ -83,7 +83,7 @@ def train_detector(
         it and ends, on one CPU and number of threads, with the weights that it would have had without the stop, to the
         last bit. A GPU adds in another order each time. The file is left as it is; delete it when the result is kept.
     workers: processes that read images. progress: a bar on a terminal, or its title.
-    Under torch.distributed (see `evaluation.protocols.detection.ranks`) each rank takes its part of every batch, gradients are
+    Under torch.distributed (see ranks.py) each rank takes its part of every batch, gradients are
     averaged and batch norm is synchronised.
     Raises UserError for a checkpoint that is damaged or of other settings, too few images, and a loss that is NaN or
     infinite.

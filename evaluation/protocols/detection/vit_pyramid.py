@@ -1,7 +1,7 @@
 """A plain ViT with a simple feature pyramid (ViTDet: Li et al. 2022, arXiv 2203.16527, section 3).
 
 torchvision has no such part: the pyramid is made here from its LayerNorm2d and LastLevelMaxPool and from PyTorch's
-transposed convolutions, and the heads are those of `evaluation.protocols.detection.fpn`. Unlike ViTDet every block attends to
+transposed convolutions, and the heads are those of fpn.py. Unlike ViTDet every block attends to
 the whole image, and the heads are torchvision's smaller ones: numbers are not ViTDet's.
 """
 
