@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from evaluation.ranking.ranking import Ranking
 from fuzzing import Kind, Reached
 from PIL import Image
 
 import evaluation
 import sslkit
 from evaluation.features import cache
+from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import read_truth
 from evaluation.report import write_report
 from evaluation.results import store

@@ -99,7 +99,7 @@ def load_model(
     """The network that `model` stands for.
 
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
-        dict), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit/backbones/published.py), `random:NAME[:SEED]` (an
+        dict), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit.backbones), `random:NAME[:SEED]` (an
         untrained network, the control; sslkit's names or timm's, or the folder of an entry, for the network, image
         size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit Method, or an nn.Module
         (B, C, S, S) -> (B, D).

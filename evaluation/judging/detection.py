@@ -17,6 +17,7 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.measure import check_trials, open_splits, planned
 from evaluation.protocols.detection.ranks import process_group
+from evaluation.protocols.detection.recipes import RECIPES, USUAL
 from evaluation.protocols.detection.results import described, seed_name
 from evaluation.protocols.segmentation import segmentation
 from evaluation.results import store
@@ -29,12 +30,6 @@ from sslkit.members import nearest
 TASKS = {"boxes": detection, "masks": segmentation}
 PLANNED = ("arch", "schedule", "trainable", "steps", "batch_size", "lr", "precision", "seed")
 UNTOLD = ("progress", "workers", "every", "device")  # they change no number
-USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}
-RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al. 2024
-    "paper_voc07": {**USUAL, "data": "voc07", "trials": 5},
-    "paper_voc0712": {**USUAL, "data": "voc0712", "trials": 5},
-    "paper_coco": {**USUAL, "data": "coco2017", "task": "masks"},
-}
 
 
 def judge(

@@ -143,7 +143,7 @@ def evaluate_metric(
 def of_sample(spec: Spec, sample: Sample) -> MetricResult:
     """A parsed metric of a sample: what samples share (scatter, eigenvectors) is computed only once.
 
-    Raises UserError for features that the metric cannot score; warns of degenerate ones, see transferability/_degenerate.py.
+    Raises UserError for features that the metric cannot score; warns of degenerate ones.
     """
     _check_needs(spec, sample)
     shared: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "Schedule": "evaluation.protocols.detection.schedules:Schedule",
         "Sizes": "evaluation.protocols.detection.sizes:Sizes",
         "as_input": "evaluation.protocols.detection.body:as_input",
-        "RECIPES": "evaluation.judging.detection:RECIPES",
+        "RECIPES": "evaluation.protocols.detection.recipes:RECIPES",
         "Training": "evaluation.protocols.detection.training:Training",
         "average_precisions": "evaluation.protocols.detection.prediction:average_precisions",
         "build_detector": "evaluation.protocols.detection.detector:build_detector",

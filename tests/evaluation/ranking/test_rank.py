@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from evaluation.ranking.ranking import borda, intervals, ranks_of, tied_with_best
 from torch import nn
 
 import evaluation
 from evaluation.ranking.plots import plot_agreement, plot_ranking
+from evaluation.ranking.ranking import borda, intervals, ranks_of, tied_with_best
 from evaluation.transferability import feature_dim
 from evaluation.transferability.base import Score
 from sslkit.data.sources import open_images
