@@ -57,7 +57,7 @@ class ZooEntry:
 
     def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network as the card makes it, its weights drawn by torch's generator. Raises as `backbone` does."""
-        from sslkit.backbones import network_lines
+        from sslkit.backbones import network_lines  # it loads torch
 
         if "backbone" not in self.card:
             raise UserError(f"{self.folder / CARD} has no field backbone, which says how the network is made")

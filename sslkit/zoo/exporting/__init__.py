@@ -24,12 +24,7 @@ def find(name: str) -> type[Target]:
 def export(
     entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
 ) -> Path:
-    """Write an entry's network in the form of another library; gives the path. See `sslkit.exporting`.
-
-    to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
-    in the entry's folder. What stands there is replaced whole, or stays as it was. trust: see `ZooEntry.backbone`.
-    Raises UserError for a network that this form cannot hold, with the forms that can.
-    """
+    """Write an entry's network in another library's form; see `sslkit.zoo.export`."""
     target = find(to)()
     source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
     folder = source.entry.folder
@@ -54,12 +49,7 @@ def lines(path: str | Path) -> list[str]:
 
 
 def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
-    """A frozen network from an entry's folder, or from what `export` wrote; see `sslkit.zoo.frozen.Frozen`.
-
-    Nothing that the files hold is executed, and no connection is opened. trust: "package.module:function", or several:
-    functions of your own that an entry's card may name as the maker of its network, and that are then called.
-    Raises UserError for a path that is neither, and for a card that names code which is not trusted.
-    """
+    """A frozen network from an entry or from an exported file or folder; see `sslkit.zoo.load`."""
     path = Path(path).expanduser()
     folder = path.parent if path.name == WEIGHTS else path
     if (folder / CARD).is_file():
