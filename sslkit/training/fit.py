@@ -10,7 +10,7 @@ from sslkit import members, objectives, regularizers
 from sslkit.errors import UserError, nearest
 from sslkit.method import Method, key, method, parse
 from sslkit.step_checks import check_batch, check_clips
-from sslkit.training import checkpoint_files, run, train
+from sslkit.training import checkpoint_files, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, normalization, open_data, withhold
 from sslkit.zoo.entry import CARD, ZooEntry
@@ -24,6 +24,8 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     Returns the entry on rank 0, None on the others. Raises UserError for bad input, before anything is computed.
     """
     config = config if isinstance(config, Config) else Config.from_mapping(config)
+    from sslkit.training import train  # it loads Lightning, which takes seconds that `--help` does not want
+
     check_parts(config)
     train.check_trainer(config)
     data = open_data(config)

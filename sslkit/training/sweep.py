@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from sslkit import objectives
 from sslkit.errors import UserError
 from sslkit.method import parse
-from sslkit.training import data, fit, run, train
+from sslkit.training import data, fit, run
 from sslkit.training.checkpoint_files import last, newest_whole
 from sslkit.training.config import Config
 from sslkit.training.processes import Machine, Outcome, cores, last_lines
@@ -139,6 +139,8 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
 
     Raises UserError for a trainer that is not possible here.
     """
+    from sslkit.training import train  # it loads Lightning
+
     trainer = configs[0].trainer
     if trainer.num_nodes > 1:
         raise UserError(f"trainer.num_nodes={trainer.num_nodes}, but members are trained here: see cluster=slurm")
