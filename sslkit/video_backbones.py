@@ -1,5 +1,31 @@
 """The networks of `sslkit.backbones.clips` under the name by which the cards of zoo entries import them."""
 
-from sslkit.backbones.clips import FRAMES, MAKERS, NAMES, build, default, narrow_slow, r3d_18, slow_r18, slow_r50
+from sslkit.backbones.clips import (
+    FRAMES,
+    MAKERS,
+    NAMES,
+    BasicBlock,
+    Bottleneck,
+    SlowResNet,
+    build,
+    default,
+    narrow_slow,
+    r3d_18,
+    slow_r18,
+    slow_r50,
+)
 
-__all__ = ["FRAMES", "MAKERS", "NAMES", "build", "default", "narrow_slow", "r3d_18", "slow_r18", "slow_r50"]
+__all__ = [
+    "FRAMES",
+    "MAKERS",
+    "NAMES",
+    "BasicBlock",
+    "Bottleneck",
+    "SlowResNet",
+    "build",
+    "default",
+    "narrow_slow",
+    "r3d_18",
+    "slow_r18",
+    "slow_r50",
+]

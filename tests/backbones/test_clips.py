@@ -169,3 +169,11 @@ def test_onnx_holds_it(entry) -> None:
     with torch.no_grad():
         torch.testing.assert_close(frozen(x), entry.backbone()(x), atol=1e-4, rtol=1e-4)
     assert (frozen.frames, frozen.stride) == (4, 2)
+
+
+def test_cards_and_digests_name_them_as_they_always_did() -> None:
+    from evaluation.features.models import KNOWN_AS
+
+    body = backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4)
+    assert body.recipe.lines[0] == "from sslkit.video_backbones import narrow_slow"
+    assert KNOWN_AS[type(body.net).__module__] == "sslkit.video_backbones"
