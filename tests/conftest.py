@@ -1,5 +1,6 @@
 """Set before torch is imported: threads that spin at barriers collapse on a busy machine."""
 
+import gc
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -9,6 +10,16 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the million objects of the imports, which it would visit during every test."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -197,6 +197,5 @@ def test_a_batch_too_small_for_the_objective_says_what_else_to_lower() -> None:
 
 @pytest.mark.parametrize("backbone", ["mobilenetv3_small_050", "swin_tiny_patch4_window7_224"])
 def test_vicregl_takes_maps_of_other_widths_and_orders(backbone: str) -> None:
-    size = 224 if "swin" in backbone else 64
-    m = sslkit.method("vicregl", backbone=backbone, image_size=size, objective={"hidden": 8, "dim": 8})
-    assert m(torch.rand(4, 3, size, size), torch.arange(4))["loss"].isfinite()
+    m = sslkit.method("vicregl", backbone=backbone, image_size=64, objective={"hidden": 8, "dim": 8})
+    assert m(torch.rand(4, 3, 64, 64), torch.arange(4))["loss"].isfinite()

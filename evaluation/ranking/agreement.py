@@ -4,6 +4,7 @@ for found in evaluation.agreement.agreement(truth, scores):
     print(found)  # weighted tau (Vigna) 0.752 [0.41, 0.93], 10 models
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -123,7 +124,8 @@ def _vigna(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
 
     if _constant(truth) or _constant(scores):
         return float("nan")
-    return float(weightedtau(truth, scores).statistic)
+    plain = inspect.unwrap(weightedtau)  # without scipy's search for NaN and axes, which takes four fifths of the time
+    return float(plain(truth, scores).statistic)
 
 
 def _kendall(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:

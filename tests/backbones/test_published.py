@@ -5,9 +5,10 @@ No real file was at hand; the modules below say how the projects nest theirs, an
 
 import argparse
 import pickle
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,15 +20,39 @@ from torch import nn
 from sslkit.backbones import published
 from sslkit.errors import UserError
 
+CREATE_MODEL = timm.create_model
+
 
 @pytest.fixture(scope="module")
-def net() -> nn.Module:
+def narrow() -> Iterator[None]:
+    """timm's resnet50 with every layer that it has, but an eighth as wide: files of 2 MB instead of 100."""
+    with mock.patch.object(timm, "create_model", partial(timm.create_model, channels=(8, 16, 32, 64))):
+        yield
+
+
+@pytest.fixture(scope="module")
+def net(narrow: None) -> nn.Module:
+    return trained()
+
+
+def trained() -> nn.Module:
+    """A network whose statistics of batch norm differ everywhere, too."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         net = timm.create_model("resnet50", pretrained=False, num_classes=0)
         for buffer in net.buffers():
             buffer.copy_(torch.rand(buffer.shape) * 2 + 1 if buffer.is_floating_point() else torch.tensor(7))
     return net.eval()
+
+
+def test_a_network_of_the_published_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timm, "create_model", CREATE_MODEL)  # whether or not another test made it narrow
+    net = trained()
+    torch.save(FORMS["byol"](net), tmp_path / "byol.pth")
+    loaded = published.network("byol", tmp_path / "byol.pth")
+    assert (
+        same(loaded, net) and loaded.num_features == 2048 and loaded.layer4[2].conv3.weight.shape == (2048, 512, 1, 1)
+    )
 
 
 @cache
@@ -148,7 +173,7 @@ def test_each_form_gives_back_the_network(name: str, net: nn.Module, tmp_path: P
     assert same(loaded, net) and not loaded.training
     image = torch.rand(1, 3, 64, 64)
     with torch.no_grad():
-        assert torch.equal(loaded(image), net(image)) and loaded(image).shape == (1, 2048)
+        assert torch.equal(loaded(image), net(image)) and loaded(image).shape == (1, 256)
 
 
 def test_files_of_the_old_torch_format(net: nn.Module, tmp_path: Path) -> None:

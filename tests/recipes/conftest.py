@@ -1,5 +1,6 @@
 """A recipe's command within this process, for tests in which only its words and what it says matter."""
 
+import os
 import runpy
 import subprocess
 import sys
@@ -9,11 +10,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hydra._internal.hydra import Hydra
+from hydra.types import RunMode
 from in_process import logging_as_it_was
 
 from sslkit.data.sources import open_images
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+@pytest.fixture(autouse=True)
+def no_wait_for_the_disk(monkeypatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def no_mode_is_looked_for(monkeypatch) -> None:
+    """Hydra composes every command once more to read `hydra.mode`, which no configuration here sets."""
+    get_mode = Hydra.get_mode
+
+    def asked(self, config_name: str | None, overrides: list[str]) -> RunMode | None:
+        named = any("hydra.mode" in word for word in overrides)
+        return get_mode(self, config_name, overrides) if named else None
+
+    monkeypatch.setattr(Hydra, "get_mode", asked)
 
 
 @pytest.fixture

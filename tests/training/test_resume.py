@@ -119,9 +119,12 @@ def test_accumulation_may_not_change_on_the_way(run) -> None:
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_killed_between_training_and_the_entry(run, labelled: bool, small_npz, tmp_path, monkeypatch) -> None:
+def test_killed_between_training_and_the_entry(
+    illustrated_run, labelled: bool, small_npz, tmp_path, monkeypatch
+) -> None:
     import numpy as np
 
+    run = {**illustrated_run, **THREE}
     if not labelled:
         np.savez(tmp_path / "plain.npz", x=np.load(small_npz)["x_train"])
         run = {**run, "data": {**run["data"], "source": str(tmp_path / "plain.npz")}}

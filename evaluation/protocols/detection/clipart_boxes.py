@@ -37,12 +37,9 @@ def open_clipart_boxes(split: str = "train", seed: int = 0) -> Boxes:
     """
     check_split("clipart_boxes", split, tuple(COUNTS))
     images, shown, labels = _made(split, seed)
-    found = [ndimage.find_objects(one) for one in shown]
-    boxes = [(x.start, y.start, x.stop, y.stop) for slices in found for y, x in slices]
-    counts = np.array([len(slices) for slices in found])
+    counts, boxes, area = _measured(split, seed)
     number = np.concatenate([np.arange(count) + 1 for count in counts])
     outlines = _Shown(shown, np.repeat(np.arange(len(shown)), counts), number)
-    ink = [np.bincount(one.ravel(), minlength=count + 1)[1:] for one, count in zip(shown, counts, strict=True)]
     return Boxes(
         name="clipart_boxes",
         split=split,
@@ -50,7 +47,7 @@ def open_clipart_boxes(split: str = "train", seed: int = 0) -> Boxes:
         ids=[f"{split}/{row:04d}" for row in range(len(images))],
         image_ids=np.arange(len(images)),
         sizes=np.full((len(images), 2), SIZE),
-        instances=Instances.of(counts, boxes, labels, area=np.concatenate(ink)),
+        instances=Instances.of(counts, boxes, labels, area=area),
         pixels=_Arrays(images),
         outlines=outlines,
         category_ids=tuple(range(1, len(CLASSES) + 1)),
@@ -117,6 +114,17 @@ def _made(split: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
                 labels.append(label + 1)
         images[row] = ground.transpose(2, 0, 1)
     return images, shown, np.array(labels)
+
+
+@cache
+def _measured(split: str, seed: int) -> tuple[np.ndarray, list[tuple[int, int, int, int]], np.ndarray]:
+    """How many objects each image has, (N,), and the box and the inked pixels, (M,), of every object."""
+    shown = _made(split, seed)[1]
+    found = [ndimage.find_objects(one) for one in shown]
+    boxes = [(x.start, y.start, x.stop, y.stop) for slices in found for y, x in slices]
+    counts = np.array([len(slices) for slices in found])
+    ink = [np.bincount(one.ravel(), minlength=count + 1)[1:] for one, count in zip(shown, counts, strict=True)]
+    return counts, boxes, np.concatenate(ink)
 
 
 @cache

@@ -99,12 +99,15 @@ def test_a_study_that_is_no_json_is_named(content: bytes, tmp_path: Path) -> Non
         read_json(path)
 
 
-def ranked(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a ranking's file says."""
     rng = np.random.default_rng(0)
     y = np.arange(40) % 4
     zoo = {name: (rng.normal(size=(40, 3)) + y[:, None], y) for name in ("a", "b", "c")}
     truth = {"a": 0.1, "b": 0.3, "c": 0.2}
-    return evaluation.rank(zoo, metrics=["logme"], bootstrap=4, truth=truth).to_json(tmp_path / "file.json")
+    found = evaluation.rank(zoo, metrics=["logme"], bootstrap=4, truth=truth)
+    return found.to_json(tmp_path_factory.mktemp("ranked") / "file.json").read_text()
 
 
 @pytest.mark.parametrize(
@@ -128,9 +131,9 @@ def ranked(tmp_path: Path) -> Path:
         ("tied", [["x"]]),
     ],
 )
-def test_a_damaged_field_of_a_ranking_names_the_file(field: str, value: object, tmp_path: Path) -> None:
-    path = ranked(tmp_path)
-    record = json.loads(path.read_text())
+def test_a_damaged_field_of_a_ranking_names_the_file(field: str, value: object, ranked: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    record = json.loads(ranked)
     if value is ...:
         del record[field]
     else:

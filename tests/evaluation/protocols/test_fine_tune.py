@@ -29,7 +29,7 @@ from sslkit.errors import UserError
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 GRID = {"lr": [0.3, 1e-4, 0.03], "weight_decay": [0.0, 1e-3]}
-QUICK = {"steps": 25, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
+QUICK = {"steps": 12, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
 
 
 def network() -> torch.nn.Module:
@@ -107,7 +107,7 @@ def test_another_seed_adds_one_run_and_anything_else_a_new_grid(tmp_path: Path) 
     assert len(lines(tmp_path)) == 3
     fine_tune(model(), few(), grid=grid, seeds=(0, 1), out=tmp_path, **QUICK)
     assert len(lines(tmp_path)) == 4
-    fine_tune(model(), few(), grid=grid, out=tmp_path, **{**QUICK, "steps": 26})
+    fine_tune(model(), few(), grid=grid, out=tmp_path, **{**QUICK, "steps": 13})
     assert len(lines(tmp_path)) == 7
     fine_tune(model(), few(301), grid=grid, out=tmp_path, **QUICK)
     assert len(lines(tmp_path)) == 10
@@ -174,9 +174,9 @@ def test_validation_images_of_the_set_choose_and_are_learned_from_at_last(tmp_pa
 
 def test_several_labels_an_image_are_judged_by_eleven_point_precision() -> None:
     def several(split: Split) -> Split:
-        y = np.where(np.arange(10) == split.y[:, None], 1, -1).astype(np.int8)
+        y = np.where(np.arange(6) == split.y[:, None], 1, -1).astype(np.int8)
         y[::7, 3] = 0
-        return replace(split, y=y, metric="map11")
+        return replace(split, y=y, classes=split.classes[:6], metric="map11")
 
     data = {name: several(split) for name, split in few().items()}
     result = fine_tune(model(), data, grid={"lr": [1.0, 1e-4]}, **{**QUICK, "steps": 60})

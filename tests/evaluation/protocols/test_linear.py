@@ -39,6 +39,22 @@ def probed() -> Result:
     return linear_probe(TRAIN, TEST)
 
 
+FEW = STRENGTHS[::4]  # from the first to the last
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the strengths, for what is the same of all of them."""
+    monkeypatch.setattr(linear, "STRENGTHS", FEW)
+
+
+@pytest.fixture(scope="module")
+def probed_by_few() -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear, "STRENGTHS", FEW)
+        return linear_probe(TRAIN, TEST)
+
+
 def test_the_number_is_that_of_scikit_learn(probed) -> None:
     scaler = StandardScaler().fit(TRAIN[0])
     model = oracle(scaler.transform(TRAIN[0]), TRAIN[1], probed.details["c"])
@@ -78,34 +94,34 @@ def test_the_result_is_complete(probed) -> None:
     assert Result.from_json(probed.to_json()).details == json.loads(json.dumps(probed.details))
 
 
-def test_row_order_changes_nothing(probed) -> None:
+def test_row_order_changes_nothing(few, probed_by_few) -> None:
     rng = np.random.default_rng(0)
     one, two = rng.permutation(500), rng.permutation(500)
     shuffled = linear_probe((TRAIN[0][one], TRAIN[1][one]), (TEST[0][two], TEST[1][two]))
-    assert shuffled.value == probed.value and shuffled.details["objective"] == probed.details["objective"]
-    assert np.array_equal(shuffled.outcomes, probed.outcomes[two])
+    assert shuffled.value == probed_by_few.value and shuffled.details["objective"] == probed_by_few.details["objective"]
+    assert np.array_equal(shuffled.outcomes, probed_by_few.outcomes[two])
 
 
-def test_what_is_chosen_by(probed) -> None:
+def test_what_is_chosen_by(few, probed_by_few) -> None:
     val = (X[1000:1200], Y[1000:1200])
     by_val = linear_probe(TRAIN, TEST, val=val, seed=5)
     assert by_val.details["chosen_by"] == "val" and by_val.seeds == [] and not by_val.leaky
     assert by_val.details["rows"] == 700 and set(by_val.digests) == {"train", "test", "val"}
     by_test = linear_probe(TRAIN, TEST, select="test")
     assert by_test.leaky and by_test.details["chosen_by"] == "test"
-    assert max(one["value"] for one in by_test.details["tried"]) >= probed.value
-    given = linear_probe(TRAIN, TEST, c=probed.details["c"])
-    assert np.array_equal(given.outcomes, probed.outcomes) and given.details["tried"] == [] and given.seeds == []
+    assert max(one["value"] for one in by_test.details["tried"]) >= probed_by_few.value
+    given = linear_probe(TRAIN, TEST, c=probed_by_few.details["c"])
+    assert np.array_equal(given.outcomes, probed_by_few.outcomes) and given.details["tried"] == [] and given.seeds == []
     assert linear_probe(TRAIN, TEST, val=TEST, c=1.0).leaky
 
 
-def test_a_seed_changes_what_is_held_out_alone(probed) -> None:
+def test_a_seed_changes_what_is_held_out_alone(few, probed_by_few) -> None:
     other = linear_probe(TRAIN, TEST, seed=1)
-    assert [one["value"] for one in other.details["tried"]] != [one["value"] for one in probed.details["tried"]]
+    assert [one["value"] for one in other.details["tried"]] != [one["value"] for one in probed_by_few.details["tried"]]
     assert linear_probe(TRAIN, TEST, seed=1, c=0.1).value == linear_probe(TRAIN, TEST, seed=0, c=0.1).value
 
 
-def test_images_of_one_group_are_held_out_together() -> None:
+def test_images_of_one_group_are_held_out_together(few) -> None:
     groups = np.arange(500) // 2  # two images of one thing, which a split of images would leak
     doubled = (np.repeat(X[:250], 2, axis=0) + np.arange(500)[:, None] % 2 * 1e-3, np.repeat(Y[:250], 2))
     apart = linear_probe(replace(as_features(doubled), groups=groups), TEST)
@@ -132,7 +148,7 @@ def test_the_metric_is_the_test_sets() -> None:
     assert result.value == pytest.approx(balanced_accuracy_score(test.y, guess))
 
 
-def test_several_labels_an_image() -> None:
+def test_several_labels_an_image(few) -> None:
     def labels(y: np.ndarray) -> np.ndarray:
         return np.stack([np.where(y % 2 == 0, 1, -1), np.where(y > 6, 1, -1), np.where(y == 3, 1, -1)], 1)
 
@@ -158,12 +174,12 @@ def test_names_as_labels_and_classes_that_only_train_has() -> None:
     assert np.array_equal(gaps.outcomes, result.outcomes)
 
 
-def test_as_a_protocol_of_a_subject(probed) -> None:
+def test_as_a_protocol_of_a_subject(few, probed_by_few) -> None:
     class Pixels:
         train, test, seed, how = as_features(TRAIN), as_features(TEST), 0, {}
 
     function = protocols.find("linear")
-    assert np.array_equal(function(Pixels())[0].outcomes, probed.outcomes)
+    assert np.array_equal(function(Pixels())[0].outcomes, probed_by_few.outcomes)
     options = members.check_options(function, {"c": 1, "scale": "l2"}, "linear")
     assert function(Pixels(), **options)[0].details["c"] == 1.0
     assert function(Pixels(), recipe="grid", iterations=7)[0].details["iterations"] == 7
@@ -193,7 +209,7 @@ def test_the_grid(tmp_path) -> None:
     assert linear_probe(train, TEST, grid=grid, select="test").leaky
 
 
-def test_auto_takes_the_grid_for_many_rows(monkeypatch) -> None:
+def test_auto_takes_the_grid_for_many_rows(few, monkeypatch) -> None:
     monkeypatch.setattr(linear, "MANY", 500)
     monkeypatch.setattr(linear, "Grid", lambda: Grid(iterations=5))
     assert linear_probe(TRAIN, TEST).recipe.startswith("grid")
@@ -218,7 +234,7 @@ def test_no_global_random_numbers() -> None:
     assert np.array_equal(before, np.random.get_state()[1]) and torch.equal(torch_before, torch.get_rng_state())
 
 
-def test_bad_input() -> None:
+def test_bad_input(few) -> None:
     def swapped(**fields) -> Features:
         return replace(as_features(TEST), **fields)
 

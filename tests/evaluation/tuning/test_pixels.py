@@ -1,5 +1,6 @@
 """Pixels of many batches: the same whether they are kept or read again."""
 
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +60,11 @@ def test_what_does_not_fit_is_read_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_damaged_file_is_named_and_never_replaced_by_its_neighbour(tmp_path: Path, on_error: str) -> None:
     images = open_images(folder(tmp_path), image_size=24, on_error=on_error)
     (tmp_path / "a" / "4.png").write_bytes(b"not an image")
+    before = multiprocessing.active_children()
     with pytest.raises(UserError, match=r"4\.png") as caught:
         list(Pixels(Pool([images]), np.arange(10), CPU).batches(torch.arange(10)[None]))
     assert "Traceback" not in str(caught.value)
+    assert not {*multiprocessing.active_children()} - {*before}, "workers ended, though the error is still held"
 
 
 def test_what_is_kept_can_be_read_before_it_is_asked_for(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from sslkit.zoo import exporting
 
 NETWORKS = [
     ("resnet18", 16, 1, "conv1.stride"),
-    ("resnet18", 72, 3, None),
+    pytest.param("resnet18", 72, 3, None, marks=pytest.mark.slow),
     ("resnet10t", 32, 3, "conv1[0].stride"),
-    ("vit_tiny_patch16_224", 32, 3, None),
+    pytest.param("vit_tiny_patch16_224", 32, 3, None, marks=pytest.mark.slow),
     ("narrow_resnet", 28, 1, "conv1.stride"),
     ("narrow_vit", 28, 1, None),
     ("tf_efficientnet_lite0", 32, 3, "conv_stem.stride"),

@@ -1,7 +1,9 @@
 """Training on films: the loss falls, a frozen backbone stays, a stopped training ends as one that was not stopped."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from evaluation.protocols.action.datasets import open_films
 from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.reading import ClipShape, TrainingClips
 from evaluation.protocols.action.recipes import RECIPES, Recipe, changed, chosen, fit_of, fitted
-from evaluation.protocols.action.training import RunOptions, make_optimizer, rate_factor, train
+from evaluation.protocols.action.training import RunOptions, State, make_optimizer, rate_factor, train
 from evaluation.tuning.loop import Diverged
 from sslkit.data.clip_views import augment_clips
 from sslkit.errors import UserError
@@ -78,15 +80,33 @@ class Stopped(Exception):
     pass
 
 
+@pytest.fixture(scope="module")
+def unstopped(clips: TrainingClips, network: LoadedModel) -> Callable[[str], tuple[nn.Sequential, State]]:
+    """By its protocol, what is trained at one go and the training's state."""
+
+    @cache
+    def trained(protocol: str) -> tuple[nn.Sequential, State]:
+        recipe = replace(TUNE, protocol=protocol)
+        whole = classifier(network, recipe)
+        return whole, train(whole, network, clips, recipe, OPTIONS, None)
+
+    return trained
+
+
 @pytest.mark.parametrize("stop", [1, 2, 5])
 @pytest.mark.parametrize("protocol", ["fine_tune", "linear"])
 def test_a_stopped_training_ends_with_the_same_bits(
-    clips: TrainingClips, network: LoadedModel, tmp_path: Path, monkeypatch, stop: int, protocol: str
+    clips: TrainingClips,
+    network: LoadedModel,
+    unstopped: Callable,
+    tmp_path: Path,
+    monkeypatch,
+    stop: int,
+    protocol: str,
 ) -> None:
     """Stopped in the middle of an epoch and at its end, with dropout and momentum."""
     recipe = replace(TUNE, protocol=protocol)
-    whole = classifier(network, recipe)
-    expected = train(whole, network, clips, recipe, OPTIONS, None)
+    whole, expected = unstopped(protocol)
     how, file = replace(OPTIONS, save_seconds=0.0), tmp_path / "a.ckpt"
 
     def noted(state, *rest) -> None:

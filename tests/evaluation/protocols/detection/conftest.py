@@ -1,6 +1,7 @@
 """A detection set of the user's own in COCO's form, written to disk from generated pictures."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def annotations(rows: range, below: str) -> Json:
     return content
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_split() -> Callable[[Path, Path, range, str], Json]:
     """Writes rows of the generated test set to a folder of images and a json, whose file names begin with `below`."""
 
@@ -41,20 +42,27 @@ def write_split() -> Callable[[Path, Path, range, str], Json]:
         images.mkdir(parents=True, exist_ok=True)
         content = annotations(rows, below)
         path.write_text(json.dumps(content))
+        data = open_clipart_boxes("test")
         for row in rows:
-            pixels = open_clipart_boxes("test")[row][0].permute(1, 2, 0).numpy()
+            pixels = data[row][0].permute(1, 2, 0).numpy()
             Image.fromarray(pixels).save(images / f"{row:03d}.png")
         return content
 
     return written
 
 
-@pytest.fixture
-def own(tmp_path: Path, write_split: Callable[..., Json]) -> Path:
-    """A folder of the user's own: 12 images of train, 5 of test."""
+@pytest.fixture(scope="session")
+def written_once(tmp_path_factory: pytest.TempPathFactory, write_split: Callable[..., Json]) -> Path:
+    root = tmp_path_factory.mktemp("own")
     for split, rows in (("train", range(12)), ("test", range(12, 17))):
-        write_split(tmp_path / f"{split}.json", tmp_path / "images", rows, "images/")
-    return tmp_path
+        write_split(root / f"{split}.json", root / "images", rows, "images/")
+    return root
+
+
+@pytest.fixture
+def own(tmp_path: Path, written_once: Path) -> Path:
+    """A folder of the user's own: 12 images of train, 5 of test. A copy, which the test may change."""
+    return shutil.copytree(written_once, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture

@@ -27,6 +27,12 @@ def data() -> dict:
     return {"train": images(4), "test": images(2, "test")}
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials draw no pictures, where a test does not look at them."""
+    monkeypatch.setattr(module, "draw_predictions", lambda *_, **__: None)
+
+
 def test_every_ap_stands_under_its_own_name_with_its_trials(data: dict, tmp_path: Path) -> None:
     coco, voc = detection(narrow(1), data, trials=2, seed=3, out=tmp_path, **QUICK)
     assert (coco.metric, list(coco.others)) == ("coco_ap", ["coco_ap50", "coco_ap75", "seed 3", "seed 4"])
@@ -44,7 +50,7 @@ def test_every_ap_stands_under_its_own_name_with_its_trials(data: dict, tmp_path
     assert not list((tmp_path / "detection").glob("*.ckpt"))
 
 
-def test_finished_trials_are_not_done_again(data: dict, tmp_path: Path, monkeypatch) -> None:
+def test_finished_trials_are_not_done_again(data: dict, undrawn: None, tmp_path: Path, monkeypatch) -> None:
     first = detection(narrow(), data, out=tmp_path, **QUICK)
     done = []
     real = module.train_detector
@@ -56,7 +62,9 @@ def test_finished_trials_are_not_done_again(data: dict, tmp_path: Path, monkeypa
     assert done == [1], "masks that boxes do not look at make no other trial"
 
 
-def test_a_trial_that_was_done_says_so(data: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_trial_that_was_done_says_so(
+    data: dict, undrawn: None, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     how = {**QUICK, "out": tmp_path, "progress": True}
     detection(narrow(), data, **how)
     assert "was done before" not in capsys.readouterr().err
@@ -64,23 +72,22 @@ def test_a_trial_that_was_done_says_so(data: dict, tmp_path: Path, capsys: pytes
     assert "detection: was done before, its numbers are kept" in capsys.readouterr().err
 
 
-def test_masks_come_first_in_segmentation(data: dict) -> None:
+def test_masks_come_first_in_segmentation(data: dict, undrawn: None) -> None:
     found = segmentation(narrow(), data, **QUICK)
     assert [result.metric for result in found] == ["coco_mask_ap", "coco_ap", "voc_ap50"]
     assert all(result.protocol == "segmentation" and "Mask R-CNN" in result.recipe for result in found)
     assert list(found[0].others) == ["coco_mask_ap50", "coco_mask_ap75"] and found[0].interval is None
 
 
-def test_vocs_numbers_come_first_on_its_own_sets(data: dict) -> None:
+def test_vocs_numbers_come_first_on_its_own_sets(data: dict, undrawn: None) -> None:
     voc = {split: replace(part, name="voc07", voc_form="11point") for split, part in data.items()}
     found = detection(narrow(), voc, **QUICK)
     assert [result.metric for result in found] == ["voc_ap50", "coco_ap"]
     assert found[0].details["voc_form"] == "11point"
 
 
-def test_evaluate_keeps_the_results_beside_the_weights(tmp_path: Path) -> None:
+def test_evaluate_keeps_the_results_beside_the_weights(data: dict, undrawn: None, tmp_path: Path) -> None:
     options = {"detection": {"schedule": "smoke", "steps": 1, "batch_size": 2}}
-    data = {"train": images(4), "test": images(2, "test")}
     how = {"out": tmp_path, "options": options, "progress": False}
     results = run.evaluate(narrow(), [data], ["detection"], **how)
     kept = store.read(run.results_folder(narrow(), tmp_path))

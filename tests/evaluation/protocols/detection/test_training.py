@@ -39,10 +39,19 @@ def often(monkeypatch) -> None:
     monkeypatch.setattr(module, "SHOWN", 2)
 
 
+@pytest.fixture(scope="module")
+def unstopped() -> module.Trained:
+    """Six steps at one go."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SHOWN", 2)
+        return train_detector(narrow(), images(), Training(schedule(6), masks=True), **QUIET)
+
+
 @pytest.mark.parametrize("stopped_at", [3, 5])
-def test_a_stopped_run_ends_with_the_same_weights(stopped_at: int, often, monkeypatch, tmp_path: Path) -> None:
-    settings, model, data = Training(schedule(6), masks=True), narrow(), images()
-    whole = train_detector(model, data, settings, **QUIET)
+def test_a_stopped_run_ends_with_the_same_weights(
+    stopped_at: int, unstopped: module.Trained, often, monkeypatch, tmp_path: Path
+) -> None:
+    settings, model, data, whole = Training(schedule(6), masks=True), narrow(), images(), unstopped
 
     def stop(seed: int, step: int, device: torch.device, real=module.seed_step) -> None:
         if step == stopped_at:
