@@ -6,8 +6,7 @@ evaluation.report.write_report("runs/zoo", "report.html", rankings="runs/ranking
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.report.page import page
-from evaluation.report.reading import read_all
+from evaluation.report import page, reading
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 
@@ -37,8 +36,8 @@ def write_report(
         raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")
     places = [rankings] if isinstance(rankings, (str, Path)) else list(rankings)
     given = None if study is None else Path(study)
-    material = read_all(Path(zoo), map(Path, places), Path(outside), given, Path(RANKINGS))
-    text = page(material, command=command, ranking_places=", ".join(map(str, places)))
+    material = reading.read_all(Path(zoo), map(Path, places), Path(outside), given, Path(RANKINGS))
+    text = page.page(material, command=command, ranking_places=", ".join(map(str, places)))
     with write_whole(Path(out)) as partial:
         partial.write_text(text, encoding="utf-8")
     return Path(out), material.problems
