@@ -6,7 +6,8 @@ python recipes/action_eval.py checkpoint=runs/zoo/NAME data=video:FOLDER protoco
 python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_k400 root=data
 python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_ucf101 root=data    (its three splits, their mean)
 
-Recipes: paper_k400, paper_ucf101, paper_hmdb51, slowfast_ucf101, slowfast_hmdb51; see evaluation/action/recipes.py.
+Recipes: paper_k400, paper_ucf101, paper_hmdb51, slowfast_ucf101, slowfast_hmdb51; see
+evaluation/protocols/action/recipes.py.
 FOLDER holds train/CLASS/FILM and test/CLASS/FILM. The same command goes on where it was stopped;
 a split with features=once begins anew.
 """
@@ -80,7 +81,7 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.action.judging import judge
+    from evaluation.judging.action import judge
 
     judge(**config)
 

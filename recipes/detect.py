@@ -65,7 +65,7 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.detection.judging import judge
+    from evaluation.judging.detection import judge
 
     judge(**config)
 

@@ -28,7 +28,7 @@ class Settings(evaluating.Settings):
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.summary import judge
+    from evaluation.judging.summary import judge
 
     plain = {name: config.pop(name) for name in asdict(Settings())}
     judge(**plain, options=config)

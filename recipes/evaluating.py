@@ -47,7 +47,7 @@ def run_protocol(name: str, usage: str) -> None:
     own = members.options(protocols.find(name))
 
     def task(config: dict[str, Any]) -> None:
-        from evaluation.summary import judge
+        from evaluation.judging.summary import judge
 
         shared = {key: config[key] for key in asdict(Settings())}
         judge(**shared, protocols=[name], options={name: {key: config[key] for key in own}})

@@ -61,7 +61,7 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.ground_truth import TRUTH, ground_truth
+    from evaluation.ranking.ground_truth import TRUTH, ground_truth
     from sslkit.errors import UserError
 
     if not config["zoo"]:

@@ -15,8 +15,8 @@ from typing import Any
 
 from command import run_plain
 
-from evaluation.ranking_checks import BOOTSTRAP, METRICS
-from evaluation.scoring import metrics
+from evaluation.ranking.checks import BOOTSTRAP, METRICS
+from evaluation.ranking.scoring import metrics
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, setting
 
@@ -66,8 +66,8 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.published_ranking import rank_published
-    from evaluation.ranking_summary import rank_tasks
+    from evaluation.ranking.published_ranking import rank_published
+    from evaluation.ranking.summary import rank_tasks
 
     benchmark, checkpoints, download = (config.pop(name) for name in ("benchmark", "checkpoints", "download"))
     if config["max_images"] == "auto":

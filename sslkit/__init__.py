@@ -6,44 +6,30 @@
 Everything is imported when it is first used: `import sslkit` alone loads neither torch nor the network.
 """
 
-import importlib
-from typing import Any
+from sslkit import lazy
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "Method": ("sslkit.method", "Method"),
-    "methods": ("sslkit.objectives", "names"),
-    "open_images": ("sslkit.data.sources", "open_images"),
-    "pretrain": ("sslkit.training.fit", "pretrain"),
-    "ZooEntry": ("sslkit.zoo", "ZooEntry"),
-    "UserError": ("sslkit.errors", "UserError"),
-}
-_MODULES = (
-    "backbones",
-    "data",
-    "diagnostics",
-    "distributed",
-    "exporting",
-    "heads",
-    "method",
-    "objectives",
-    "regularizers",
-    "training",
-    "video_backbones",
-    "zoo",
+__getattr__, __dir__, __all__ = lazy.attributes(
+    __name__,
+    {
+        "Method": "sslkit.method:Method",
+        "methods": "sslkit.objectives:names",
+        "open_images": "sslkit.data.sources:open_images",
+        "pretrain": "sslkit.training.fit:pretrain",
+        "ZooEntry": "sslkit.zoo.entry:ZooEntry",
+        "UserError": "sslkit.errors:UserError",
+        "backbones": "sslkit.backbones",
+        "data": "sslkit.data",
+        "diagnostics": "sslkit.diagnostics",
+        "distributed": "sslkit.distributed",
+        "exporting": "sslkit.zoo.exporting",
+        "heads": "sslkit.layers.heads",
+        "method": "sslkit.method",
+        "objectives": "sslkit.objectives",
+        "regularizers": "sslkit.regularizers",
+        "training": "sslkit.training",
+        "video_backbones": "sslkit.video_backbones",
+        "zoo": "sslkit.zoo",
+    },
 )
-__all__ = [*_WHERE, *_MODULES]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        module, attribute = _WHERE[name]
-        return getattr(importlib.import_module(module), attribute)
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,9 @@ from sslkit import backbones, distributed, members, objectives, regularizers, st
 from sslkit.data.clip_views import augment_clips
 from sslkit.data.recipe import for_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings, Objective
+from sslkit.objectives.base import Objective
 from sslkit.regularizers.base import Regularizer
 
 if TYPE_CHECKING:

@@ -1,19 +1,26 @@
 """What a step may be given: shapes, numbers of images and views, pixels. Each raises UserError in one line."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from sslkit import backbones, distributed
+from sslkit import distributed
+from sslkit.backbones.base import Backbone
 from sslkit.data.views import ViewRecipe
 from sslkit.errors import UserError
-
-if TYPE_CHECKING:
-    from sslkit.method import Method
+from sslkit.objectives.base import Objective
 
 
-def check_step(method: "Method", images: Tensor, labels: Tensor | None) -> None:
+class Steps(Protocol):
+    """What is checked of a `sslkit.Method`: its name, its backbone and its objective."""
+
+    name: str
+    backbone: Backbone
+    objective: Objective
+
+
+def check_step(method: Steps, images: Tensor, labels: Tensor | None) -> None:
     """Raises UserError for a batch that the method cannot learn from; images, labels: as `Method.forward` has them."""
     _check_shape(images, method.backbone)
     if len(images) * distributed.world_size() < 2:
@@ -28,7 +35,7 @@ def check_step(method: "Method", images: Tensor, labels: Tensor | None) -> None:
         _check_floats(images)
 
 
-def _check_shape(images: Tensor, body: backbones.Backbone) -> None:
+def _check_shape(images: Tensor, body: Backbone) -> None:
     channels, frames = body.in_chans, body.frames
     if frames is None and (images.dim() != 4 or images.shape[1] != channels):
         raise UserError(f"images must be (N, {channels}, H, W) for in_chans={channels}, got {tuple(images.shape)}")
@@ -39,7 +46,7 @@ def _check_shape(images: Tensor, body: backbones.Backbone) -> None:
         )
 
 
-def check_batch(method: "Method", images: int) -> None:
+def check_batch(method: Steps, images: int) -> None:
     """Raises UserError if a step of so many images, over all ranks, is too small for the objective."""
     least = method.objective.least_images
     if images < least:
@@ -47,14 +54,14 @@ def check_batch(method: "Method", images: int) -> None:
         raise UserError(f"{method.name} needs at least {least} images a step, not {images}: raise the batch size{hint}")
 
 
-def check_clips(method: "Method", clips: int) -> None:
+def check_clips(method: Steps, clips: int) -> None:
     """Raises UserError if the objective cannot compare so many clips of a video."""
     most = method.objective.most_views
     if most is not None and clips > most:
         raise UserError(f"{method.name} compares {most} clips of a video, not {clips}: set data.clips={most}")
 
 
-def check_crops(body: backbones.Backbone, recipe: ViewRecipe, image_size: int) -> None:
+def check_crops(body: Backbone, recipe: ViewRecipe, image_size: int) -> None:
     """Raises UserError if the backbone does not take the local crops."""
     training = body.training
     for size in {view.size for view in recipe.each()} - {None, image_size}:

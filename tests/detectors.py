@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from evaluation.detection.boxes import Boxes
-from evaluation.detection.clipart_boxes import open_clipart_boxes
-from evaluation.detection.schedules import Schedule, find_schedule
-from evaluation.detection.sizes import Sizes
-from evaluation.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.detection.boxes import Boxes
+from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
+from evaluation.protocols.detection.schedules import Schedule, find_schedule
+from evaluation.protocols.detection.sizes import Sizes
 
 SMALL = Sizes(
     sides=(96,),

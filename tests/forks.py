@@ -20,7 +20,7 @@ IMPORTED = [
     "matplotlib.pyplot",
     "sslkit.training.train",
     "lightly.loss",
-    "evaluation.models",
+    "evaluation.features.models",
 ]
 
 

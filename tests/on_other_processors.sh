@@ -12,36 +12,36 @@ cd "$(dirname "$0")/.." || exit 1
 export OMP_WAIT_POLICY=passive PYTHONPATH=.
 
 tests=(
-  tests/evaluation/transferability
+  tests/evaluation/features/test_table.py
+  tests/evaluation/learners/test_episode_solvers.py
+  tests/evaluation/learners/test_episodes.py
+  tests/evaluation/learners/test_linear_heads.py
+  tests/evaluation/learners/test_logistic.py
+  tests/evaluation/learners/test_neighbours.py
   tests/evaluation/protocols/test_crowding.py
   tests/evaluation/protocols/test_few_shot.py
   tests/evaluation/protocols/test_knn.py
   tests/evaluation/protocols/test_lidar.py
   tests/evaluation/protocols/test_linear.py
   tests/evaluation/protocols/test_linear_overlap.py
-  tests/evaluation/test_agreement.py
-  tests/evaluation/test_choice.py
-  tests/evaluation/test_comparison.py
-  tests/evaluation/test_diagonal_mixture.py
-  tests/evaluation/test_eigenbasis.py
-  tests/evaluation/test_episode_solvers.py
-  tests/evaluation/test_episodes.py
-  tests/evaluation/test_features.py
-  tests/evaluation/test_linear_heads.py
-  tests/evaluation/test_logistic.py
-  tests/evaluation/test_measures.py
-  tests/evaluation/test_neighbours.py
-  tests/evaluation/test_paired_agreement.py
-  tests/evaluation/test_ranking.py
-  tests/evaluation/test_resampling.py
-  tests/evaluation/test_scatter.py
-  tests/evaluation/test_scoring.py
-  tests/evaluation/test_statistics.py
+  tests/evaluation/ranking/test_agreement.py
+  tests/evaluation/ranking/test_paired_agreement.py
+  tests/evaluation/ranking/test_rank.py
+  tests/evaluation/ranking/test_resampling.py
+  tests/evaluation/ranking/test_scoring.py
+  tests/evaluation/results/test_choice.py
+  tests/evaluation/results/test_comparison.py
+  tests/evaluation/results/test_measures.py
+  tests/evaluation/results/test_statistics.py
+  tests/evaluation/transferability
+  tests/evaluation/transferability/test_diagonal_mixture.py
+  tests/evaluation/transferability/test_eigenbasis.py
+  tests/evaluation/transferability/test_scatter.py
+  tests/layers/test_queue.py
+  tests/layers/test_teacher.py
   tests/objectives
   tests/regularizers
   tests/test_diagnostics.py
-  tests/test_queue.py
-  tests/test_teacher.py
   tests/training/test_features.py
 )
 # They start processes, build large networks or run to convergence: minutes, for no other numbers.
@@ -51,9 +51,9 @@ left_out=(
   --deselect=tests/objectives/test_moco.py::test_without_a_common_generator_there_is_no_common_permutation
   --deselect=tests/objectives/test_moco.py::test_synchronised_or_evaluated_batch_norm_needs_no_shuffling
   --deselect=tests/evaluation/protocols/test_linear.py::test_scales
-  --deselect=tests/regularizers/dsa/test_prior.py::test_clip_from_a_local_file_is_the_model_called_directly
-  --deselect=tests/evaluation/test_scoring.py::test_time_and_memory_are_measured
-  --deselect=tests/evaluation/test_scoring.py::test_a_module_is_there_after_import_evaluation
+  --deselect=tests/regularizers/dsa/priors/test_priors.py::test_clip_from_a_local_file_is_the_model_called_directly
+  --deselect=tests/evaluation/ranking/test_scoring.py::test_time_and_memory_are_measured
+  --deselect=tests/evaluation/ranking/test_scoring.py::test_a_module_is_there_after_import_evaluation
 )
 
 # The features of this processor that numpy has code for and whose names begin with one of the arguments: it warns of

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 import evaluation
-from evaluation import store
+from evaluation.results import store
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 from sslkit.training.history import write_csv

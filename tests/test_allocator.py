@@ -35,7 +35,7 @@ KEPT = """
 from sslkit.allocator import keep_freed_memory, return_freed_memory
 keep_freed_memory()
 import numpy as np
-from evaluation.memory import resident
+from evaluation.ranking.memory import resident
 kept = [np.ones(8_000_000) for _ in range(3)]
 last = np.ones(1000)  # what lies above the freed blocks, so that the heap's end stays where it is
 kept.clear()

@@ -9,8 +9,8 @@ from contract import MEMBERS, PLUGINS, batch, build, enough, own_tests, step
 
 import sslkit
 from sslkit import objectives, regularizers
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*", "ignore:TF32 acceleration"

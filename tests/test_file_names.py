@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import sslkit
-from evaluation.models import load_model
-from evaluation.run import results_folder
+from evaluation.features.models import load_model
+from evaluation.judging.run import results_folder
 from sslkit import backbones, file_names
 from sslkit.errors import UserError
 from sslkit.training import run

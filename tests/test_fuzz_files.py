@@ -24,14 +24,16 @@ from PIL import Image
 
 import evaluation
 import sslkit
-from evaluation import cache, store
-from evaluation.ranking import Ranking
-from evaluation.ranking_summary import read_truth
-from evaluation.records import Records
+from evaluation.features import cache
+from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.summary import read_truth
 from evaluation.report import write_report
-from sslkit import backbones, exporting
+from evaluation.results import store
+from evaluation.results.records import Records
+from sslkit import backbones
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
+from sslkit.zoo import exporting
 
 DRAWS = int(os.environ.get("SSLKIT_FUZZ", "80"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))

@@ -40,7 +40,7 @@ def test_unknown_names_come_with_the_nearest() -> None:
         members.check_options(objectives.find("simclr"), {"temprature": 1}, "objective")
 
 
-@pytest.mark.parametrize("name", ["no.such.module:Thing", "sslkit.heads:nothing", "sslkit.heads:mlp"])
+@pytest.mark.parametrize("name", ["no.such.module:Thing", "sslkit.layers.heads:nothing", "sslkit.layers.heads:mlp"])
 def test_a_bad_name_from_outside_is_one_clear_error(name: str) -> None:
     with pytest.raises(UserError):
         objectives.find(name)

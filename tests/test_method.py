@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import sslkit
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.method import signature
-from sslkit.objectives.base import Embeddings
 from sslkit.regularizers.base import Regularizer
 
 

@@ -15,7 +15,7 @@ def test_every_path_and_test_that_it_names_is_there() -> None:
     assert len(paths) > 25 and all((ROOT / path).exists() for path in paths)
     for path, name in re.findall(r"--deselect=(\S+)::(\w+)", text):
         assert f"def {name}(" in (ROOT / path).read_text()
-    for needed in ("protocols/test_knn.py", "test_neighbours.py", "transferability"):
+    for needed in ("protocols/test_knn.py", "learners/test_neighbours.py", "transferability"):
         assert f"tests/evaluation/{needed}" in paths
 
 

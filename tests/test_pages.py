@@ -9,7 +9,7 @@ import pytest
 import evaluation
 import sslkit
 from evaluation import protocols
-from sslkit import exporting
+from sslkit.zoo import exporting
 
 ROOT = Path(__file__).parents[1]
 PAGES = [Path(name, "README.md") for name in ("", "sslkit", "evaluation", "recipes", "recipes/benchmarks")]

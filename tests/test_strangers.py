@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from evaluation.models import load_model
+from evaluation.features.models import load_model
 from sslkit import backbones, zoo
 from sslkit.errors import UserError
 

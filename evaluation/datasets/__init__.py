@@ -48,7 +48,7 @@ def open_split(
         `sslkit.open_images` takes and that has labels: top-1 accuracy then, but for torchvision's class of a published
         set, which keeps that set's metric. A `Split` that is open already is returned, if it is the one asked for.
     split: as the source has them; a published set's are in the `counts` of `find(name)`. Where a set has no "val" none
-        is made here: see `evaluation.splits.held_out`.
+        is made here: see `held_out` in _splits.py.
     root: the folder that NAME lies below.
     image_size, channels, fit: see `sslkit.open_images`; files of published sets are read as RGB by default.
     on_error: "raise" stops at an image that cannot be read. With "skip" `images` gives another image in its place and

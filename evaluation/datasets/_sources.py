@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets._listed import ListedImages
+from evaluation.datasets._rows import row_ids
 from evaluation.datasets.base import Split
-from evaluation.features import row_ids
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import ImageOptions, Images
 from sslkit.data.sources import open_images

@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.datasets._listed import ListedImages
 from evaluation.datasets._picked import PickedImages
-from evaluation.features import row_ids
+from evaluation.datasets._rows import row_ids
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.errors import UserError

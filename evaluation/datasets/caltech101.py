@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets._listed import in_classes, numbered, numbered_counts, subfolders
+from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Entry, Listing
-from evaluation.splits import draw_keys
 
 PER_CLASS = 30
 _NO_CLASS = "BACKGROUND_Google"

@@ -8,8 +8,8 @@ import dataclasses
 from pathlib import Path
 
 from evaluation.datasets import imagenet
+from evaluation.datasets._subsets import list_digest
 from evaluation.datasets.base import Listing
-from evaluation.subsets import list_digest
 
 _LIST = "imagenet100.txt"
 

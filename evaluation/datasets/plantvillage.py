@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets._listed import in_classes, subfolders
+from evaluation.datasets._splits import held_out
+from evaluation.datasets._subsets import list_digest
 from evaluation.datasets.base import Entry, Listing
-from evaluation.splits import held_out
-from evaluation.subsets import list_digest
 from sslkit.errors import UserError
 
 TEST_SHARE = 0.2

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from evaluation.result import Result
+from evaluation.results.result import Result
 from sslkit import members
 from sslkit.errors import UserError
 

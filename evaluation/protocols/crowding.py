@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from evaluation.features import Features, as_features
-from evaluation.label_checks import check_classes, check_labels
-from evaluation.result import Result
-from evaluation.splits import draw_keys
-from evaluation.statistics import Estimate, generator, interval_of, jackknife
-from evaluation.subject import Subject
+from evaluation.datasets._labels import check_classes, check_labels
+from evaluation.datasets._splits import draw_keys
+from evaluation.features.table import Features, as_features
+from evaluation.protocols.base import Subject
+from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate, generator, interval_of, jackknife
 from sslkit import diagnostics
 from sslkit.diagnostics import ClassGeometry, Moments
 from sslkit.errors import UserError

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
-from evaluation.episodes import EpisodeTable, draw_episodes, one_label
-from evaluation.features import Features, as_features
-from evaluation.neighbours import unit_rows
-from evaluation.option_types import AtLeastTwo, Count, Counts
-from evaluation.result import Result
-from evaluation.statistics import over_episodes
-from evaluation.subject import Subject
+from evaluation.features.table import Features, as_features
+from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
+from evaluation.learners.episodes import EpisodeTable, draw_episodes, one_label
+from evaluation.learners.neighbours import unit_rows
+from evaluation.protocols._option_types import AtLeastTwo, Count, Counts
+from evaluation.protocols.base import Subject
+from evaluation.results.result import Result
+from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.settings import Limits

@@ -13,13 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.models import load_model
-from evaluation.option_types import AtLeastTwo, Count, Precision, Seeds, Workers
-from evaluation.result import Result
-from evaluation.subject import Subject
-from evaluation.task import open_task
-from evaluation.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
-from evaluation.tuning import Setting, whole_number
+from evaluation.features.models import load_model
+from evaluation.protocols._option_types import AtLeastTwo, Count, Precision, Seeds, Workers
+from evaluation.protocols.base import Subject
+from evaluation.results.result import Result
+from evaluation.tuning.loop import Setting, whole_number
+from evaluation.tuning.task import open_task
+from evaluation.tuning.trials import (
+    Runner,
+    Trial,
+    best,
+    mean_record,
+    open_runner,
+    require_sound,
+    result_of,
+    spread,
+    told,
+)
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -85,7 +95,7 @@ def fine_tune(
     Returns the test accuracy: Wilson's interval over images (bootstrap for mean_per_class and map11) for one seed,
     mean and t interval over several, whose single results are in `others`.
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges; and for an image
-    that cannot be read, before the first step where all images fit in memory (see `evaluation.trials.Bench`).
+    that cannot be read, before the first step where all images fit in memory (see `evaluation.tuning.trials.Bench`).
     """
     seeds = different_seeds(seeds)
     settings = settings_of(grid, steps=steps, batch_size=batch_size, crop=crop, flip=flip, precision=precision)

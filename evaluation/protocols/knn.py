@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.episodes import one_label
-from evaluation.features import Features, matched
-from evaluation.label_checks import check_train_and_test
-from evaluation.linear_parts import in_both
-from evaluation.neighbours import neighbours, vote
-from evaluation.option_types import Count, Positive
-from evaluation.result import Result, rows_digest
-from evaluation.statistics import Estimate, mean_per_class, share
-from evaluation.subject import Subject
+from evaluation.features.table import Features, matched
+from evaluation.learners.episodes import one_label
+from evaluation.learners.linear_parts import in_both
+from evaluation.learners.neighbours import neighbours, vote
+from evaluation.protocols._label_checks import check_train_and_test
+from evaluation.protocols._option_types import Count, Positive
+from evaluation.protocols.base import Subject
+from evaluation.results.result import Result, rows_digest
+from evaluation.results.statistics import Estimate, mean_per_class, share
 from sslkit.errors import UserError
 
 Own = tuple[np.ndarray, np.ndarray]

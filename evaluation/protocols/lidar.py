@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.checks import device_of
 from evaluation.datasets import open_split
+from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
-from evaluation.models import LoadedModel, load_model
-from evaluation.result import Result
-from evaluation.splits import draw_keys
-from evaluation.statistics import bootstrap_mean, jackknife
-from evaluation.subject import Subject
+from evaluation.features.checks import device_of
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.base import Subject
+from evaluation.results.result import Result
+from evaluation.results.statistics import bootstrap_mean, jackknife
 from sslkit import diagnostics
 from sslkit.data.images import Images
 from sslkit.data.recipe import SIMCLR, View, ViewRecipe
@@ -98,7 +98,7 @@ def view_features(
 ) -> ViewFeatures:
     """Features of q augmented views of some images of a split.
 
-    model: see `evaluation.models.load_model`. split: as `open_split` gives it.
+    model: see `evaluation.features.models.load_model`. split: as `open_split` gives it.
     n_images: drawn by (seed, name), all if there are fewer. view: the distribution of each view as written for 224
         pixels, fitted to the model's size (`ViewRecipe.at`); SimCLR's by default. device: "auto" is a GPU if there is
         one; the network is moved there.

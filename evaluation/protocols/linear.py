@@ -12,20 +12,20 @@ from typing import Annotated, Any
 import numpy as np
 from tqdm import tqdm
 
-from evaluation.checks import device_of
-from evaluation.choice import highest_of, lowest_of
-from evaluation.features import Features, matched
-from evaluation.label_checks import check_train_and_test
-from evaluation.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
-from evaluation.linear_options import check_on_features, check_together
-from evaluation.linear_parts import Part, Parts, in_both, parts_of
-from evaluation.logistic import Probe, fit_one_vs_rest, fit_path
-from evaluation.measures import measured
-from evaluation.option_types import CountOrNone, PositiveOrNone
+from evaluation.features.checks import device_of
+from evaluation.features.table import Features, matched
+from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
+from evaluation.learners.linear_parts import Part, Parts, in_both, parts_of
+from evaluation.learners.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.protocols import linear_aug
-from evaluation.result import Result, rows_digest
-from evaluation.statistics import mean_per_class
-from evaluation.subject import Subject
+from evaluation.protocols._label_checks import check_train_and_test
+from evaluation.protocols._linear_options import check_on_features, check_together
+from evaluation.protocols._option_types import CountOrNone, PositiveOrNone
+from evaluation.protocols.base import Subject
+from evaluation.results.choice import highest_of, lowest_of
+from evaluation.results.measures import measured
+from evaluation.results.result import Result, rows_digest
+from evaluation.results.statistics import mean_per_class
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.settings import Limits
@@ -36,7 +36,7 @@ STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 TWINS = 0.01  # share of the test images that may be in train too before the number is called leaky
 MANY = 200_000  # rows from which "auto" takes "grid"
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # of the training images, held out to choose by
-SEARCH_TOL, PROMISE = 1e-4, 1e-7  # see `evaluation.logistic.fit_path`
+SEARCH_TOL, PROMISE = 1e-4, 1e-7  # see `evaluation.learners.logistic.fit_path`
 SEARCH_ITER = 200  # of each strength, from where the last one ended; the weakest penalties do not converge in it
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
@@ -215,7 +215,7 @@ def _best_strength(tried: Sequence[dict[str, Any]]) -> int:
 
 def _best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequence[Any]) -> int:
     """The highest; of equal ones that of the lowest loss, which is infinite where it is NaN; of those that of the
-    largest penalty. A value of NaN is none. Equal: but for rounding, see `evaluation.choice`."""
+    largest penalty. A value of NaN is none. Equal: but for rounding, see `evaluation.results.choice`."""
     if np.isnan(values).all():
         raise UserError("every head of the grid diverged: lower its learning rates, or standardize the features")
     highest = [int(number) for number in highest_of(values)]

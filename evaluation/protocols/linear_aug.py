@@ -18,27 +18,20 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from evaluation.checks import device_of
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.label_checks import check_train_and_test
-from evaluation.measures import measured
-from evaluation.models import load_model
-from evaluation.option_types import AtLeastTwo, CountOrNone, Precision
-from evaluation.pixels import Pixels
-from evaluation.result import Result, rows_digest
-from evaluation.statistics import generator, mean_per_class
-from evaluation.subject import Subject
-from evaluation.task import Task, open_task
-from evaluation.tuning import (
-    Diverged,
-    Setting,
-    autocast,
-    classification_loss,
-    cosine,
-    predict,
-    training_batches,
-)
+from evaluation.features.checks import device_of
+from evaluation.features.models import load_model
+from evaluation.learners.schedules import cosine
+from evaluation.protocols._label_checks import check_train_and_test
+from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
+from evaluation.protocols.base import Subject
+from evaluation.results.measures import measured
+from evaluation.results.result import Result, rows_digest
+from evaluation.results.statistics import generator, mean_per_class
+from evaluation.tuning.loop import Diverged, Setting, autocast, classification_loss, predict, training_batches
+from evaluation.tuning.pixels import Pixels
+from evaluation.tuning.task import Task, open_task
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.settings import Limits
@@ -95,7 +88,7 @@ def linear_on_views(
     in proportion; the result's recipe then says so. batch_size: the rate is scaled by batch_size / 256.
     precision: "float32", or "bfloat16" autocast of the backbone. seed: of the layer's start, the order and the views.
     Nothing is chosen, so no images are held out. Raises UserError for unknown options, labels that do not fit (see
-    `evaluation.task.open_task`), and a rate that makes the loss infinite.
+    `evaluation.tuning.task.open_task`), and a rate that makes the loss infinite.
     """
     start = time.perf_counter()
     chosen = _chosen(recipe, epochs)

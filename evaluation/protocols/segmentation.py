@@ -6,10 +6,10 @@ Sources: Song et al. 2024 (table VII), He et al. 2017 (arXiv 1703.06870), and Mo
 from pathlib import Path
 from typing import Any
 
-from evaluation.detection import protocol
-from evaluation.option_types import CountOrNone, PositiveOrNone, Trials
-from evaluation.result import Result
-from evaluation.subject import Subject
+from evaluation.protocols._option_types import CountOrNone, PositiveOrNone, Trials
+from evaluation.protocols.base import Subject
+from evaluation.protocols.detection import measure
+from evaluation.results.result import Result
 
 
 def segmentation(
@@ -41,26 +41,26 @@ def segmentation(
     Raises UserError as `detection` does, and for a set without masks.
     """
     given = dict(locals())
-    return protocol.measure("segmentation", given.pop("model"), given.pop("data"), masks=True, **given)
+    return measure.measure("segmentation", given.pop("model"), given.pop("data"), masks=True, **given)
 
 
 def open_data(subject: Subject) -> None:
     """Raises UserError for a source that is no detection set with masks, before anything is computed."""
-    protocol.open_splits(subject.data, subject.root, masks=True, counts=subject.how.get("counts", "raise"))
+    measure.open_splits(subject.data, subject.root, masks=True, counts=subject.how.get("counts", "raise"))
 
 
 def check(subject: Subject, **options: Any) -> None:
     """Check the network and the schedule before anything is computed. Raises UserError."""
-    protocol.check(subject, masks=True, **options)
+    measure.check(subject, masks=True, **options)
 
 
 def evaluate(
     subject: Subject,
     *,
-    arch: protocol.Arch = "c4",
+    arch: measure.Arch = "c4",
     schedule: str = "full",
     trials: Trials = 1,
-    trainable: protocol.Trainable = "full",
+    trainable: measure.Trainable = "full",
     steps: CountOrNone = None,
     batch_size: CountOrNone = None,
     lr: PositiveOrNone = None,
@@ -68,4 +68,4 @@ def evaluate(
     """Mask R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `segmentation`."""
     chosen = {"arch": arch, "schedule": schedule, "trials": trials, "trainable": trainable}
     chosen |= {"steps": steps, "batch_size": batch_size, "lr": lr}
-    return segmentation(subject.model, subject.data, **chosen, **protocol.of_subject(subject))
+    return segmentation(subject.model, subject.data, **chosen, **measure.of_subject(subject))

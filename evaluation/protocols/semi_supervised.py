@@ -13,15 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.models import load_model
-from evaluation.option_types import AtLeastTwo, Count, Fraction, Precision, Workers
+from evaluation.datasets._subsets import label_subset, list_digest
+from evaluation.features.models import load_model
+from evaluation.protocols._option_types import AtLeastTwo, Count, Fraction, Precision, Workers
+from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
-from evaluation.result import Result
-from evaluation.subject import Subject
-from evaluation.subsets import label_subset, list_digest
-from evaluation.task import Task, open_task
-from evaluation.trials import Runner, Trial, best, mean_record, open_runner, require_sound, result_of, spread, told
-from evaluation.tuning import Setting, whole_number
+from evaluation.results.result import Result
+from evaluation.tuning.loop import Setting, whole_number
+from evaluation.tuning.task import Task, open_task
+from evaluation.tuning.trials import (
+    Runner,
+    Trial,
+    best,
+    mean_record,
+    open_runner,
+    require_sound,
+    result_of,
+    spread,
+    told,
+)
 from sslkit.errors import UserError
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by

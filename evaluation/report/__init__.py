@@ -6,8 +6,9 @@ evaluation.report.write_report("runs/zoo", "report.html", rankings="runs/ranking
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluation.report import page, reading
 from sslkit.errors import UserError
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 __all__ = ["write_report"]
 RANKINGS = "runs/ranking"  # where recipes/rank.py writes; it need not be there
@@ -31,15 +32,12 @@ def write_report(
     Raises UserError for a zoo that is no folder of entries, for rankings that are not there (but those of
     `runs/ranking`), for a study that cannot be read, and where the page cannot be written.
     """
-    from evaluation.report.page import page
-    from evaluation.report.reading import read_all
-
     if Path(out).is_dir() or not Path(out).name:
         raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")
     places = [rankings] if isinstance(rankings, (str, Path)) else list(rankings)
     given = None if study is None else Path(study)
-    material = read_all(Path(zoo), map(Path, places), Path(outside), given, Path(RANKINGS))
-    text = page(material, command=command, ranking_places=", ".join(map(str, places)))
+    material = reading.read_all(Path(zoo), map(Path, places), Path(outside), given, Path(RANKINGS))
+    text = page.page(material, command=command, ranking_places=", ".join(map(str, places)))
     with write_whole(Path(out)) as partial:
         partial.write_text(text, encoding="utf-8")
     return Path(out), material.problems

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.statistics import Estimate, share
-from evaluation.tables import with_interval
+from evaluation.results.statistics import Estimate, share
+from evaluation.results.tables import with_interval
 
 NOTHING = "–"
 

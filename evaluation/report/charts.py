@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.ranking import Ranking
+from evaluation.ranking.ranking import Ranking
 
 WIDTH, HEIGHT = 300, 180
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 30  # margins

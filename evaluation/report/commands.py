@@ -4,10 +4,11 @@ from collections.abc import Container, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from evaluation.ranking import Ranking
+from evaluation.ranking.ranking import Ranking
 from evaluation.report.cells import dig
-from evaluation.result import Result
+from evaluation.results.result import Result
 from sslkit.errors import UserError
+from sslkit.method import signature
 from sslkit.training.config import Config
 
 RANKED_BY = ("max_images", "image_size", "bootstrap", "seed")
@@ -55,8 +56,6 @@ def ranking(found: Ranking, zoo: Any, entries: Container[str]) -> str:
 @cache
 def _options(method: str) -> dict[str, Any]:
     """Defaults of a method's options by their path; empty for a method that this version does not know."""
-    from sslkit.method import signature
-
     try:
         return dict(_leaves(signature(method)))
     except UserError:

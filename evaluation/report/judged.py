@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from evaluation.comparison import LEVEL, Comparison, compare_all
+from evaluation.judging.summary import shown
 from evaluation.report import commands
 from evaluation.report.cells import NOTHING, Cell, Column, Table, made, of_estimate, of_text
 from evaluation.report.reading import Material, Member
-from evaluation.result import Result
-from evaluation.summary import shown
-from evaluation.tables import flags
+from evaluation.results.comparison import LEVEL, Comparison, compare_all
+from evaluation.results.result import Result
+from evaluation.results.tables import flags
 from sslkit.errors import UserError
 
 COLUMNS = [

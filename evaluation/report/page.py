@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import sslkit
 from evaluation.report import judged
 from evaluation.report.costs import costs_table
 from evaluation.report.entries import sections, zoo_table
@@ -24,8 +25,6 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
 
     command: that made it. ranking_places: where rankings were looked for, in words.
     """
-    import sslkit
-
     style, script = ((TEMPLATE / name).read_text() for name in ("page.css", "page.js"))
     compared = judged.comparisons(material)  # before the problems are shown: it may add some
     unjudged = judged.unjudged(material)

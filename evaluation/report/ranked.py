@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation import transferability
-from evaluation.agreement import Agreement
-from evaluation.ranking import Ranking
+from evaluation.features.zoo_members import lines_of
+from evaluation.ranking.agreement import Agreement
+from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.scoring import parse
 from evaluation.report import commands
 from evaluation.report.cells import (
     MISSING,
@@ -22,8 +24,6 @@ from evaluation.report.cells import (
 )
 from evaluation.report.charts import BarChart, ScatterChart, bars, scatter, truth_places
 from evaluation.report.reading import Material, Ranked
-from evaluation.scoring import parse
-from evaluation.zoo_members import lines_of
 from sslkit import members
 from sslkit.errors import UserError
 

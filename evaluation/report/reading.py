@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation import store
-from evaluation.ranking import Ranking
-from evaluation.ranking_file import read_ranking
-from evaluation.result import Result
+from evaluation.ranking.ranking import Ranking
+from evaluation.results import store
+from evaluation.results.result import Result
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
-from sslkit.zoo import CARD, WEIGHTS, ZooEntry
-from sslkit.zoo_table import rows
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
+from sslkit.zoo.table import rows
 
 STARTED = "config.yaml"  # in the folder of a run from its first moment; the logs of a set of members have none
 
@@ -93,7 +92,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
             material.outside.append(Member(found[0].model if found else folder.name, folder, results=found))
     for path in _files(rankings, usual):
         try:
-            ranking = read_ranking(path)
+            ranking = Ranking.from_json(path)
             material.rankings.append(Ranked(ranking, path, str(ranking.made.get("date") or _date(path))))
         except UserError as error:
             material.problems.append(str(error))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evaluation.scatter import ClassMoments, Scatter, compacted
+from evaluation.transferability._scatter import ClassMoments, Scatter, compacted
 from sslkit.errors import UserError
 
 # PED's warning, which a ranking says once of a model and not of each metric.

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from evaluation.choice import equal_scores
+from evaluation.results.choice import equal_scores
 from evaluation.transferability import etran_classification, etran_energy
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError

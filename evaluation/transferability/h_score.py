@@ -1,6 +1,6 @@
 """H-score: how far apart the class means lie, in units of the features' own spread."""
 
-from evaluation.scatter import Scatter
+from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from evaluation.scatter import EPS, Scatter
+from evaluation.transferability._scatter import EPS, Scatter
 from evaluation.transferability.base import Sample, Score
 
 

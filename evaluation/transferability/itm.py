@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from evaluation.scatter import mean_rounding
-from evaluation.threads import threads
+from evaluation.transferability._scatter import mean_rounding
+from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.neighbours import neighbours, unit_rows, vote
+from evaluation.learners.neighbours import neighbours, unit_rows, vote
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 

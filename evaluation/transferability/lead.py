@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from evaluation.scatter import mean_rounding
-from evaluation.splits import stratified_folds
+from evaluation.datasets._splits import stratified_folds
+from evaluation.transferability._scatter import mean_rounding
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 

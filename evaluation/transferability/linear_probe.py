@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evaluation.choice import first_largest, last_least
-from evaluation.scatter import Scatter
-from evaluation.splits import stratified_folds
+from evaluation.datasets._splits import stratified_folds
+from evaluation.results.choice import first_largest, last_least
+from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evaluation.scatter import Scatter
+from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evaluation.diagonal_mixture import fit_diagonal_mixture
-from evaluation.projection import principal_coordinates, rank
-from evaluation.scatter import Scatter
+from evaluation.transferability._diagonal_mixture import fit_diagonal_mixture
+from evaluation.transferability._projection import principal_coordinates, rank
+from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.leep import leep_terms
 from sslkit.errors import UserError

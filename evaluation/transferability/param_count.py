@@ -15,7 +15,7 @@ TAKES_NUMBERS = True
 def param_count(model: Any) -> int:
     """Numbers in all parameters, frozen ones too; one that two modules share counts once, buffers do not.
 
-    model: an nn.Module, what has one as `net` (evaluation.models.LoadedModel), or the number itself.
+    model: an nn.Module, what has one as `net` (evaluation.features.models.LoadedModel), or the number itself.
     """
     network = getattr(model, "net", model) if not isinstance(model, nn.Module) else model
     if isinstance(network, nn.Module):

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.choice import first_largest
-from evaluation.projection import principal_coordinates, rank
-from evaluation.scatter import EPS, mean_rounding
+from evaluation.results.choice import first_largest
+from evaluation.transferability._projection import principal_coordinates, rank
+from evaluation.transferability._scatter import EPS, mean_rounding
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evaluation.choice import equal_scores
-from evaluation.degenerate import check_scale
-from evaluation.scatter import EPS
+from evaluation.results.choice import equal_scores
 from evaluation.transferability import sfda
+from evaluation.transferability._degenerate import check_scale
+from evaluation.transferability._scatter import EPS
 from evaluation.transferability.base import NO_REFERENCE, Sample, Score
 from sslkit.errors import UserError
 

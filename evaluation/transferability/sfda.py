@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from evaluation.scatter import add_upper_gram, mirror_upper
+from evaluation.transferability._scatter import add_upper_gram, mirror_upper
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 

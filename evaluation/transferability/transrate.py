@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from evaluation.scatter import EPS
+from evaluation.transferability._scatter import EPS
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 

@@ -26,8 +26,8 @@ from results import keep, load
 from tqdm import tqdm
 
 import sslkit
-from evaluation.detection.judging import TASKS
-from evaluation.detection.protocol import open_splits
+from evaluation.judging.detection import TASKS
+from evaluation.protocols.detection.measure import open_splits
 
 RESULTS = "detection_study"
 STEPS = 400

@@ -24,8 +24,8 @@ from results import keep
 import evaluation
 import sslkit
 from evaluation.datasets import Split
-from evaluation.extraction import batch_for
-from evaluation.models import LoadedModel, load_model
+from evaluation.features.extraction import batch_for
+from evaluation.features.models import LoadedModel, load_model
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 

@@ -22,11 +22,11 @@ from results import keep
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from evaluation.episode_solvers import solve_episodes
-from evaluation.episodes import draw_episodes
-from evaluation.extraction import extract
-from evaluation.features import Features, as_features
-from evaluation.models import load_model
+from evaluation.features.extraction import extract
+from evaluation.features.models import load_model
+from evaluation.features.table import Features, as_features
+from evaluation.learners.episode_solvers import solve_episodes
+from evaluation.learners.episodes import draw_episodes
 from evaluation.protocols.few_shot import few_shot, pool
 
 EPISODES, TIMED, CLASSES, IMAGES, WIDTH = 2000, 200, 40, 100, 512

@@ -82,7 +82,7 @@ def cloud(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(x: np.ndarray, y: np.ndarray, query: np.ndarray, wanted: np.ndarray) -> float:
-    from evaluation.features import Features
+    from evaluation.features.table import Features
     from evaluation.protocols.knn import knn
 
     names = [str(label) for label in range(CLASSES)]
@@ -96,7 +96,7 @@ def ours(x: np.ndarray, y: np.ndarray, query: np.ndarray, wanted: np.ndarray) ->
 def flat(x: np.ndarray, y: np.ndarray, query: np.ndarray, wanted: np.ndarray) -> float:
     import faiss
 
-    from evaluation.neighbours import unit_rows, vote
+    from evaluation.learners.neighbours import unit_rows, vote
 
     index = faiss.IndexFlatIP(WIDTH)
     index.add(unit_rows(x, "train"))

@@ -147,7 +147,7 @@ def held_out(path: Path) -> None:
     """The training images alone, a fifth of every class set apart."""
     import numpy as np
 
-    from sslkit.training.fit import held_out_rows
+    from sslkit.training.data import held_out_rows
 
     images = sslkit.open_images("fashion_mnist", split="train")
     pixels = images.__getitems__(list(range(len(images))))["images"].numpy()

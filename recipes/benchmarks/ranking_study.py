@@ -26,16 +26,16 @@ from ranking_study_summary import summarised
 from ranking_study_table import table
 
 import evaluation
-from evaluation.candidates import sampled
 from evaluation.datasets import Split, open_split
-from evaluation.ground_truth import DETAILS, TRUTH, load_zoo
-from evaluation.models import LoadedModel
-from evaluation.ranking_summary import read_truth
-from evaluation.records import Records, each_once
-from evaluation.scoring import parse
+from evaluation.features.models import LoadedModel
+from evaluation.ranking.candidates import sampled
+from evaluation.ranking.ground_truth import DETAILS, TRUTH, load_zoo
+from evaluation.ranking.scoring import parse
+from evaluation.ranking.summary import read_truth
+from evaluation.results.records import Records, each_once
 from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 OUT = Path(__file__).parent / "results" / "ranking_study.json"
 PED = ("ped+logme", "ped+sfda", "ped+gbc")

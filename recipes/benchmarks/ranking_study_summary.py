@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.agreement import Agreement, agreement
-from evaluation.paired_agreement import TAU, difference, over_tasks
+from evaluation.ranking.agreement import Agreement, agreement
+from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
 
 MEASURES = (TAU, "weighted tau (ITM)", "regret@1")
 BASELINES = ("param_count", "feature_dim", "knn", "linear_probe", "random")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import sslkit
-from sslkit.backbones import Backbone
+from sslkit.backbones.base import Backbone
 
 STEPS, WARMUP = 12, 3
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.training.fit import normalization
+from sslkit.training.data import normalization
 
 RESULTS = Path(__file__).parent / "results" / "step_speed.json"
 HEAD = {"hidden": 256, "dim": 64}

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from results import keep
 
-from evaluation.memory import PeakMemory
-from evaluation.samples import as_sample
-from evaluation.scoring import of_sample, parse
+from evaluation.ranking.memory import PeakMemory
+from evaluation.ranking.samples import as_sample
+from evaluation.ranking.scoring import of_sample, parse
 from evaluation.transferability.ped import moves
 
 THREADS = 2

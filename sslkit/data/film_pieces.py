@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from sslkit.data.video_reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
 from sslkit.errors import UserError
+from sslkit.files import write_whole
 
 SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
 LEAST = 3  # pieces of a film, of which one is for tests
@@ -129,8 +130,6 @@ def _size(facts: VideoFacts, side: int) -> tuple[int, int]:
 
 def _encode(path: Path, pictures: np.ndarray) -> None:
     import av
-
-    from sslkit.zoo import write_whole
 
     with write_whole(path) as partial, av.open(str(partial), "w", format="mp4") as container:
         stream = container.add_stream("mpeg4", rate=RATE, options={"b": "1M"})

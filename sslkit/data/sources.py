@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sslkit.data import builtin
+from sslkit.data import builtin, torchvision_sets, video
 from sslkit.data.builtin import open_builtin, splits_of_builtin
 from sslkit.data.folder import open_folder, splits_of_folder
 from sslkit.data.images import ImageOptions, Images
@@ -91,8 +91,6 @@ def _find(source: str | Path) -> _Source:
     if isinstance(source, str) and text in builtin.NAMES:
         return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
     if isinstance(source, str) and text.startswith("video:"):
-        from sslkit.data import video
-
         return _Source(partial(video.open_folder_of_videos, text), partial(video.splits_of_videos, text))
     path = _expanded(text)
     if path.is_dir():
@@ -116,13 +114,13 @@ def _expanded(text: str) -> Path:
 
 
 def _find_torchvision(source: str | Path) -> _Source:
-    from sslkit.data import torchvision_sets as sets
-
-    found = sets.parse(source) if isinstance(source, str) else None
+    found = torchvision_sets.parse(source) if isinstance(source, str) else None
     if found is None:
-        raise UserError(_unknown(os.fspath(source), sets.names()))
+        raise UserError(_unknown(os.fspath(source), torchvision_sets.names()))
     name, root = found
-    return _Source(partial(sets.open_torchvision, name, root), partial(sets.splits_of_torchvision, name))
+    return _Source(
+        partial(torchvision_sets.open_torchvision, name, root), partial(torchvision_sets.splits_of_torchvision, name)
+    )
 
 
 def _unknown(source: str, torchvision_names: dict[str, str]) -> str:

@@ -19,7 +19,7 @@ from filelock import FileLock
 from sslkit.data.folder import PathList
 from sslkit.data.video_reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
-from sslkit.zoo import write_whole
+from sslkit.files import write_whole
 
 FORMAT = 2
 _BAR_FROM = 20  # videos

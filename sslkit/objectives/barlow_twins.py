@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views import BYOL
-from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective
+from sslkit.embeddings import Embeddings
+from sslkit.layers.heads import mlp
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Weight, Width
 
 EPS = 1e-5  # of the variance, as in the authors' code: a dead dimension gives 0, not NaN

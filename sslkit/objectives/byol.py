@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import teacher
 from sslkit.data.views import BYOL as BYOL_VIEWS
-from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.embeddings import Embeddings, along, stacked
+from sslkit.layers import teacher
+from sslkit.layers.heads import mlp
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Share, Width
 
 

@@ -7,10 +7,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import teacher
 from sslkit.data.recipe import View, ViewRecipe
-from sslkit.objectives.base import Objective, stacked
-from sslkit.prototypes import Crops, check_options, embed_crops, held, mean_over_ranks, own_rows, swapped_prediction
+from sslkit.embeddings import stacked
+from sslkit.layers import teacher
+from sslkit.layers.prototypes import (
+    Crops,
+    check_options,
+    embed_crops,
+    held,
+    mean_over_ranks,
+    own_rows,
+    swapped_prediction,
+)
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Count, Prototypes, Share, Temperature, Width
 
 _VIEW = View(scale=(0.4, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)

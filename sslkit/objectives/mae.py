@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sslkit import distributed, masked_vit
+from sslkit import distributed
 from sslkit.data.views import View, ViewRecipe
+from sslkit.embeddings import Embeddings, along, stacked, wide
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings, Objective, along, stacked, wide
+from sslkit.layers import masked_vit
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Depth, Share, Width
 
 

@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import masked_vit, teacher
 from sslkit.data.views import BYOL
+from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
-from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.layers import masked_vit, teacher
+from sslkit.layers.heads import mlp
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Share, Temperature, Width
 
 

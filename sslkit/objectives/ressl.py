@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import teacher
 from sslkit.data.recipe import MOCO, WEAK, ViewRecipe
+from sslkit.embeddings import Embeddings, stacked
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings, Objective, stacked
-from sslkit.queue import Queue
+from sslkit.layers import teacher
+from sslkit.layers.queue import Queue
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Rows, Share, Temperature, Width
 
 

@@ -5,9 +5,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views import SIMCLR
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective
+from sslkit.layers.heads import mlp
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Temperature, Width
 
 

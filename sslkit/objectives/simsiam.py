@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.recipe import MOCO
-from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.embeddings import Embeddings, along, stacked
+from sslkit.layers.heads import mlp
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Width
 
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from sslkit import distributed
 from sslkit.data.views import SIMCLR
+from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings, Objective, along, stacked
+from sslkit.objectives.base import Objective
 from sslkit.ranges import PartialShare, Prototypes
 
 

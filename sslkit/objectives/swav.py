@@ -7,10 +7,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.recipe import View, ViewRecipe
-from sslkit.heads import mlp
+from sslkit.layers.heads import mlp
+from sslkit.layers.prototypes import (
+    Crops,
+    check_options,
+    embed_crops,
+    held,
+    mean_over_ranks,
+    own_rows,
+    swapped_prediction,
+)
+from sslkit.layers.queue import Queue
 from sslkit.objectives.base import Objective
-from sslkit.prototypes import Crops, check_options, embed_crops, held, mean_over_ranks, own_rows, swapped_prediction
-from sslkit.queue import Queue
 from sslkit.ranges import Count, Depth, OptionalRows, Prototypes, Temperature, Width
 
 _GLOBAL = View(scale=(0.14, 1.0))

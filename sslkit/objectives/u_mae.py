@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.objectives.base import Embeddings
+from sslkit.embeddings import Embeddings
 from sslkit.objectives.mae import MAE
 from sslkit.ranges import Depth, Share, Weight, Width
 

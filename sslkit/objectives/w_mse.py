@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from sslkit import distributed
 from sslkit.data.views import View, ViewRecipe
+from sslkit.embeddings import Embeddings, along
 from sslkit.errors import UserError
-from sslkit.heads import mlp
-from sslkit.objectives.base import Embeddings, Objective, along
+from sslkit.layers.heads import mlp
+from sslkit.objectives.base import Objective
 from sslkit.ranges import Depth, PartialShare, Rows, Width
 
 _VIEW = View(scale=(0.2, 1.0), grayscale=0.1)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from sslkit.objectives.base import Embeddings
+from sslkit.embeddings import Embeddings
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images

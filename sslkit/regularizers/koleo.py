@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sslkit.objectives.base import Embeddings
+from sslkit.embeddings import Embeddings
 from sslkit.ranges import Share, Weight
 from sslkit.regularizers.base import Regularizer
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 
+from sslkit.files import write_whole
 from sslkit.sealed import seal
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.history import History
-from sslkit.zoo import write_whole
 
 
 class SaveLast(Checkpoint):

@@ -12,16 +12,17 @@ from typing import Any
 import torch
 
 from sslkit import diagnostics
+from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.figures import NoMap
 from sslkit.method import Method
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
+from sslkit.training.data import Data, Judged, capped
 from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
-from sslkit.training.fit import Data, Judged
 from sslkit.training.history import History
 from sslkit.training.plots import plot_embedding, plot_terms
-from sslkit.zoo import WEIGHTS, ZooEntry, load_lines, save
+from sslkit.zoo.entry import WEIGHTS, ZooEntry, load_lines, save
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
 
@@ -180,8 +181,6 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
     """Clean training images: the reference statistics of the card."""
     if data.bank is not None:
         return features(method, data.bank.images, rows=data.bank.rows)
-    from sslkit.data.sources import open_images
-    from sslkit.training.fit import capped
 
     options = {"channels": data.train.channels, "image_size": data.image_size, "on_error": config.data.on_error}
     clean = data.clean

@@ -9,8 +9,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from sslkit.files import write_whole
 from sslkit.training.loading import Loading
-from sslkit.zoo import write_whole
 
 
 class History(pl.Callback):

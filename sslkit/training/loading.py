@@ -7,7 +7,7 @@ import torch
 
 from sslkit.data.loader import TimedLoader, make_loader
 from sslkit.training.config import Config
-from sslkit.training.fit import Data
+from sslkit.training.data import Data
 
 
 class Loading(pl.LightningDataModule):

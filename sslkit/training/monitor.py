@@ -11,8 +11,8 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from sslkit import diagnostics
+from sslkit.training.data import Data
 from sslkit.training.features import features, knn_accuracy
-from sslkit.training.fit import Data
 from sslkit.training.history import History
 
 WINDOW = 1024  # embeddings that rank and spread are measured on; both depend on the number

@@ -13,8 +13,8 @@ from torch import Tensor
 from sslkit.data.sources import Images
 from sslkit.data.views import contact_sheet
 from sslkit.figures import reduced, save_figure, scatter, tsne
+from sslkit.files import write_whole
 from sslkit.method import Method
-from sslkit.zoo import write_whole
 
 matplotlib.use("Agg")
 

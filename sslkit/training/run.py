@@ -8,9 +8,10 @@ import yaml
 
 from sslkit import file_names
 from sslkit.errors import UserError
+from sslkit.files import write_whole
 from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
-from sslkit.zoo import CARD, write_whole
+from sslkit.zoo.entry import CARD
 
 # Settings that leave the weights as they are.
 MAY_CHANGE = ("resume", "out", "name", "eval")

@@ -15,11 +15,11 @@ from filelock import FileLock, Timeout
 from sslkit import objectives
 from sslkit.errors import UserError
 from sslkit.method import parse
-from sslkit.training import run
+from sslkit.training import data, fit, run
 from sslkit.training.checkpoint_files import last, newest_whole
 from sslkit.training.config import Config
 from sslkit.training.processes import Machine, Outcome, cores, last_lines
-from sslkit.zoo import ZooEntry
+from sslkit.zoo.entry import ZooEntry
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,8 @@ def examine(configs: Sequence[Config]) -> list[Member]:
 
     Raises UserError for what `sslkit.pretrain` would refuse, and when two runs would have the same name.
     """
-    from sslkit.training.fit import check_parts
-
     for config in configs:
-        check_parts(config)
+        fit.check_parts(config)
     remembered: dict[str, Any] = {}
     facts = [_facts(config, remembered) for config in configs]
     names = [run.base_name(config, fact.backbone) for config, fact in zip(configs, facts, strict=True)]
@@ -67,14 +65,12 @@ class _Facts:
 
 def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
     """remembered: what earlier calls found; runs that differ by the seed alone share all of it."""
-    from sslkit.training.fit import build_method, open_data
-
     learns = objectives.find(parse(config.method_name)[0]).needs_labels  # such a run changes the labels it is given
 
     def facts() -> _Facts:
-        data = _once(remembered, [config.data, config.eval, learns], lambda: open_data(config))
-        backbone = build_method(config, data).backbone.recipe.name
-        return _Facts(backbone, data.train.digest, data.train.decodes)
+        opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
+        backbone = fit.build_method(config, opened).backbone.recipe.name
+        return _Facts(backbone, opened.train.digest, opened.train.decodes)
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 
@@ -143,7 +139,7 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
 
     Raises UserError for a trainer that is not possible here.
     """
-    from sslkit.training.train import check_trainer
+    from sslkit.training import train  # it loads Lightning
 
     trainer = configs[0].trainer
     if trainer.num_nodes > 1:
@@ -155,7 +151,7 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
     if not str(each).isdecimal():
         raise UserError(f"trainer.devices={each}: give a number, which GPUs a member gets is chosen for it")
     for config in {config.data.batch_size: config for config in configs}.values():
-        check_trainer(dataclasses.replace(config, trainer=dataclasses.replace(trainer, devices=int(each))))
+        train.check_trainer(dataclasses.replace(config, trainer=dataclasses.replace(trainer, devices=int(each))))
     return Machine(cores(), tuple(gpus), int(each), asked)
 
 

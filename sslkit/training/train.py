@@ -20,15 +20,15 @@ from sslkit.method import Method, parse
 from sslkit.training import run
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.config import Config
+from sslkit.training.data import Data
 from sslkit.training.finish import finish, judge
-from sslkit.training.fit import Data
 from sslkit.training.history import History
 from sslkit.training.loading import Loading
 from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
 from sslkit.training.plots import save_views
 from sslkit.training.progress import Bar
-from sslkit.zoo import ZooEntry
+from sslkit.zoo.entry import ZooEntry
 
 
 class Start(pl.Callback):

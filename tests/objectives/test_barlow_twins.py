@@ -8,8 +8,8 @@ from lightly.loss import BarlowTwinsLoss
 from torch import Tensor
 
 from sslkit import backbones
+from sslkit.embeddings import Embeddings
 from sslkit.objectives.barlow_twins import BarlowTwins, off_diagonal, standardize
-from sslkit.objectives.base import Embeddings
 
 SHAPES = [(9, 7), (16, 40), (3, 50), (2, 2), (64, 3)]  # more images, more dimensions, and the ends of both
 

@@ -11,8 +11,8 @@ from lightly.loss import DINOLoss
 import sslkit
 from sslkit import backbones
 from sslkit.errors import UserError
+from sslkit.layers.prototypes import Crops
 from sslkit.objectives.dino import DINO
-from sslkit.prototypes import Crops
 
 
 def dino(**options) -> DINO:

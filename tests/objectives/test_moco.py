@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones, distributed
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings
 from sslkit.objectives.moco import MoCo
 
 

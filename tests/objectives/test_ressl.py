@@ -9,8 +9,8 @@ from torch import Tensor
 
 import sslkit
 from sslkit import backbones
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings
 from sslkit.objectives.ressl import ReSSL
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from lightly.loss import NTXentLoss
 
 from sslkit import backbones
-from sslkit.objectives.base import Embeddings
+from sslkit.embeddings import Embeddings
 from sslkit.objectives.simclr import SimCLR
 
 

@@ -11,8 +11,8 @@ from lightly.loss.swav_loss import sinkhorn as lightlys_sinkhorn
 import sslkit
 from sslkit import backbones
 from sslkit.errors import UserError
+from sslkit.layers.prototypes import Crops
 from sslkit.objectives.swav import SwAV, sinkhorn
-from sslkit.prototypes import Crops
 
 
 def swav(**options) -> SwAV:

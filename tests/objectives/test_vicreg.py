@@ -8,7 +8,7 @@ from lightly.loss import VICRegLoss
 from torch import Tensor
 
 from sslkit import backbones
-from sslkit.objectives.base import Embeddings
+from sslkit.embeddings import Embeddings
 from sslkit.objectives.vicreg import VICReg, covariance, invariance, variance
 
 SHAPES = [(9, 7), (16, 40), (3, 50), (2, 3), (64, 3)]  # more images, more dimensions, and the ends of both

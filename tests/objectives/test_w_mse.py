@@ -7,8 +7,8 @@ from lightly.loss import WMSELoss
 from torch import Tensor
 
 from sslkit import backbones
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings
 from sslkit.objectives.w_mse import WMSE, Shuffled, whiten, whiten_parts
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from motion_films import write_motions
 
-from evaluation import store
-from evaluation.action.judging import hint, judge
-from evaluation.action.recipes import RECIPES as NAMED
-from evaluation.models import load_model
+from evaluation.features.models import load_model
+from evaluation.judging.action import hint, judge
 from evaluation.protocols.action import action, evaluate
-from evaluation.records import read_records
-from evaluation.result import Result
+from evaluation.protocols.action.recipes import RECIPES as NAMED
+from evaluation.results import store
+from evaluation.results.records import read_records
+from evaluation.results.result import Result
 from sslkit import backbones, members, zoo
 from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry

@@ -81,14 +81,14 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "sslkit.training.train:train",
         "sslkit.training.processes:run_all",
-        "evaluation.extraction:_extracted",
-        "evaluation.trials:open_runner",
+        "evaluation.features.extraction:_extracted",
+        "evaluation.tuning.trials:open_runner",
         "evaluation.protocols.fine_tune:open_runner",
         "evaluation.protocols.semi_supervised:open_runner",
         "evaluation.protocols.linear_aug:train_layer",
         "evaluation.protocols.lidar:view_features",
-        "evaluation.detection.trials:train_detector",
-        "evaluation.action.runs:train",
+        "evaluation.protocols.detection.trials:train_detector",
+        "evaluation.protocols.action.runs:train",
         "evaluation.report.page:page",
         "sslkit.data.film_pieces:cut_films",
     ):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.published_ranking import rank_published
-from evaluation.ranking_summary import rank_tasks
+from evaluation.ranking.published_ranking import rank_published
+from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 
@@ -60,11 +60,11 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
 @pytest.mark.parametrize(
     ("config", "called", "expected"),
     [
-        ({"max_images": "auto"}, "ranking_summary.rank_tasks", {"max_images": 500}),
-        ({"max_images": None}, "ranking_summary.rank_tasks", {"max_images": None}),
-        ({"max_images": "auto", "benchmark": "itm"}, "published_ranking.rank_published", {"max_images": None}),
-        ({"max_images": 90, "benchmark": "itm"}, "published_ranking.rank_published", {"max_images": 90}),
-        ({"download": True, "benchmark": "itm"}, "published_ranking.rank_published", {"download": True}),
+        ({"max_images": "auto"}, "ranking.summary.rank_tasks", {"max_images": 500}),
+        ({"max_images": None}, "ranking.summary.rank_tasks", {"max_images": None}),
+        ({"max_images": "auto", "benchmark": "itm"}, "ranking.published_ranking.rank_published", {"max_images": None}),
+        ({"max_images": 90, "benchmark": "itm"}, "ranking.published_ranking.rank_published", {"max_images": 90}),
+        ({"download": True, "benchmark": "itm"}, "ranking.published_ranking.rank_published", {"download": True}),
     ],
 )
 def test_a_benchmark_is_computed_on_all_images_and_may_download(

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from lightly.loss import KoLeoLoss
 
-from sslkit.objectives.base import Embeddings
+from sslkit.embeddings import Embeddings
 from sslkit.regularizers.koleo import KoLeo
 
 

@@ -57,7 +57,7 @@ STEPS = [
     (finish, "plot_terms"),
     (finish, "plot_embedding"),
     (finish, "save"),
-    (sslkit.zoo, "write_whole"),
+    (sslkit.zoo.entry, "write_whole"),
     (finish, "tidy"),
 ]
 

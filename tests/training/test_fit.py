@@ -16,7 +16,8 @@ import sslkit
 from sslkit.errors import UserError
 from sslkit.regularizers.koleo import KoLeo
 from sslkit.training.config import Config
-from sslkit.training.fit import build_method, open_data
+from sslkit.training.data import open_data
+from sslkit.training.fit import build_method
 
 
 def test_a_run_leaves_all_that_is_promised(finished) -> None:

@@ -17,7 +17,8 @@ from sslkit.data.video import open_videos
 from sslkit.errors import UserError
 from sslkit.training import run as runs
 from sslkit.training.config import Config
-from sslkit.training.fit import build_method, open_data
+from sslkit.training.data import open_data
+from sslkit.training.fit import build_method
 from sslkit.training.plots import clip_sheet
 
 pytest.importorskip("av")

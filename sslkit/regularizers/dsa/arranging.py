@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from sslkit.embeddings import wide
 from sslkit.errors import UserError
 from sslkit.members import nearest
-from sslkit.objectives.base import wide
 from sslkit.regularizers.dsa.pairwise import KERNELS, pair_scores
 from sslkit.regularizers.dsa.threads import one_thread
 

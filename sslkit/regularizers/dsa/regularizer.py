@@ -13,14 +13,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit import distributed
+from sslkit.embeddings import Embeddings, wide
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings, wide
 from sslkit.ranges import Count, Rows, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
-from sslkit.regularizers.dsa.features import FeatureTable, sample, tabulate
-from sslkit.regularizers.dsa.prior import FilePrior, build_prior
+from sslkit.regularizers.dsa.priors import build as build_prior
+from sslkit.regularizers.dsa.priors.features import FilePrior
+from sslkit.regularizers.dsa.table import FeatureTable, sample, tabulate
 from sslkit.regularizers.dsa.threads import one_thread
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sslkit.objectives.base import wide
+from sslkit.embeddings import wide
 from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, without_autocast
 from sslkit.regularizers.dsa.threads import one_thread
 from sslkit.ties import among_all, pair_cosines, search_error, settle

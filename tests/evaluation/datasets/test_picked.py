@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 import evaluation
-from evaluation.candidates import sampled
 from evaluation.datasets import open_split
+from evaluation.ranking.candidates import sampled
 from sslkit.errors import UserError
 
 

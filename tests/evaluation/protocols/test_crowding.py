@@ -8,7 +8,7 @@ from sklearn.metrics import silhouette_score
 
 from evaluation.features import Features, as_features
 from evaluation.protocols.crowding import crowding, weighted_pairs
-from evaluation.statistics import interval_of
+from evaluation.results.statistics import interval_of
 from sslkit import diagnostics, open_images
 from sslkit.errors import UserError
 

@@ -11,12 +11,12 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 from threadpoolctl import threadpool_limits
 
-from evaluation.episode_solvers import CLASSIFIERS, solve_episodes
-from evaluation.episodes import draw_episodes
 from evaluation.features import Features, as_features
-from evaluation.neighbours import unit_rows
+from evaluation.learners.episode_solvers import CLASSIFIERS, solve_episodes
+from evaluation.learners.episodes import draw_episodes
+from evaluation.learners.neighbours import unit_rows
 from evaluation.protocols.few_shot import few_shot, pool
-from evaluation.result import Result
+from evaluation.results.result import Result
 from sslkit import open_images
 from sslkit.errors import UserError
 

@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from evaluation.datasets import open_split
+from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
-from evaluation.models import LoadedModel, load_model
-from evaluation.pixels import Pixels, Pool
+from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.fine_tune import GRIDS, fine_tune, settings_of
-from evaluation.result import Result, rows_digest
-from evaluation.splits import held_out
-from evaluation.statistics import share
-from evaluation.tuning import Setting, predict, train_classifier
+from evaluation.results.result import Result, rows_digest
+from evaluation.results.statistics import share
+from evaluation.tuning.loop import Setting, predict, train_classifier
+from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
@@ -95,7 +95,7 @@ def test_the_best_setting_on_held_out_images_is_tuned_again_on_all_and_tested(tm
 def test_a_second_call_does_nothing_and_gives_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fine_tune(model(), few(), grid=GRID, seeds=(0, 1), out=tmp_path, **QUICK)
     before = (tmp_path / "fine_tune.jsonl").read_bytes()
-    monkeypatch.setattr("evaluation.trials.train_classifier", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr("evaluation.tuning.trials.train_classifier", lambda *a, **k: pytest.fail("trained again"))
     second = fine_tune(model(), few(), grid=GRID, seeds=(0, 1), out=tmp_path, **QUICK)
     assert numbers(first) == numbers(second) and (first.outcomes == second.outcomes).all()
     assert first.seconds == second.seconds and (tmp_path / "fine_tune.jsonl").read_bytes() == before

@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 
 import evaluation.protocols.fine_tune as module
-from evaluation.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.judging.run import evaluate
+from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import fine_tune
-from evaluation.result import Result
-from evaluation.run import evaluate
-from evaluation.subject import Subject
+from evaluation.results.result import Result
 from sslkit.errors import UserError
 
 QUICK = {"steps": 5, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
@@ -65,7 +65,7 @@ def test_a_damaged_file_stops_the_work_before_the_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
 ) -> None:
     trained = []
-    monkeypatch.setattr("evaluation.trials.train_classifier", lambda *a, **k: trained.append(1))
+    monkeypatch.setattr("evaluation.tuning.trials.train_classifier", lambda *a, **k: trained.append(1))
     with pytest.raises(UserError, match=damaged[-5:]):
         fine_tune(model(), faces(tmp_path, damaged), grid={"lr": [0.3, 0.1]}, out=tmp_path / "out", **QUICK)
     assert not trained

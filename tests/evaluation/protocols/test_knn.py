@@ -11,8 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from evaluation.features import Features
 from evaluation.protocols import knn as module
 from evaluation.protocols.knn import knn, predict
-from evaluation.result import Result
-from evaluation.statistics import mean_per_class, share
+from evaluation.results.result import Result
+from evaluation.results.statistics import mean_per_class, share
 from sslkit import open_images
 from sslkit.errors import UserError
 

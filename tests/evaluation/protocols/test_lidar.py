@@ -12,9 +12,9 @@ from torch import nn
 import evaluation.protocols.lidar as module
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.base import Subject
 from evaluation.protocols.lidar import alignment_by_image, evaluate, lidar, view_features
-from evaluation.subject import Subject
 from sslkit import diagnostics
 from sslkit.data.recipe import View
 from sslkit.errors import UserError

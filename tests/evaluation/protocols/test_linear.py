@@ -12,14 +12,14 @@ from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.preprocessing import StandardScaler, normalize
 
 from evaluation import protocols
+from evaluation.datasets._splits import held_out
 from evaluation.features import Features, as_features
-from evaluation.linear_heads import Grid
-from evaluation.linear_parts import Part
-from evaluation.measures import map11
+from evaluation.learners.linear_heads import Grid
+from evaluation.learners.linear_parts import Part
 from evaluation.protocols import linear
 from evaluation.protocols.linear import STRENGTHS, linear_probe
-from evaluation.result import Result, rows_digest
-from evaluation.splits import held_out
+from evaluation.results.measures import map11
+from evaluation.results.result import Result, rows_digest
 from sslkit import members
 from sslkit.errors import UserError
 

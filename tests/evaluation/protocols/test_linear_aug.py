@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from evaluation import protocols
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.base import Subject
 from evaluation.protocols.linear_aug import RECIPES, linear_on_views, train_layer
-from evaluation.result import rows_digest
-from evaluation.subject import Subject
-from evaluation.tuning import Diverged, Setting
+from evaluation.results.result import rows_digest
+from evaluation.tuning.loop import Diverged, Setting
 from sslkit.errors import UserError
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from evaluation.features import as_features
-from evaluation.linear_parts import in_both
+from evaluation.learners.linear_parts import in_both
 from evaluation.protocols.linear import linear_probe
 
 X, Y = load_digits(return_X_y=True)

@@ -10,13 +10,13 @@ import torch
 
 import evaluation.protocols.semi_supervised as module
 from evaluation.datasets import open_split
+from evaluation.datasets._splits import held_out
+from evaluation.datasets._subsets import label_subset, list_digest
 from evaluation.datasets.base import Split
-from evaluation.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.base import Subject
 from evaluation.protocols.semi_supervised import semi_supervised
-from evaluation.result import Result, rows_digest
-from evaluation.splits import held_out
-from evaluation.subject import Subject
-from evaluation.subsets import label_subset, list_digest
+from evaluation.results.result import Result, rows_digest
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
@@ -97,7 +97,7 @@ def test_a_second_call_does_nothing_and_more_draws_add_only_theirs(
     first = semi_supervised(model(), DATA, fraction=8, out=tmp_path, **QUICK)
     semi_supervised(model(), DATA, fraction=8, out=tmp_path, **{**QUICK, "draws": 3})
     assert len(lines(tmp_path)) == 9
-    monkeypatch.setattr("evaluation.trials.train_classifier", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr("evaluation.tuning.trials.train_classifier", lambda *a, **k: pytest.fail("trained again"))
     assert numbers(semi_supervised(model(), DATA, fraction=8, out=tmp_path, **QUICK)) == numbers(first)
 
 

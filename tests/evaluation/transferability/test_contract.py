@@ -12,7 +12,7 @@ from torch import nn
 
 import evaluation
 from evaluation import transferability
-from evaluation.scoring import needs
+from evaluation.ranking.scoring import needs
 from sslkit.data.sources import open_images
 
 HEADS = ("Range:", "Cost:", "Source:", "Not for:")

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import evaluation
-from evaluation import scoring
-from evaluation.ranking import rank
-from evaluation.scoring import evaluate_metric, parse
+from evaluation.ranking import scoring
+from evaluation.ranking.rank import rank
+from evaluation.ranking.scoring import evaluate_metric, parse
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.scoring import evaluate_metric, score
+from evaluation.ranking.scoring import evaluate_metric, score
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from sklearn.covariance import LedoitWolf
 
-from evaluation.samples import as_sample
-from evaluation.scoring import evaluate_metric, score
+from evaluation.ranking.samples import as_sample
+from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability import base
 from evaluation.transferability.h_score_regularized import h_score_regularized, ledoit_wolf, mean_fourth
 from sslkit.data.sources import open_images

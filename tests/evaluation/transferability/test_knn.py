@@ -5,7 +5,7 @@ import pytest
 
 import evaluation
 import sslkit
-from evaluation.scoring import evaluate_metric
+from evaluation.ranking.scoring import evaluate_metric
 from sslkit.errors import UserError
 
 

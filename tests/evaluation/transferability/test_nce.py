@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import evaluation
-from evaluation.scoring import evaluate_metric
+from evaluation.ranking.scoring import evaluate_metric
 from evaluation.transferability.nce import nce
 from sslkit.errors import UserError
 

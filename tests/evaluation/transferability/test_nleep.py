@@ -8,8 +8,8 @@ import torch
 
 import evaluation
 import sslkit
-from evaluation.samples import as_sample
-from evaluation.scoring import evaluate_metric
+from evaluation.ranking.samples import as_sample
+from evaluation.ranking.scoring import evaluate_metric
 from evaluation.transferability import nleep
 from sslkit.errors import UserError
 

@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 import evaluation
-from evaluation.models import load_model
+from evaluation.features.models import load_model
 from sslkit.errors import UserError
 
 Y = [0, 1, 1]

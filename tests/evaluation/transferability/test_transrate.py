@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.samples import as_sample
-from evaluation.scoring import evaluate_metric, score
+from evaluation.ranking.samples import as_sample
+from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability import base
 from evaluation.transferability.transrate import class_grams, coding_rate
 from sslkit.data.sources import open_images

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from forks import start_ranks
 from torch import Tensor
 
-from sslkit.objectives.base import Embeddings
+from sslkit.embeddings import Embeddings
 from sslkit.regularizers.dsa import DSA
 
 V, N, D = 2, 12, 6

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from sslkit import regularizers
 from sslkit.data.sources import open_images
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.objectives.base import Embeddings
 from sslkit.regularizers.dsa import DSA, arrange_loss, connectivity_score, consistency_loss, prior_matrix
 
 N, D = 24, 8

@@ -1,1 +1,0 @@
-"""Action recognition: what `evaluation.protocols.action` is made of. PyAV is needed where films are read."""

@@ -1,0 +1,15 @@
+"""Features: what a frozen backbone makes of one split of a data set, extracted once and used by every protocol."""
+
+from sslkit import lazy
+
+__getattr__, __dir__, __all__ = lazy.attributes(
+    __name__,
+    {
+        "Features": "evaluation.features.table:Features",
+        "as_features": "evaluation.features.table:as_features",
+        "joined": "evaluation.features.table:joined",
+        "matched": "evaluation.features.table:matched",
+        "renumbered": "evaluation.datasets._rows:renumbered",
+        "row_ids": "evaluation.datasets._rows:row_ids",
+    },
+)

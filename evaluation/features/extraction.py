@@ -1,0 +1,291 @@
+"""extract(model, dataset, split) -> Features: one pass of the frozen backbone, kept on disk for all that follows."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from evaluation.datasets import open_split
+from evaluation.datasets.base import COUNTS, Split
+from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, opened, read_whole
+from evaluation.features.checks import MOST_PIXELS, checked, device_of
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.table import Features
+from sslkit.data.loader import without_traceback, workers_for
+from sslkit.data.sources import collate
+from sslkit.distributed import rank, world_size
+from sslkit.errors import UserError
+
+PRECISIONS = ("float32", "bfloat16")
+INTERPOLATIONS = ("bilinear", "bicubic")
+CACHED_PIXELS = 24 * 224**2
+
+
+def extract(
+    model: Any,
+    dataset: Any,
+    split: str = "train",
+    *,
+    cache: str | Path | None = "runs/cache",
+    root: str | Path = "data",
+    image_size: int | None = None,
+    in_chans: int | None = None,
+    resize: int | None = None,
+    interpolation: str | None = None,
+    precision: str = "float32",
+    batch_size: int | None = None,
+    device: str = "auto",
+    workers: int | str = "auto",
+    on_error: str = "skip",
+    counts: str = "raise",
+    progress: bool = True,
+) -> Features:
+    """Features of the clean images of one split, in the data set's order.
+
+    model: see `evaluation.features.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
+    cache: folder of the cache, None to keep nothing. The key is the sha256 of weights, transform, list of images,
+        labels, split and precision: anything else than the same features has another key.
+    image_size, in_chans: side of the centre crop, and channels, where the model does not say them.
+    resize: what the shorter side is brought to before the crop; interpolation: "bilinear", "bicubic"; None: the
+        model's own, but arrays of at most image_size pixels are resized to it and not cropped.
+    precision: "bfloat16" runs the network under autocast; stored are float32.
+    batch_size: images a forward pass; None: 256 on a GPU, on the CPU as many as stay in its cache.
+    device: "auto" is a GPU if there is one, or where the module already is. workers: as in training.
+    on_error: "skip" leaves unreadable images out of features and labels and says how many; "raise" refuses.
+    counts: "warn" goes on with a published set that has not the published number of images.
+    With several ranks each extracts its share and all get all rows; the cache must lie on a disk that they share.
+    Raises UserError for what cannot be opened, and for features that are not finite.
+    """
+    check_extraction(
+        precision=precision, batch_size=batch_size, device=device, workers=workers, on_error=on_error, counts=counts
+    )
+    checked("resize", resize, int | None, least=1, most=2 * MOST_PIXELS)
+    checked("interpolation", interpolation, str | None, choices=INTERPOLATIONS)
+    loaded = load_model(model, image_size=image_size, in_chans=in_chans)
+    opened = open_split(dataset, split, root=root, on_error=on_error, counts=counts)
+    prepared, transform = _prepared(opened, loaded, resize, interpolation)
+    key = _key(loaded, prepared, transform, precision)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(cache) if cache is not None else Path(_from_first(scratch))
+        place = _device(device, loaded)
+        batch = batch_size or batch_for(loaded.image_size, place)
+        job = _Job(loaded, prepared, transform, precision, batch, place, workers, progress)
+        found = _extracted(job, folder, key)
+        x = found[ROWS] if cache is not None else np.array(found[ROWS])
+        _wait()  # before the first rank removes its scratch folder
+    return Features(
+        x,
+        found[LABELS],
+        prepared.classes,
+        key,
+        found[IDS],
+        metric=prepared.metric,
+        model=loaded.name,
+        data=prepared.name,
+        split=prepared.split,
+        groups=found.get(GROUPS),
+        note=prepared.note,
+        unreadable=_unreadable(found, prepared, on_error),
+    )
+
+
+def check_extraction(
+    *,
+    precision: Any = "float32",
+    batch_size: Any = None,
+    device: Any = "auto",
+    workers: Any = "auto",
+    on_error: Any = "skip",
+    counts: Any = "raise",
+    **_others: Any,
+) -> None:
+    """Check the arguments of `extract` that need neither model nor data. Raises UserError."""
+    checked("precision", precision, str, choices=PRECISIONS)
+    checked("batch_size", batch_size, int | None, least=1)
+    checked("workers", workers, int | str, least=0, most=256, choices=("auto",))
+    checked("on_error", on_error, str, choices=("raise", "skip"))
+    checked("counts", counts, str, choices=COUNTS)
+    device_of(device)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What to extract and how."""
+
+    model: LoadedModel
+    split: Split
+    transform: dict[str, Any]
+    precision: str
+    batch_size: int
+    device: torch.device
+    workers: int | str
+    progress: bool
+
+
+def _prepared(split: Split, model: LoadedModel, resize: int | None, interpolation: str | None) -> tuple[Split, dict]:
+    """The split with its images at the model's size, and the transform in words."""
+    images = model.clean(split.images, resize=resize, interpolation=interpolation)
+    transform = {
+        "resize": images.image_size,
+        "crop": model.image_size,
+        "interpolation": images.options.interpolation,
+        "mean": list(model.mean),
+        "std": list(model.std),
+    }
+    return replace(split, images=images), transform
+
+
+def _key(model: LoadedModel, split: Split, transform: dict[str, Any], precision: str) -> str:
+    labels = hashlib.sha256(np.ascontiguousarray(split.y)).hexdigest()
+    about = [model.digest, transform, split.name, split.split, split.digest, list(split.classes), labels, precision]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+
+def batch_for(image_size: int, device: torch.device) -> int:
+    """On the CPU 16 to 32 images of 224 pixels run fastest; of 64 and more the activations fall out of the cache."""
+    return 256 if device.type != "cpu" else min(max(CACHED_PIXELS // image_size**2, 8), 256)
+
+
+def _device(device: str, model: LoadedModel) -> torch.device:
+    own = next(model.net.parameters(), torch.empty(0)).device
+    if device == "auto":
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else own
+    return device_of(device)
+
+
+def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
+    """The first rank holds the lock and publishes; every rank fills its blocks."""
+    if world_size() == 1:
+        with exclusive(root, key):
+            return read_whole(root / key) or _fill(job, root, key)
+    if rank() > 0:
+        return _fill(job, root, key) if _from_first(None) else read_whole(root / key)
+    with exclusive(root, key):
+        found = read_whole(root / key)
+        _from_first(found is None)
+        return found or _fill(job, root, key)
+
+
+def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
+    partial = Partial(root, key, len(job.split), job.model.width, job.batch_size)
+    if rank() == 0:
+        partial.prepare()
+    _wait()
+    blocks = partial.open(rank(), world_size())
+    _wait()  # before any is marked: all ranks share out the same ones
+    try:
+        _run(job, partial, blocks)
+    except UserError:  # what was filled came from a model or images that are not sound
+        shutil.rmtree(partial.folder, ignore_errors=True)
+        raise
+    _wait()
+    if rank() == 0:
+        lost = job.split.ids[~np.asarray(partial.kept)].tolist()
+        if len(lost) == partial.n:
+            raise UserError(f"none of the {partial.n} images of {job.split.name} can be read")
+        beside = {LABELS: job.split.y, IDS: job.split.ids}
+        beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
+        about = {
+            "model": job.model.name,
+            "data": job.split.name,
+            "split": job.split.split,
+            "unreadable": lost,
+            **job.transform,
+        }
+        partial.publish(root / key, beside, about | job.transform)
+    _wait()
+    return opened(root / key)
+
+
+@torch.inference_mode()
+def _run(job: _Job, partial: Partial, blocks: list[list[int]]) -> None:
+    """Forward the blocks of this rank."""
+    job.model.backbone.to(job.device)
+    mean, std = (torch.tensor(v, device=job.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
+    for rows, images, kept in _batches(job, blocks):
+        pixels = _cropped(images, job.model.image_size).to(job.device, non_blocking=True).float().div_(255)
+        x = _features(job, pixels.sub_(mean).div_(std))
+        if not np.isfinite(x[kept]).all():
+            raise UserError(
+                f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
+            )
+        partial.write(rows[0], x, kept)
+    partial.flush()
+
+
+def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
+    """(B, D) float32 of normalised pixels (B, C, S, S). Raises UserError for images that the network cannot take."""
+    try:
+        with torch.autocast(job.device.type, torch.bfloat16, enabled=job.precision == "bfloat16"):
+            return job.model.backbone(pixels).float().cpu().numpy()
+    except torch.OutOfMemoryError as error:
+        raise UserError(f"the GPU has no memory for {len(pixels)} images: give a batch_size below that") from error
+    except (RuntimeError, ValueError, TypeError, AssertionError, LookupError) as error:  # as networks refuse images
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
+
+
+def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray]]:
+    """(rows, images, which of them could be read) of each block, with a progress bar on a terminal."""
+    from tqdm import tqdm
+
+    count = workers_for(job.split.images, job.workers, world_size())
+    loader = DataLoader(
+        job.split.images,
+        batch_sampler=blocks,
+        collate_fn=collate,
+        num_workers=count,
+        pin_memory=job.device.type == "cuda",
+        generator=torch.Generator().manual_seed(0),  # else the global one would be drawn from
+    )
+    label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
+    hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
+    with tqdm(total=sum(map(len, blocks)), desc=label, unit=" images", leave=False, disable=hidden) as bar:
+        try:
+            for rows, batch in zip(blocks, loader, strict=True):
+                kept = batch["index"].numpy() == rows  # in place of an unreadable image came its neighbour
+                yield rows, batch["images"], kept
+                bar.update(len(rows))
+        except UserError as error:
+            raise (without_traceback(error) if count else error) from error
+
+
+def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:
+    start = (images.shape[-1] - size) // 2
+    return images[..., start : start + size, start : start + size]
+
+
+def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str, ...]:
+    """Ids of the images that are left out, said whenever the features are used. Refuses them under "raise"."""
+    lost = found["unreadable"]
+    if lost and on_error == "raise":
+        raise UserError(f"{lost[0]} of {split.name} cannot be read, nor can {len(lost) - 1} others: on_error=skip")
+    if lost and rank() == 0:
+        shown = ", ".join(lost[:5]) + (" ..." if len(lost) > 5 else "")
+        print(
+            f"{len(lost)} of {len(split)} images of {split.name} cannot be read and are left out: {shown}", flush=True
+        )
+    return tuple(lost)
+
+
+def _wait() -> None:
+    if world_size() > 1:
+        dist.barrier()
+
+
+def _from_first(value: Any) -> Any:
+    """The first rank's value, on every rank."""
+    if world_size() == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]

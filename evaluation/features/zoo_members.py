@@ -1,0 +1,129 @@
+"""The members of a zoo by name: listed, opened before anything is computed, and what is damaged left out and told."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evaluation.features.models import LoadedModel, load_model
+from sslkit import zoo as zoos
+from sslkit.errors import UserError
+
+M = TypeVar("M")
+
+
+class Members(dict[str, M]):
+    """Names and models of a zoo.
+
+    left_out: why each other member of the zoo is not among them, by name.
+    listed: the names that a folder was found to hold; the others were asked for one by one.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[str, M] | Sequence[tuple[str, M]] = (),
+        left_out: Mapping[str, str] | None = None,
+        listed: Sequence[str] = (),
+    ):
+        super().__init__(found)
+        self.left_out, self.listed = dict(left_out or {}), frozenset(listed)
+
+    def of_each(self, make: Callable[[str, M], Any], *, spare_all: bool = False) -> "Members[Any]":
+        """Return what `make` makes of each name and model; a listed one for which it raises UserError is left out.
+
+        spare_all: leave out those that were asked for one by one, too. Raises UserError when none is left.
+        """
+        made, failed = {}, {}
+        for name, model in self.items():
+            try:
+                made[name] = make(name, model)
+            except UserError as error:
+                if not (spare_all or name in self.listed):
+                    raise
+                failed[name] = str(error)
+        if not made and len(set(failed.values())) == 1 and (len(failed) > 1 or not self.left_out):
+            raise UserError(next(iter(failed.values())))  # the data's or an option's fault, not that of a model
+        return some_left(Members(made, {**self.left_out, **failed}, self.listed))
+
+
+def some_left(found: Members[M]) -> Members[M]:
+    """Return the members. Raises UserError when all were left out, with the reasons."""
+    if found or not found.left_out:
+        return found
+    reasons = list(dict.fromkeys(found.left_out.values()))
+    if len(reasons) == 1:
+        raise UserError(reasons[0])
+    told = "; ".join(f"{name}: {reason}" for name, reason in found.left_out.items())
+    raise UserError(f"none of the {len(found.left_out)} models can be used: {told}")
+
+
+def lines_of(left_out: Mapping[str, str]) -> list[str]:
+    """Return a line for each member that was left out, as the command lines print them."""
+    return [f"left out  {name}: {reason}" for name, reason in left_out.items()]
+
+
+def members(zoo: Any) -> Members[Any]:
+    """Return the names and models of a zoo, those that its folders have damaged left out.
+
+    Raises UserError for an empty one and for two members of one name.
+    """
+    if isinstance(zoo, Members):
+        return zoo
+    if isinstance(zoo, Mapping) and not zoo:
+        raise UserError("there is no model to rank")
+    if isinstance(zoo, Mapping):
+        return Members(zoo)
+    given = zoo if isinstance(zoo, Sequence) and not isinstance(zoo, str) else [zoo]
+    found: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    listed: list[str] = []
+    for one in given:
+        inside = _members_of(one)
+        for name, model in inside.items():
+            if name in found:
+                raise UserError(f"two members of the zoo are called {name!r}; give a mapping {{name: model}}")
+            found[name] = model
+        left_out |= inside.left_out
+        listed += inside.listed
+    if not found and not left_out:
+        raise UserError(f"there is no finished entry in {zoo}; recipes/train.py makes one")
+    return some_left(Members(found, left_out, listed))
+
+
+def entries_of(folder: str | Path) -> Members[zoos.ZooEntry]:
+    """Return the finished entries of a folder. Raises UserError for no folder."""
+    entries = zoos.open(folder)
+    names = [entry.folder.name for entry in entries]
+    damaged = {path.name: reason for path, reason in entries.damaged.items()}
+    return Members(dict(zip(names, entries, strict=True)), damaged, names)
+
+
+def load_member(
+    one: Any,
+    image_size: int | None = None,
+    in_chans: int | None = None,
+    trust: str | Sequence[str] | None = (),
+) -> LoadedModel:
+    """A member of a zoo, see `evaluation.load_model`; image_size is for what is no entry, as entries keep theirs."""
+    named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()
+    is_entry = isinstance(one, zoos.ZooEntry) or (named and named.is_dir())
+    return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans, trust=trust)
+
+
+def _folder_of(one: str | Path) -> Path:
+    """The folder that is named, if any is: ENTRY, random:ENTRY or random:ENTRY:SEED."""
+    text = str(one)
+    untrained = text.startswith("random:")
+    return Path(text.removeprefix("random:").partition(":")[0] if untrained else text)
+
+
+def _members_of(one: Any) -> Members[Any]:
+    folder = Path(one) if isinstance(one, (str, Path)) else None
+    if folder is not None and folder.is_dir() and not (folder / zoos.CARD).is_file():
+        return entries_of(folder)
+    if isinstance(one, (LoadedModel, zoos.ZooEntry)):
+        return Members({one.name if isinstance(one, LoadedModel) else one.folder.name: one})
+    if folder is not None:
+        named = _folder_of(one)
+        is_folder = named.expanduser().is_dir()
+        return Members({str(one).rstrip("/").replace(str(named), named.name) if is_folder else str(one): one})
+    return Members({type(one).__name__: one})

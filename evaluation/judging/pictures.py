@@ -1,0 +1,43 @@
+"""The pictures of an evaluation: bars with intervals, and of each data set a map and the confusions."""
+
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evaluation.features.plots import plot_confusion, plot_features, plot_results
+from evaluation.features.table import matched
+from evaluation.protocols.base import Subject
+from evaluation.protocols.knn import predict
+from evaluation.results.result import Result
+from sslkit.figures import NoMap
+
+ENOUGH = 8  # images of a class, for a map
+MOST = 100  # classes, for a matrix that can be read
+
+
+def draw(folder: Path, results: Sequence[Result], subjects: Iterable[Subject]) -> list[Path]:
+    """Write evaluation.png, and map-DATA.png and confusion-DATA.png of each subject; gives their paths.
+
+    subjects: those with training and test images, one label each. The confusions are those of the 20-NN vote.
+    """
+    bars = folder / "evaluation.png"
+    plot_results([replace(result, model="") for result in results], bars, title=results[0].model)
+    written = [bars]
+    for subject in subjects:
+        train, test = matched(subject.train, subject.test)
+        name = re.sub(r"[^\w.+-]+", "_", test.data)
+        if test.y.ndim == 1 and len(test) >= ENOUGH * len(set(test.y.tolist())):
+            try:
+                plot_features(test, folder / f"map-{name}.png", seed=subject.seed)
+                written.append(folder / f"map-{name}.png")
+            except NoMap as error:  # of a collapsed model; its numbers stand all the same
+                warnings.warn(f"no map of {test.data}: {error}", stacklevel=2)
+        if test.y.ndim == 1 and len(test.classes) <= MOST:
+            k = min(20, len(train))
+            voted = predict(train, test, [k], 0.07, None)[k]
+            title = f"{test.model}: {test.data}, {k}-NN"
+            plot_confusion(test.y, voted, test.classes, folder / f"confusion-{name}.png", title=title)
+            written.append(folder / f"confusion-{name}.png")
+    return written

@@ -1,0 +1,1 @@
+"""Learners on frozen features: logistic regression, grids of linear heads, neighbours, episodes."""

@@ -1,0 +1,208 @@
+"""Many linear heads trained by SGD in one pass: the grid of learning rates and weight decays on cached features.
+
+The H heads of K classes are one (H K, D) matrix: a batch is read once and costs two products, whatever H is. This is
+how DINOv2 probes (Oquab et al. 2023, arXiv 2304.07193): 13 learning rates, 12,500 iterations, cosine, momentum 0.9.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from evaluation.learners.schedules import cosine
+from evaluation.results.measures import SHARE, map11
+from sslkit.data.loader import EpochBatches
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+SCALES = {"standardize": "standardized", "l2": "l2-normalised", "none": "as they are"}
+LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
+MOMENTUM = 0.9
+BLOCK = 16384  # rows that are read at a time
+CONSTANT = 1e-6  # a feature whose deviation is below this share of its mean does not vary
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What is done to features before a classifier: by the statistics of its training rows, or to length 1.
+
+    mean, deviation: (D,) float64, None unless `kind` is "standardize".
+    """
+
+    kind: str
+    mean: np.ndarray | None = None
+    deviation: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, x: np.ndarray, rows: np.ndarray, kind: str) -> "Scaling":
+        """Measured on some rows of x: (N, D), in blocks. A feature that does not vary keeps its scale."""
+        if kind not in SCALES:
+            raise UserError(f"there is no scale {kind!r}: {nearest(kind, SCALES)}")
+        if kind != "standardize":
+            return cls(kind)
+        mean = sum(block.sum(0) for block in _blocks(x, rows)) / len(rows)
+        square = sum(np.square(block - mean).sum(0) for block in _blocks(x, rows)) / len(rows)
+        deviation = np.sqrt(square)
+        return cls(kind, mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 1.0))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """(n, D) float64."""
+        x = np.asarray(x, dtype=np.float64)
+        if self.kind == "standardize":
+            return (x - self.mean) / self.deviation
+        if self.kind == "l2":
+            return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return x
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every learning rate with every weight decay.
+
+    learning_rates: for batches of 256, scaled by batch_size / 256. weight_decays: added to the gradient of the
+    weights, not of the intercepts. iterations: steps of SGD. batch_size: rows of a step.
+    """
+
+    learning_rates: tuple[float, ...] = LEARNING_RATES
+    weight_decays: tuple[float, ...] = (0.0,)
+    iterations: int = 12500
+    batch_size: int = 1024
+
+    def __post_init__(self) -> None:
+        if not self.learning_rates or not all(np.isfinite(lr) and lr > 0 for lr in self.learning_rates):
+            raise UserError(f"learning_rates={self.learning_rates} must be numbers above 0, at least one")
+        if not self.weight_decays or not all(np.isfinite(wd) and wd >= 0 for wd in self.weight_decays):
+            raise UserError(f"weight_decays={self.weight_decays} must be numbers from 0, at least one")
+        for name in ("iterations", "batch_size"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)} must be at least 1")
+
+    def heads(self) -> list[tuple[float, float]]:
+        """(learning rate, weight decay) of each head."""
+        return list(itertools.product(self.learning_rates, self.weight_decays))
+
+
+@dataclass(frozen=True)
+class Heads:
+    """H linear classifiers of scaled features. weight: (H, K, D), bias: (H, K), float32."""
+
+    weight: Tensor
+    bias: Tensor
+    scaling: Scaling
+
+    def scores(self, x: np.ndarray, rows: np.ndarray) -> Iterator[Tensor]:
+        """(H, n, K) of blocks of rows of x, in order."""
+        for start in range(0, len(rows), BLOCK):
+            yield torch.stack([*self._blocks(x, rows[start : start + BLOCK])])
+
+    def _blocks(self, x: np.ndarray, rows: np.ndarray) -> Iterator[Tensor]:
+        block = torch.from_numpy(self.scaling(x[rows])).to(self.weight)
+        return (torch.addmm(bias, block, weight.T) for weight, bias in zip(self.weight, self.bias, strict=True))
+
+    def of(self, head: int, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """(n, K) scores of one head."""
+        alone = Heads(self.weight[head : head + 1], self.bias[head : head + 1], self.scaling)
+        return np.concatenate([scores[0].cpu().numpy() for scores in alone.scores(x, rows)])
+
+
+def train_heads(
+    x: np.ndarray,
+    rows: np.ndarray,
+    y: np.ndarray,
+    classes: int,
+    grid: Grid,
+    scaling: Scaling,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: bool = False,
+) -> Heads:
+    """Train every head of a grid on the same batches, from zero, with SGD of momentum 0.9 as PyTorch defines it.
+
+    x: (N, D), memory-mapped or not. rows: (n,) those to learn from. y: (n,) int64 labels of these rows, or (n, K) of
+    1, -1, 0 (does not count). classes: K. seed: of the order of the rows.
+    """
+    settings = torch.tensor(grid.heads(), device=device)
+    rates, decays = settings[:, 0] * grid.batch_size / 256, settings[:, 1]
+    parameters = (
+        torch.zeros(len(settings), classes, x.shape[1], device=device),
+        torch.zeros(len(settings), classes, device=device),
+    )
+    speeds = [torch.zeros_like(value) for value in parameters]
+    target = torch.from_numpy(y).to(device)
+    places = _places(len(rows), grid, seed)
+    hidden = None if progress else True  # None: only on a terminal
+    for step, at in enumerate(tqdm(places, "heads", grid.iterations, leave=False, disable=hidden)):
+        batch = torch.from_numpy(scaling(x[rows[at]])).float().to(device)
+        slopes = gradients(*parameters, batch, target[torch.from_numpy(at).to(device)])
+        slopes[0].add_(decays[:, None, None] * parameters[0])
+        factor = rates * cosine(step, grid.iterations)
+        for value, speed, slope in zip(parameters, speeds, slopes, strict=True):
+            speed.mul_(MOMENTUM).add_(slope)
+            value -= factor.view(-1, *[1] * (value.dim() - 1)) * speed
+    return Heads(*parameters, scaling)
+
+
+def gradients(weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each head's mean loss over a batch: cross-entropy, or the sum over classes of the binary one.
+
+    weight: (H, K, D), bias: (H, K), x: (B, D), y: (B,) int64 or (B, K) of 1, -1, 0.
+    """
+    h, k, d = weight.shape
+    logits = torch.addmm(bias.flatten(), x, weight.view(h * k, d).T).view(len(x), h, k)
+    if y.dim() == 1:
+        residual = logits.softmax(2)
+        residual.scatter_add_(2, y[:, None, None].expand(-1, h, 1), -torch.ones_like(logits[:, :, :1]))
+    else:
+        sign = y[:, None].to(logits.dtype)
+        residual = -sign * torch.sigmoid(-sign * logits)
+    residual = residual.view(len(x), h * k) / len(x)
+    return (residual.T @ x).view_as(weight), residual.sum(0).view_as(bias)
+
+
+def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
+    """(H,) the metric of each head on some rows; NaN for one that diverged. y: the labels of these rows."""
+    broken = ~(heads.weight.isfinite().all(2).all(1) & heads.bias.isfinite().all(1)).cpu().numpy()
+    if metric == "map11":
+        scores = np.nan_to_num(torch.cat(list(heads.scores(x, rows)), 1).cpu().numpy())
+        values = np.array([map11(one, y) for one in scores])
+    else:
+        guesses = torch.cat([_top_class(scores) for scores in heads.scores(x, rows)], 1).cpu().numpy()
+        values = np.array([accuracy(guess, y, metric) for guess in guesses])
+    return np.where(broken, np.nan, values)
+
+
+def _top_class(scores: Tensor) -> Tensor:
+    """(H, n) as `evaluation.results.measures.top_class`, of scores (H, n, K) on their device."""
+    bound = SHARE[torch.finfo(scores.dtype).bits] * scores.abs().amax(2, keepdim=True)
+    return (scores >= scores.amax(2, keepdim=True) - bound).to(torch.int8).argmax(2)
+
+
+def accuracy(guess: np.ndarray, y: np.ndarray, metric: str) -> float:
+    """The share of right labels: "top1" of all, "mean_per_class" by class. guess, y: (N,) int64."""
+    right = guess == y
+    if metric != "mean_per_class":
+        return float(right.mean())
+    counts = np.bincount(y)
+    return float((np.bincount(y, weights=right)[counts > 0] / counts[counts > 0]).mean())
+
+
+def _places(n: int, grid: Grid, seed: int) -> Iterator[np.ndarray]:
+    """(B,) places in the rows, for each iteration; an epoch's last rows that fill no batch are left out of it."""
+    batches = EpochBatches(n, min(grid.batch_size, n), seed)
+    endless = (_epoch(batches, epoch) for epoch in itertools.count())
+    return map(np.array, itertools.islice(itertools.chain.from_iterable(endless), grid.iterations))
+
+
+def _epoch(batches: EpochBatches, epoch: int) -> list[list[int]]:
+    batches.set_epoch(epoch)
+    return list(batches)
+
+
+def _blocks(x: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(rows), BLOCK):
+        yield np.asarray(x[rows[start : start + BLOCK]], dtype=np.float64)

@@ -1,0 +1,213 @@
+"""Logistic regression with an L2 penalty and a free intercept, solved to a proven tolerance.
+
+minimise  1/2 |W|^2 + c * sum_i CE(W x_i + b, y_i)
+
+is scikit-learn's objective, with K rows for two classes as well. The solver is `evaluation.learners.lbfgs`, on the same
+function divided by c N: the penalty there is 1 / (c N).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evaluation.learners.lbfgs import Axes, Loss, begin, minimise, principal_axes, sigmoid_loss, softmax_loss
+from evaluation.results.measures import top_class
+from sslkit.errors import UserError
+
+BLOCK = 65536  # rows
+DEFAULT_TOL, DEFAULT_ITER = 1e-6, 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """A fitted linear classifier.
+
+    weight: (K, D) and bias: (K,) float64. classes: (K,) the labels as they were given, in order.
+    objective: 1/2 |W|^2 + c * sum CE. gap: a bound on how far that is above the optimum, as a share of it.
+    converged: whether gap is at most the tolerance. gradient_norm: Euclidean, of objective / (c N).
+    n_iter: L-BFGS steps, of this c alone.
+    """
+
+    weight: np.ndarray
+    bias: np.ndarray
+    classes: np.ndarray
+    c: float
+    objective: float
+    gap: float
+    gradient_norm: float
+    converged: bool
+    n_iter: int
+
+    def scores(self, x: Any) -> np.ndarray:
+        """(N, K) float64 logits. x: (N, D), read in blocks."""
+        if np.ndim(x) != 2 or x.shape[1] != self.weight.shape[1]:
+            raise UserError(f"this probe takes rows of {self.weight.shape[1]} features, got {np.shape(x)}")
+        scores = np.empty((len(x), len(self.bias)))
+        for start in range(0, len(x), BLOCK):
+            scores[start : start + BLOCK] = _float64(x[start : start + BLOCK]) @ self.weight.T + self.bias
+        return scores
+
+    def predict(self, x: Any) -> np.ndarray:
+        """(N,) labels as they were given; of equal scores, but for rounding, the first class."""
+        return self.classes[top_class(self.scores(x))]
+
+
+def fit_logistic(
+    x: Any,
+    y: Sequence,
+    c: float = 1.0,
+    *,
+    tol: float = DEFAULT_TOL,
+    max_iter: int = DEFAULT_ITER,
+    start: Probe | None = None,
+    device: str = "cpu",
+) -> Probe:
+    """The minimum of 1/2 |W|^2 + c * sum CE.
+
+    x: (N, D) array or tensor of any float type. y: (N,) hashable labels, of which -1 is a label like any other; the
+    order of the rows does not matter.
+    c: weight of the loss, summed over rows, against the penalty. tol: of (objective - optimum) / objective, bounded.
+    start: a probe of the same classes and features, to start from.
+    device: "cpu" computes in float64; elsewhere matrix products are float32 and all else float64.
+    Of two classes: rows -w/2 and w/2 of scikit-learn's binary w with C = 2 c, at half its objective.
+    Raises UserError for NaN, rows of x that are all equal, fewer than two classes, and shapes, c or tol out of range.
+    """
+    return next(fit_path(x, y, [c], tol=tol, max_iter=max_iter, start=start, device=device))
+
+
+def fit_path(
+    x: Any,
+    y: Sequence,
+    cs: Iterable[float],
+    *,
+    tol: float = DEFAULT_TOL,
+    max_iter: int = DEFAULT_ITER,
+    start: Probe | None = None,
+    promise: float = 0.0,
+    device: str = "cpu",
+) -> Iterator[Probe]:
+    """`fit_logistic` for one c after the other, each started from the last: growing c are the quick order.
+
+    promise: stop also where the next step promises to lower the objective by less than this share of it; the optimum
+    at weak penalties is far longer to prove than to approach.
+    """
+    x, cs = _checked(x, _length(y), cs, tol, max_iter)
+    classes, labels = number_labels(y)
+    if len(classes) < 2:
+        raise UserError(f"a classifier needs two classes, these {len(labels)} labels are of {len(classes)}: {classes}")
+    loss = softmax_loss(torch.from_numpy(labels).to(device))
+    path = _path(x.to(device), loss, classes, cs, tol, max_iter, promise, start)
+    # of the intercepts only the differences are determined
+    return (replace(probe, bias=probe.bias - probe.bias.mean()) for probe in path)
+
+
+def fit_one_vs_rest(
+    x: Any,
+    y: Any,
+    cs: Iterable[float],
+    *,
+    tol: float = DEFAULT_TOL,
+    max_iter: int = DEFAULT_ITER,
+    start: Probe | None = None,
+    promise: float = 0.0,
+    device: str = "cpu",
+) -> Iterator[Probe]:
+    """K independent binary classifiers for each c: minimise 1/2 |w_k|^2 + c * sum log(1 + exp(-y_ik (w_k x_i + b_k))).
+
+    y: (N, K) of 1, -1 and 0, which does not count. Other arguments as in `fit_path`. `objective` is the sum over k.
+    Raises UserError also for a class without a positive or without a negative row.
+    """
+    x, cs = _checked(x, _length(y), cs, tol, max_iter)
+    y = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
+    for k in range(y.shape[1]):
+        if not ((y[:, k] > 0).any() and (y[:, k] < 0).any()):
+            have = f"{int((y[:, k] > 0).sum())} with it and {int((y[:, k] < 0).sum())} without"
+            raise UserError(f"class number {k} needs rows with it and rows without, these {len(y)} have {have}")
+    loss = sigmoid_loss(torch.from_numpy(y).to(device))
+    return _path(x.to(device), loss, np.arange(y.shape[1]), cs, tol, max_iter, promise, start)
+
+
+def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    """(classes: (K,) sorted, labels: (N,) int64 numbers of them).
+
+    y: (N,) hashable; what cannot be compared is put in the order of type and name.
+    """
+    y = y.cpu().numpy() if isinstance(y, Tensor) else y
+    if isinstance(y, np.ndarray) and y.dtype != object:
+        classes, labels = np.unique(y, return_inverse=True)
+        return classes, labels.astype(np.int64)
+    try:
+        kinds = sorted(set(y))
+    except TypeError:
+        kinds = sorted(set(y), key=lambda label: (type(label).__name__, repr(label)))
+    index = {label: number for number, label in enumerate(kinds)}
+    classes = np.empty(len(kinds), dtype=object)
+    classes[:] = kinds
+    return classes, np.array([index[label] for label in y], dtype=np.int64)
+
+
+def _path(
+    x: Tensor,
+    loss: Loss,
+    classes: np.ndarray,
+    cs: list[float],
+    tol: float,
+    max_iter: int,
+    promise: float,
+    start: Probe | None,
+) -> Iterator[Probe]:
+    axes = principal_axes(x)
+    state = begin(axes, loss, _first(axes, classes, start))
+    for c in cs:
+        found = minimise(axes, loss, state, 1 / (c * len(x)), tol, max_iter, promise)
+        weight, bias = (part.cpu().numpy() for part in axes.back(state.theta))
+        yield Probe(
+            weight,
+            bias,
+            classes,
+            c,
+            objective=found.value * c * len(x),
+            gap=found.gap,
+            gradient_norm=found.gradient_norm,
+            converged=found.gap <= tol,
+            n_iter=found.n_iter,
+        )
+
+
+def _first(axes: Axes, classes: np.ndarray, start: Probe | None) -> Tensor:
+    if start is None:
+        return axes.moments.new_zeros(len(classes), len(axes.moments))
+    if start.weight.shape != (len(classes), len(axes.mean)) or list(start.classes) != list(classes):
+        raise UserError("start is a probe of other classes or of another number of features")
+    weight, bias = (torch.from_numpy(part).to(axes.mean) for part in (start.weight, start.bias))
+    return axes.turned(weight, bias)
+
+
+def _checked(x: Any, labels: int, cs: Iterable[float], tol: float, max_iter: int) -> tuple[Tensor, list[float]]:
+    cs = [float(c) for c in cs]
+    for name, value in (*(("c", c) for c in cs), ("tol", tol), ("max_iter", max_iter)):
+        if not (np.isfinite(value) and value > 0):
+            raise UserError(f"{name}={value!r} must be a number above 0")
+    x = torch.from_numpy(_float64(x))
+    if x.dim() != 2 or 0 in x.shape or len(x) != labels:
+        raise UserError(f"features must be (N, D) with one label a row, got {tuple(x.shape)} and {labels} labels")
+    if not x.isfinite().all():
+        row = int((~x.isfinite().all(1)).nonzero()[0])
+        raise UserError(f"features are NaN or infinite, the first in row {row}")
+    if len(x) > 1 and bool((x == x[0]).all()):
+        raise UserError(f"all {len(x)} rows of features are equal: there is nothing to tell the labels apart by")
+    return x, cs
+
+
+def _length(y: Any) -> int:
+    if isinstance(y, str | bytes) or not hasattr(y, "__len__") or getattr(y, "shape", None) == ():
+        raise UserError(f"y must be one label for each row of features, not the single label {y!r}")
+    return len(y)
+
+
+def _float64(x: Any) -> np.ndarray:
+    return np.asarray(x.detach().double().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)

@@ -1,0 +1,21 @@
+"""Checks of a subject's labels before any feature is extracted: what a classifier could not learn from."""
+
+from evaluation.datasets._labels import check_classes, check_labels, named_classes
+from evaluation.datasets._rows import renumbered
+from evaluation.protocols.base import Subject
+
+
+def check_train_and_test(subject: Subject, protocol: str, *, several: bool = False) -> None:
+    """Check that a classifier can learn from the subject's training images and be judged by its test images.
+
+    several: the protocol takes several labels an image. Raises UserError for missing labels, fewer than two classes to
+    learn, and test classes that are in no training image.
+    """
+    train = [subject.opened(name) for name in subject.learns_from]
+    test = subject.opened(subject.test_split)
+    for split in (*train, test):
+        check_labels(split, protocol, several=several)
+    check_classes(train, protocol)
+    if test.y.ndim == 1:
+        learned = {name: 0 for split in train for name in named_classes(split)}
+        renumbered(test.y, test.classes, learned, f"{test.name} ({test.split})")

@@ -1,0 +1,77 @@
+"""Sets of labelled films. A published set is one file here; its name is the file's.
+
+films = evaluation.protocols.action.datasets.open_films("ucf101", "train", fold=1, root="data")
+films = evaluation.protocols.action.datasets.open_films("kinetics400:/big/k400", "test")
+films = evaluation.protocols.action.datasets.open_films("video:path/to/folder", "test")
+"""
+
+import dataclasses
+import importlib
+from pathlib import Path
+from typing import Any
+
+from evaluation.protocols.action.datasets._folder import FOLDER, open_folder
+from evaluation.protocols.action.datasets.base import Entry, Films
+from sslkit import members
+from sslkit.errors import UserError
+
+__all__ = ["Entry", "Films", "find", "folds_by_name", "folds_of", "names", "open_films"]
+
+
+def names() -> tuple[str, ...]:
+    """The name of every published set."""
+    return members.names(__name__)
+
+
+def find(name: str) -> Entry:
+    """A published set by its name. Raises UserError for an unknown one, with the nearest."""
+    if name not in names():
+        raise UserError(f"there is no set of films {name!r}: {members.nearest(name, names())}")
+    return dataclasses.replace(importlib.import_module(f"{__name__}.{name}").ENTRY, name=name)
+
+
+def folds_of(source: Any) -> tuple[int, ...]:
+    """The official splits of a source: 1, 2, 3 of UCF101 and HMDB51; 1 alone where there is one.
+
+    Raises UserError for what is no source of films.
+    """
+    return folds_by_name(_name(source))
+
+
+def folds_by_name(name: str) -> tuple[int, ...]:
+    """The official splits of a published set; 1 alone for any other name."""
+    return find(name).folds if name in names() else (1,)
+
+
+def open_films(
+    source: str, split: str = "test", *, fold: int = 1, root: str | Path = "data", counts: str = "raise"
+) -> Films:
+    """One split of a set of films with its labels. Nothing is downloaded and nothing is decoded.
+
+    source: a published set, `NAME` or `NAME:ROOT` (see `names`), or `video:FOLDER`, which has a folder for each split
+        ("train"; "test" or "val") and in it one for each class.
+    split: "train" or "test"; the test split of Kinetics-400 is its validation list, whose labels are public.
+    fold: which of the official splits (`folds_of`). root: the folder that NAME lies below.
+    counts: what a published set does that has not the published number of films or classes: "raise", or "warn".
+    Raises UserError for an unknown source, split or fold, and for missing files: all are counted, the first are named,
+    with where to get them.
+    """
+    name = _name(source)
+    own_root = Path(source.partition(":")[2] or root).expanduser()
+    if name == FOLDER:
+        return open_folder(own_root, split)
+    return find(name).open(own_root, split, fold, counts)
+
+
+def _name(source: Any) -> str:
+    text = source if isinstance(source, str) else type(source).__name__
+    name, _, rest = text.partition(":")
+    known = (*names(), FOLDER)
+    if not isinstance(source, str) or name not in known or (name == FOLDER and not rest):
+        known_as = f"video:{text}" if isinstance(source, str) and Path(text).is_dir() else "video:FOLDER"
+        raise UserError(f"{text!r} is no set of films, which action needs: data is {known_as} or {_or(names())}")
+    return name
+
+
+def _or(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,227 @@
+"""The contract of a set of films: which files, which labels, and what was missing."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from sslkit.data.video_reader import EXTENSIONS
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
+SPLITS = ("train", "test")
+NAMED = 20  # of the missing files that an error says by name
+
+
+@dataclass(frozen=True)
+class Films:
+    """One split of a set of films.
+
+    root: the folder that `paths`, (N,) written with "/", lie below. y: (N,) int64 labels. classes: their names.
+    name, split: for tables. fold: which of the official splits, from 1. sizes: (N,) int64 bytes of each file.
+    left_out: why a film that the set's lists name is not here, by its path: "missing", or what the decoder said.
+    note: what to print beside a number, or "".
+    """
+
+    root: Path
+    paths: tuple[str, ...]
+    y: np.ndarray
+    classes: tuple[str, ...]
+    name: str
+    split: str
+    sizes: np.ndarray = field(repr=False)
+    fold: int = 1
+    left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
+    note: str = ""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def path(self, row: int) -> Path:
+        return self.root / self.paths[row]
+
+    def called(self, path: str) -> str:
+        """What to call a film in messages: of a folder of films train and test may have the same paths."""
+        return f"{self.root.name}/{path}"
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 (hex) of the manifest: the films that are here, by path, label and size in bytes, and the classes.
+
+        It tells copies of a set apart and leaves out when a file was changed, which a copy need not keep.
+        """
+        digest = hashlib.sha256(repr((self.name, self.split, self.fold, self.classes)).encode())
+        for path, label, size in zip(self.paths, self.y.tolist(), self.sizes.tolist(), strict=True):
+            digest.update(f"{path}\t{label}\t{size}\n".encode())
+        return digest.hexdigest()
+
+    def without(self, unreadable: Mapping[int, str]) -> "Films":
+        """The films but for some rows, which go to `left_out` with the reason that each comes with.
+
+        Raises UserError where none is left.
+        """
+        kept = np.array([row for row in range(len(self)) if row not in unreadable], dtype=np.int64)
+        if not len(kept):
+            first, reason = next(iter(unreadable.items()))
+            raise UserError(f"{self.name}: none of the {len(self)} films can be read; {self.path(first)}: {reason}")
+        paths = tuple(self.paths[row] for row in kept)
+        left_out = {**self.left_out, **{self.paths[row]: reason for row, reason in unreadable.items()}}
+        return replace(self, paths=paths, y=self.y[kept], sizes=self.sizes[kept], left_out=left_out)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a set's own lists say of one split: N films below `root`, found on the disk or not.
+
+    paths: where each lies, None for one that is not there. wanted: what the lists call each. y: (N,) labels.
+    """
+
+    root: Path
+    wanted: Sequence[str]
+    paths: Sequence[str | None]
+    y: Sequence[int]
+    classes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published set of films: one file of this folder, in its variable ENTRY; the file's name is its name.
+
+    read: (folder, split, fold) -> Listing; raises FileNotFoundError for a list that is not there.
+    classes: how many. counts: films of (split, fold); a fold that is not in it may have any number.
+    folds: the official splits. folders: where the set may lie below root; root itself is tried last.
+    files: fold -> what must lie in that folder for both splits, each as alternatives.
+    origin: where they come from, for the error.
+    may_miss: whether films that the lists name may be missing: they are left out and counted.
+    """
+
+    title: str
+    read: Callable[[Path, str, int], Listing]
+    classes: int
+    counts: Mapping[tuple[str, int], int]
+    folds: tuple[int, ...]
+    folders: tuple[str, ...]
+    files: Callable[[int], Sequence[tuple[str, ...]]]
+    origin: str
+    licence: str
+    may_miss: bool = False
+    name: str = ""
+
+    def open(self, root: Path, split: str, fold: int, counts: str = "raise") -> Films:
+        """See `evaluation.protocols.action.datasets.open_films`."""
+        _known("counts", counts, ("raise", "warn"))
+        check_split(self.name, split)
+        if fold not in self.folds:
+            raise UserError(f"{self.name} has no split {fold}: known: {', '.join(map(str, self.folds))}")
+        folder = self._locate(root, fold)
+        try:
+            listing = self.read(folder, split, fold)
+        except (LookupError, ValueError, OSError) as error:
+            if isinstance(error, UserError):
+                raise
+            said = f"{type(error).__name__}: {error}"
+            raise UserError(f"{self.title} below {folder.absolute()} is not written as published: {said}") from error
+        missing = [name for name, path in zip(listing.wanted, listing.paths, strict=True) if path is None]
+        strict = counts == "raise" and not self.may_miss
+        if missing and (strict or len(missing) == len(listing.wanted)):
+            raise UserError(self._missing_films(listing, missing, split, fold))
+        films = present(listing, name=self.name, split=split, fold=fold)
+        wrong = self._check(films, split, fold, counts)
+        return replace(films, note="; ".join(filter(None, (wrong, _count_missing(films, len(listing.wanted))))))
+
+    def _locate(self, root: Path, fold: int) -> Path:
+        """The folder of the set. Raises UserError when a file is missing in each that it may be."""
+        wanted = self.files(fold)
+        folders = [root / folder for folder in (*self.folders, "")]
+        absent = [[any_of for any_of in wanted if not _any(folder, any_of)] for folder in folders]
+        near = min(range(len(folders)), key=lambda place: len(absent[place]))
+        if not absent[near]:
+            return folders[near]
+        missing = ", ".join(_or(any_of) for any_of in absent[near])
+        raise UserError(
+            f"{self.title} cannot be opened from {root.absolute()}: missing in {folders[near].absolute()}: {missing}. "
+            f"From: {self.origin}. If it is elsewhere: data={self.name}:ROOT"
+        )
+
+    def _missing_films(self, listing: Listing, missing: Sequence[str], split: str, fold: int) -> str:
+        shown = ", ".join(missing[:NAMED])
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        which = f"split {fold}, {split}" if len(self.folds) > 1 else split
+        hint = "" if len(missing) == len(listing.wanted) else '; counts="warn" goes on without them'
+        return (
+            f"{self.title} ({which}): {len(missing)} of {len(listing.wanted)} films are missing below "
+            f"{listing.root.absolute()}: {shown}{more}. From: {self.origin}{hint}"
+        )
+
+    def _check(self, films: Films, split: str, fold: int, counts: str) -> str:
+        """What differs from the published set, "" for nothing. Raises UserError for it unless `counts` is "warn"."""
+        wrong = []
+        known = self.counts.get((split, fold))
+        if known is not None and len(films) != known:
+            wrong.append(f"{len(films)} films instead of {known}")
+        if len(films.classes) != self.classes:
+            wrong.append(f"{len(films.classes)} classes instead of {self.classes}")
+        if not wrong:
+            return ""
+        message = f"{self.name}: split {fold} ({split}) has {' and '.join(wrong)}"
+        if counts == "raise":
+            raise UserError(
+                f'{message}: is it unpacked whole, or is it another copy? If it is meant, counts="warn" goes on; its '
+                "numbers are then not those of the published set"
+            )
+        warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
+        return f"not the published set: {' and '.join(wrong)}"
+
+
+def present(listing: Listing, *, name: str, split: str, fold: int = 1) -> Films:
+    """The films of a listing that are on the disk; the others are in `left_out`."""
+    rows = [row for row, path in enumerate(listing.paths) if path is not None]
+    paths = tuple(str(listing.paths[row]) for row in rows)
+    sizes = np.array([os.stat(listing.root / path).st_size for path in paths], dtype=np.int64)
+    missing = {wanted: "missing" for wanted, path in zip(listing.wanted, listing.paths, strict=True) if path is None}
+    y = np.asarray(listing.y, dtype=np.int64)[rows]
+    return Films(listing.root, paths, y, tuple(listing.classes), name, split, sizes, fold, missing)
+
+
+def films_below(folder: Path) -> list[str]:
+    """Every film below a folder, by its path written with "/", in order; hidden files and folders are left out."""
+    found = []
+    for place, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(place).relative_to(folder)
+        found += [(below / name).as_posix() for name in files if name.lower().endswith(SUFFIXES) and name[0] != "."]
+    return sorted(found)
+
+
+def by_stem(paths: Sequence[str]) -> dict[str, str]:
+    """Each path by itself without its suffix, in lower case: copies differ in both from the lists."""
+    return {os.path.splitext(path)[0].lower(): path for path in paths}
+
+
+def check_split(name: str, split: str) -> None:
+    """Raises UserError unless `split` is "train" or "test"."""
+    _known(f"{name}: split", split, SPLITS)
+
+
+def _known(what: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise UserError(f"{what}={value!r} is not known: {nearest(str(value), known)}")
+
+
+def _or(any_of: Sequence[str]) -> str:
+    first, *others = any_of
+    return f"{first} (or {', '.join(others)})" if others else first
+
+
+def _any(folder: Path, any_of: Sequence[str]) -> bool:
+    return any((folder / name).exists() for name in any_of)
+
+
+def _count_missing(films: Films, listed: int) -> str:
+    return f"{len(films.left_out)} of {listed} films missing" if films.left_out else ""

@@ -1,0 +1,154 @@
+"""Films as clips: training clips in an order that can be taken up anywhere, and the views that a film is judged by."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from evaluation.protocols.action.crops import Sizes, crop_places, short_side
+from evaluation.protocols.action.films import SurveyedVideos
+from evaluation.results.statistics import generator
+from sslkit.data.clip_sampling import clip_frames, random_starts, uniform_starts
+from sslkit.data.loader import EpochBatches
+from sslkit.data.video_reader import UnreadableVideo
+from sslkit.errors import UserError
+
+
+@dataclass(frozen=True)
+class ClipShape:
+    """length: frames of a clip. stride: frames of the film from one to the next. sizes: of its crops, in pixels."""
+
+    length: int
+    stride: int
+    sizes: Sizes
+
+    def __str__(self) -> str:
+        return f"{self.length} x {self.stride} at {self.sizes.crop} px"
+
+
+@dataclass(frozen=True)
+class EvalViews:
+    """What a film is judged by: `clips` in time (rule: see `sslkit.data.clip_sampling`) times `crops` (1 or 3)."""
+
+    clips: int = 10
+    crops: int = 3
+    rule: str = "slowfast"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.clips, int) or isinstance(self.clips, bool) or self.clips < 1:
+            raise UserError(f"clips={self.clips!r} must be a whole number from 1")
+        if self.crops not in (1, 3):
+            raise UserError(f"crops={self.crops!r} is not known: 1 (the middle) or 3 (both ends and the middle)")
+        uniform_starts(1, 1, 1, 1, self.rule)
+
+    def __str__(self) -> str:
+        return f"{self.clips} clips ({self.rule}) x {self.crops} crop{'s' if self.crops > 1 else ''}"
+
+
+class TrainingClips(Dataset):
+    """One random clip of a film, a random crop of it.
+
+    A key is (epoch, row); the clip is a function of (seed, epoch, row), whoever reads it. A film that cannot be decoded
+    to the end gives way to the next row; `bad` names it.
+    """
+
+    decodes = True
+
+    def __init__(self, videos: SurveyedVideos, shape: ClipShape, seed: int) -> None:
+        self.videos, self.shape, self.seed = videos, shape, seed
+
+    def __len__(self) -> int:
+        return len(self.videos.films)
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> dict[str, Any]:
+        """clips: (n, C, T, S, S) uint8. label: (n,) int64. rows: (n,) the films that are shown. bad: their paths."""
+        bad: dict[str, None] = {}
+        found = [self._next(epoch, row, bad) for epoch, row in keys]
+        rows = torch.tensor([row for row, _ in found])
+        label = torch.from_numpy(self.videos.films.y)[rows]
+        return {"clips": torch.stack([clip for _, clip in found]), "label": label, "rows": rows, "bad": list(bad)}
+
+    def _next(self, epoch: int, row: int, bad: dict[str, None]) -> tuple[int, Tensor]:
+        for step in range(len(self)):
+            candidate = (row + step) % len(self)
+            try:
+                return candidate, self._clip(epoch, candidate)
+            except UnreadableVideo:
+                bad[self.videos.films.paths[candidate]] = None
+        raise UserError(f"{self.videos.films.name}: none of the {len(self)} training films can be read")
+
+    def _clip(self, epoch: int, row: int) -> Tensor:
+        """(C, T, S, S): the shorter side brought to a drawn size, then a square from a drawn place."""
+        rng, shape, sizes = generator(self.seed, f"crop {epoch} {row}"), self.shape, self.shape.sizes
+        facts = self.videos.facts(row)
+        (start,) = random_starts(facts.frames, 1, shape.length, shape.stride, (self.seed, epoch, row))
+        (numbers,) = clip_frames(np.array([start]), facts.frames, shape.length, shape.stride)
+        height, width = short_side(facts.aspect, int(rng.integers(sizes.short[0], sizes.short[1] + 1)))
+        top, left = (int(rng.integers(side - sizes.crop + 1)) for side in (height, width))
+        frames, where = self.videos.read(row, numbers, (height, width))
+        return _clip_of(frames[:, top : top + sizes.crop, left : left + sizes.crop], where)
+
+
+class FilmViews(Dataset):
+    """All views of a film: clips in time, crops in space."""
+
+    decodes = True
+
+    def __init__(self, videos: SurveyedVideos, shape: ClipShape, views: EvalViews) -> None:
+        self.videos, self.shape, self.views = videos, shape, views
+
+    def __len__(self) -> int:
+        return len(self.videos.films)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """views: (V, C, T, S, S) uint8, the crops of the first clip first; None where the film cannot be decoded.
+
+        Crops at one place, those of square frames, are given once: the mean over them is the same.
+        row: the film's. reason: why there are no views, or "".
+        """
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)} films")
+        facts, shape, size = self.videos.facts(row), self.shape, self.shape.sizes.test
+        starts = uniform_starts(facts.frames, self.views.clips, shape.length, shape.stride, self.views.rule)
+        numbers = clip_frames(starts, facts.frames, shape.length, shape.stride)
+        height, width = short_side(facts.aspect, size)
+        try:
+            frames, where = self.videos.read(row, numbers, (height, width))
+        except UnreadableVideo as error:
+            return {"row": row, "views": None, "reason": str(error)}
+        places = dict.fromkeys(crop_places(height, width, size, self.views.crops))
+        crops = [frames[:, top : top + size, left : left + size] for top, left in places]
+        views = [_clip_of(crop, clip) for clip in where for crop in crops]
+        return {"row": row, "views": torch.stack(views), "reason": ""}
+
+
+class Schedule(Sampler[list[tuple[int, int]]]):
+    """The keys of every step of a training: an epoch's order is a function of (seed, epoch).
+
+    batch_size: lowered to the number of films. first: the step to begin at. Films that do not fill the last batch of
+    an epoch are left out of it.
+    """
+
+    def __init__(self, films: int, batch_size: int, epochs: int, seed: int, first: int = 0) -> None:
+        self.batches = EpochBatches(films, min(batch_size, films), seed)
+        self.per_epoch, self.first = len(self.batches), first
+        self.steps = epochs * self.per_epoch
+
+    def __len__(self) -> int:
+        return self.steps - self.first
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        for epoch in range(self.first // self.per_epoch, self.steps // self.per_epoch):
+            self.batches.set_epoch(epoch)
+            skipped = max(self.first - epoch * self.per_epoch, 0)
+            for rows in list(self.batches)[skipped:]:
+                yield [(epoch, row) for row in rows]
+
+
+def _clip_of(frames: np.ndarray, where: np.ndarray) -> Tensor:
+    """(C, T, H, W) of frames (n, H, W, C), those at the places `where` (T,)."""
+    return torch.from_numpy(np.ascontiguousarray(frames[where].transpose(3, 0, 1, 2)))

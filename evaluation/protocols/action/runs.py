@@ -1,0 +1,154 @@
+"""Runs of action recognition: one training and test on one official split, each recorded once."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.features.models import LoadedModel
+from evaluation.protocols.action.cached import train_head
+from evaluation.protocols.action.classifier import build_classifier
+from evaluation.protocols.action.films import SurveyedVideos
+from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews, TrainingClips
+from evaluation.protocols.action.recipes import Recipe
+from evaluation.protocols.action.testing import FilmScores, score_films, view_features
+from evaluation.protocols.action.training import RunOptions, State, train
+from evaluation.results.measures import measured
+from evaluation.results.records import Records, each_once, run_id
+from evaluation.tuning.loop import Diverged
+from evaluation.tuning.trials import packed
+from sslkit.errors import UserError
+
+NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds")  # of every record
+FEATURES = ("live", "once")
+ONCE = EvalViews(clips=10, crops=1, rule="endpoints")  # of a training film whose features are extracted once
+
+
+@dataclass(frozen=True)
+class Run:
+    """One official split of a set, and how a classifier is trained and judged on it.
+
+    features: "live", clips are drawn and augmented at every step; "once", see `cached`.
+    """
+
+    model: LoadedModel
+    train: SurveyedVideos
+    test: SurveyedVideos
+    recipe: Recipe
+    shape: ClipShape
+    views: EvalViews
+    features: str
+    options: RunOptions
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What the result depends on: equal keys, equal results."""
+        model, films = self.model, self.test.films
+        return {
+            "model": model.name,
+            "weights": model.digest,
+            "input": [model.image_size, list(model.mean), list(model.std)],
+            "data": films.name,
+            "fold": films.fold,
+            "train": self.train.films.digest,
+            "test": films.digest,
+            "changed": [self.train.changed, self.test.changed],
+            "decoder": self.train.reader.name,
+            "recipe": asdict(self.recipe),
+            "shape": asdict(self.shape),
+            "views": asdict(self.views),
+            "features": self.features,
+            "precision": self.options.precision,
+            "seed": self.options.seed,
+        }
+
+    def values(self, folder: Path) -> dict[str, Any]:
+        """Train, test, and what the record holds. folder: of the checkpoint, which `done` removes.
+
+        Its seconds count what went into the checkpoint too, where there was one to go on from.
+        Raises UserError where the loss becomes infinite, and where no test film can be read.
+        """
+        started = time.perf_counter()
+        try:
+            state, scores = self._done(folder)
+        except Diverged as error:
+            self.checkpoint(folder).unlink(missing_ok=True)
+            where = f"{self.recipe.protocol} on {self.test.films.name}, split {self.test.films.fold}"
+            raise UserError(f"{where}: {error} at lr {self.recipe.lr:g}; give a lower lr") from error
+        return {
+            **self._judged(scores),
+            "losses": state.losses,
+            "unreadable": {
+                **{self.train.films.called(path): "while training" for path in state.bad},
+                **{
+                    self.test.films.called(self.test.films.paths[row]): reason
+                    for row, reason in scores.unreadable.items()
+                },
+            },
+            "seconds": state.seconds + time.perf_counter() - started,
+            "device": self.options.device.type,
+        }
+
+    def checkpoint(self, folder: Path) -> Path:
+        return folder / f".action-{run_id(self.key)}.ckpt"
+
+    def _done(self, folder: Path) -> tuple[State, FilmScores]:
+        recipe, films = self.recipe, self.train.films
+        net = build_classifier(
+            self.model, recipe.protocol, len(films.classes), dropout=recipe.dropout, seed=self.options.seed
+        )
+        if self.features == "once":
+            state = self._trained_once(net)
+        else:
+            clips = TrainingClips(self.train, self.shape, self.options.seed)
+            state = train(net, self.model, clips, recipe, self.options, self.checkpoint(folder))
+        return state, score_films(net, self.model, FilmViews(self.test, self.shape, self.views), self.options)
+
+    def _trained_once(self, net: Any) -> State:
+        views, films = FilmViews(self.train, self.shape, ONCE), self.train.films
+        found = list(view_features(net.backbone, self.model, views, self.options, "features"))
+        read = [(row, features.clone()) for row, features, _ in found if features is not None]
+        bad = [films.paths[row] for row, features, _ in found if features is None]
+        if not read:
+            raise UserError(f"{films.name}: none of the {len(films)} training films can be read")
+        y = films.y[[row for row, _ in read]]
+        losses = train_head(net, [features for _, features in read], y, self.recipe, self.options)
+        return State(losses=losses, bad=bad)
+
+    def _judged(self, scores: FilmScores) -> dict[str, Any]:
+        films = self.test.films
+        if not len(scores.rows):
+            raise UserError(f"{films.name}: none of the {len(films)} test films can be read")
+        estimate, others, right = measured(scores.probabilities, films.y[scores.rows], "top1")
+        ids = [films.paths[row] for row in scores.rows.tolist()]
+        return {
+            **asdict(estimate),
+            "others": {name: asdict(other) for name, other in others.items()},
+            "right": packed(np.asarray(right)),
+            "tested": len(ids),
+            "left_out": [films.paths[row] for row in scores.unreadable],
+        }
+
+
+def done(runs: list[Run], folder: Path, say: Callable[[str], None] = lambda line: None) -> list[dict[str, Any]]:
+    """The record of every run, in order; those that `folder`/action.jsonl has are not done again.
+
+    Several processes may work there: each does the runs that no other has. A run that is stopped goes on from its
+    checkpoint. say: called with a line when a run is done.
+    """
+    records = Records(folder / "action.jsonl")
+
+    def work(number: int) -> dict[str, Any]:
+        values = runs[number].values(folder)
+        films, losses = runs[number].test.films, values["losses"]
+        loss = f"loss {losses[0]:.3f} to {losses[-1]:.3f}, "
+        say(f"{films.name}, split {films.fold}: {loss}top-1 {100 * values['value']:.1f} % in {values['seconds']:.0f} s")
+        return values
+
+    found = each_once([run.key for run in runs], records, work, NEEDS)
+    for run in runs:
+        run.checkpoint(folder).unlink(missing_ok=True)
+    return found

@@ -1,0 +1,76 @@
+"""What a classifier makes of whole films: the mean of the softmax over all views of each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from evaluation.features.models import LoadedModel
+from evaluation.protocols.action.classifier import normalize
+from evaluation.protocols.action.reading import FilmViews
+from evaluation.protocols.action.training import RunOptions
+from evaluation.tuning.loop import Diverged, autocast
+from sslkit.data.loader import plain_errors, workers_for
+from sslkit.data.sources import collate
+
+PASS = 15  # views of a forward pass: two for the 30 of a film
+
+
+@dataclass(frozen=True)
+class FilmScores:
+    """rows: (n,) films that could be read. probabilities: (n, K) float64. unreadable: reasons by row."""
+
+    rows: np.ndarray
+    probabilities: np.ndarray
+    unreadable: dict[int, str]
+
+
+@torch.inference_mode()
+def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, options: RunOptions) -> FilmScores:
+    """The mean over all views of the softmax of each film. Raises Diverged for scores that are NaN or infinite."""
+    rows, means, unreadable = [], [], {}
+    for row, features, reason in view_features(net.backbone, model, views, options):
+        if features is None:
+            unreadable[row] = reason
+            continue
+        rows.append(row)
+        means.append(net.head(features).double().softmax(1).mean(0).cpu())
+    probabilities = torch.stack(means).numpy() if means else np.empty((0, net.head.out_features))
+    if not np.isfinite(probabilities).all():
+        raise Diverged("the trained network gives NaN or infinite scores")
+    return FilmScores(np.array(rows, dtype=np.int64), probabilities, unreadable)
+
+
+@torch.inference_mode()
+def view_features(
+    backbone: nn.Module, model: LoadedModel, views: FilmViews, options: RunOptions, title: str = "testing"
+) -> Iterator[tuple[int, Tensor | None, str]]:
+    """Of each film: its row, the features (V, width) float32 of its views, on the device, and "".
+
+    The features are None, and the last the reason, where it cannot be decoded.
+    """
+    backbone.to(options.device).eval()
+    loader = DataLoader(
+        views,
+        batch_size=None,
+        collate_fn=collate,
+        num_workers=min(workers_for(views, options.workers, 1), len(views)),
+        generator=torch.Generator().manual_seed(options.seed),
+    )
+    hidden = None if options.progress else True
+    for film in tqdm(plain_errors(loader), title, len(views), leave=False, unit="film", disable=hidden):
+        yield film["row"], _features(backbone, model, film["views"], options), film["reason"]
+
+
+def _features(backbone: nn.Module, model: LoadedModel, views: Tensor | None, options: RunOptions) -> Tensor | None:
+    if views is None:
+        return None
+    parts = []
+    for some in views.split(PASS):
+        with autocast(options.precision, options.device):
+            parts.append(backbone(normalize(some.to(options.device).float() / 255, model)).float())
+    return torch.cat(parts)

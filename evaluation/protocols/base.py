@@ -1,0 +1,116 @@
+"""A subject of evaluation: one model on one data set, with its features extracted when a protocol first asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evaluation import datasets
+from evaluation.datasets.base import Split
+from evaluation.features.extraction import extract
+from evaluation.features.models import LoadedModel
+from evaluation.features.table import Features, joined
+from evaluation.results.result import Result
+from sslkit.data.sources import splits as source_splits
+from sslkit.errors import UserError
+
+NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
+
+
+@dataclass
+class Subject:
+    """What a protocol's `evaluate(subject, **options)` may use.
+
+    model: loaded. data, root: as `evaluation.datasets.open_split` takes them. seed: of the protocol's draws.
+    how: further arguments of `evaluation.extract` (cache, precision, batch_size, device, ...).
+    out: folder of what a protocol keeps beside its result, such as a grid's finished runs.
+    """
+
+    model: LoadedModel
+    data: Any
+    root: str | Path = "data"
+    seed: int = 0
+    how: Mapping[str, Any] = field(default_factory=dict)
+    out: Path = Path("runs/evaluation")
+    _features: dict[str, Features] = field(default_factory=dict, repr=False)
+    _opened: dict[str, Split] = field(default_factory=dict, repr=False)
+
+    def opened(self, split: str) -> Split:
+        """Return one split, opened once: its labels are known before anything is extracted."""
+        if split not in self._opened:
+            reading = {"on_error": self.how.get("on_error", "skip"), "counts": self.how.get("counts", "raise")}
+            self._opened[split] = datasets.open_split(self.data, split, root=self.root, **reading)
+        return self._opened[split]
+
+    def features(self, split: str) -> Features:
+        """Of one split; a second protocol that asks costs no forward pass."""
+        if split not in self._features:
+            opened = self.opened(split)
+            self._features[split] = extract(self.model, opened, opened.split, **self.how)
+        return self._features[split]
+
+    @cached_property
+    def entry(self) -> datasets.Entry | None:
+        """The published set, if it is one."""
+        name = self.data.partition(":")[0] if isinstance(self.data, str) else getattr(self.data, "name", "")
+        return datasets.find(name) if name in datasets.names() else None
+
+    @cached_property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self.entry.counts) if self.entry else source_splits(self.data)
+
+    @property
+    def learns_from(self) -> tuple[str, ...]:
+        """The splits of `train`."""
+        if self.entry:
+            return (self.entry.train,)
+        return (self._split("train"), "val") if {"val", "test"} <= set(self.splits) else (self._split("train"),)
+
+    @property
+    def train(self) -> Features:
+        """All that a final classifier may learn from: train and val together, where the set has both."""
+        parts = [self.features(name) for name in self.learns_from]
+        return parts[0] if len(parts) == 1 else self._joined(*parts)
+
+    @property
+    def test(self) -> Features:
+        return self.features(self.test_split)
+
+    @property
+    def test_split(self) -> str:
+        """The name of the split that `test` is. Raises UserError where there is none."""
+        return self._split("test")
+
+    @property
+    def novel(self) -> Features:
+        """Classes for few-shot episodes: kept back ones, where the set has such."""
+        return self.features(self.novel_split)
+
+    @property
+    def novel_split(self) -> str:
+        """The name of the split that `novel` is."""
+        return next(name for name in NOVEL if name in self.splits)
+
+    def noted(self, result: Result) -> Result:
+        """The result with what its features have to say: splits, notes, images that could not be read."""
+        used = [one for one in self._features.values() if one.digest in result.digests.values()]
+        lost = sum(len(one.unreadable) for one in used)
+        said = {
+            "splits": [one.split for one in used],
+            "notes": "; ".join(dict.fromkeys(one.note for one in used if one.note)),
+            "unreadable": lost,
+        }
+        return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
+
+    def _joined(self, first: Features, second: Features) -> Features:
+        name = f"{first.split}+{second.split}"
+        if name not in self._features:
+            self._features[name] = joined(first, second)
+        return self._features[name]
+
+    def _split(self, name: str) -> str:
+        if name not in self.splits:
+            known = ", ".join(self.splits)
+            raise UserError(f"{self.data} has no split {name!r} (it has: {known}), which this protocol needs")
+        return name

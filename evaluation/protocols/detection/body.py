@@ -1,0 +1,115 @@
+"""The backbone inside a detector: a copy of a loaded model's network, with what must be measured of it."""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from evaluation.features.models import LoadedModel
+from sslkit.data.color import LUMA
+from sslkit.errors import UserError
+
+STAGES = ("layer1", "layer2", "layer3", "layer4")
+TRAINABLE = ("full", "frozen")
+
+
+@dataclass(frozen=True)
+class ResNetBody:
+    """A ResNet's copy, every weight of it to be trained, and what its four stages give.
+
+    channels, strides: of the maps of layer1 to layer4; strides in pixels of the image, measured, since stems for
+    small images shrink less.
+    """
+
+    net: nn.Module
+    channels: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Fixed(nn.Module):
+    """A module that stays in eval mode, its weights without gradient and its batch statistics as they are."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner.requires_grad_(False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> "Fixed":
+        return super().train(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+def resnet_body(model: LoadedModel) -> ResNetBody:
+    """The model's ResNet: timm's or torchvision's, of basic or bottleneck blocks, with any stem.
+
+    Raises UserError for another network, and for images of other than one or three channels.
+    """
+    check_resnet(model)
+    net = copy.deepcopy(model.net).requires_grad_(True)
+    channels, strides = _measured(net, model.in_chans)
+    return ResNetBody(net, channels, strides)
+
+
+def check_resnet(model: LoadedModel) -> None:
+    """Raises UserError for a network that is no ResNet of images of one or three channels."""
+    check_images(model)
+    if not is_resnet(model.net):
+        raise UserError(
+            f"{model.name} is {type(model.net).__name__}: a C4 or FPN detector takes a ResNet of timm or torchvision; "
+            "for a plain ViT take arch=vit_pyramid"
+        )
+
+
+def is_resnet(net: nn.Module) -> bool:
+    """Whether the stem and the stages of a network run one after the other under the names of a ResNet."""
+    from timm.models.resnet import ResNet
+    from torchvision.models.resnet import ResNet as TorchvisionResNet
+
+    return isinstance(net, (ResNet, TorchvisionResNet)) and all(hasattr(net, stage) for stage in STAGES)
+
+
+def check_images(model: LoadedModel) -> None:
+    """Raises UserError for a network of clips, and one that can be given neither colour images nor gray ones."""
+    if model.frames is not None:
+        raise UserError(
+            f"{model.name} takes clips of {model.frames} frames, and a detector gives it images: judge it by "
+            "recipes/action_eval.py"
+        )
+    if model.in_chans not in (1, 3):
+        raise UserError(f"{model.name} takes images of {model.in_chans} channels; a detector gives it 3, or 1 (gray)")
+
+
+def check_trainable(trainable: str) -> None:
+    """Raises UserError unless it is "full" or "frozen"."""
+    if trainable not in TRAINABLE:
+        raise UserError(f"trainable={trainable!r} must be {' or '.join(TRAINABLE)}")
+
+
+def as_input(image: Tensor, in_chans: int) -> Tensor:
+    """(3, H, W) uint8 -> (in_chans, H, W) float in [0, 1], not yet normalised.
+
+    A network of gray images (in_chans 1) gets the ITU-R BT.601 luma, as it did in pretraining.
+    """
+    pixels = image.float() / 255
+    if in_chans == 1:
+        pixels = (pixels * pixels.new_tensor(LUMA).view(3, 1, 1)).sum(0, keepdim=True)
+    return pixels
+
+
+@torch.no_grad()
+def _measured(net: nn.Module, in_chans: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Channels and strides of the stages' maps, of a blank image of 128 pixels."""
+    training, side, x = net.training, 128, torch.zeros(1, in_chans, 128, 128)
+    net.eval()
+    maps = {}
+    for name, module in net.named_children():
+        x = module(x)
+        if name in STAGES:
+            maps[name] = x
+        if name == STAGES[-1]:
+            break
+    net.train(training)
+    return tuple(maps[s].shape[1] for s in STAGES), tuple(side // maps[s].shape[-1] for s in STAGES)

@@ -1,0 +1,84 @@
+"""Predictions of a detector on a set, and what they are worth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torchvision.models.detection import FasterRCNN
+from tqdm import tqdm
+
+from evaluation.protocols.detection.body import as_input
+from evaluation.protocols.detection.boxes import Boxes, Pixels, Target
+from evaluation.protocols.detection.coco_ap import CocoAP
+from evaluation.protocols.detection.voc_ap import voc_ap
+from sslkit.data.loader import plain_errors
+
+INSIDE = 0.5  # a mask's probability from which a pixel belongs to the object
+Prediction = dict[str, Tensor]
+
+
+@dataclass
+class _Images(Dataset):
+    """A set's images by row, without what is in them, for workers."""
+
+    pixels: Pixels
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, row: int) -> Tensor:
+        return self.pixels[row]
+
+
+@torch.inference_mode()
+def predictions(
+    detector: FasterRCNN,
+    data: Boxes,
+    in_chans: int,
+    *,
+    device: torch.device,
+    workers: int = 0,
+    progress: bool | str = False,
+) -> Iterator[Prediction]:
+    """Of each image in order: boxes (n, 4) in its own pixels, scores (n,), labels (n,), on the CPU, best first.
+
+    With a Mask R-CNN also masks (n, H, W) bool. n is at most 100, scores are above .05. Images go one by one, so that
+    no prediction depends on its neighbours' padding.
+    detector: in eval mode, on the device. in_chans: 3, or 1 for a network of gray images.
+    """
+    context = "spawn" if workers else None
+    loader = DataLoader(
+        _Images(data.pixels, len(data)), batch_size=None, num_workers=workers, multiprocessing_context=context
+    )
+    title = progress if isinstance(progress, str) else "testing"
+    hidden = None if progress else True
+    for image in tqdm(plain_errors(loader), title, len(data), unit="image", leave=False, disable=hidden):
+        [found] = detector([as_input(image.to(device), in_chans)])
+        if "masks" in found:
+            found["masks"] = found["masks"][:, 0] >= INSIDE
+        yield {name: value.cpu() for name, value in found.items()}
+
+
+def average_precisions(found: Iterator[Prediction], data: Boxes, masks: bool) -> dict[str, float]:
+    """COCO's AP and VOC's of boxes, and with `masks` COCO's of masks too, each under its own name, as fractions.
+
+    {"coco_ap", "coco_ap50", "coco_ap75", "voc_ap", "voc_ap50", "voc_ap75"} and {"coco_mask_ap", ...}.
+    Masks are not kept: one image is in memory at a time. Raises UserError where the test set has no object that counts,
+    and where torchmetrics or faster-coco-eval is not installed.
+    """
+    kinds = [CocoAP(kind) for kind in (("box", "mask") if masks else ("box",))]
+    boxes: list[Prediction] = []
+    targets: list[Target] = []
+    for row, prediction in enumerate(found):
+        target = data.target(row)
+        for kind in kinds:
+            kind.update(prediction, target)
+        boxes.append({name: value for name, value in prediction.items() if name != "masks"})
+        targets.append({name: value for name, value in target.items() if name != "masks"})
+    values = kinds[0].compute() | voc_ap(boxes, targets, data.voc_form)
+    if masks:
+        values |= {name.replace("coco_", "coco_mask_"): value for name, value in kinds[1].compute().items()}
+    return values

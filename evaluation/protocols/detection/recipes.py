@@ -1,0 +1,10 @@
+"""Settings of detection by name: those of published tables."""
+
+from typing import Any
+
+USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}
+RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al. 2024
+    "paper_voc07": {**USUAL, "data": "voc07", "trials": 5},
+    "paper_voc0712": {**USUAL, "data": "voc0712", "trials": 5},
+    "paper_coco": {**USUAL, "data": "coco2017", "task": "masks"},
+}

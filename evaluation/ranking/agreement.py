@@ -1,0 +1,249 @@
+"""How well scores order models: rank correlations with the truth and what following the scores would cost.
+
+for found in evaluation.agreement.agreement(truth, scores):
+    print(found)  # weighted tau (Vigna) 0.752 [0.41, 0.93], 10 models
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from evaluation.results.choice import levelled
+from evaluation.results.statistics import generator, interval_of
+from sslkit.errors import UserError
+
+Values = Sequence[float] | Mapping[str, float]
+FEWEST = 3  # models, below which there is no interval
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One measure of agreement between scores and truth.
+
+    name: which, and for a tau of which kind. interval: 95 %, other models of the same kind; None for fewer than 3
+    models or where too few draws have a value. n: models.
+    """
+
+    name: str
+    value: float
+    interval: tuple[float, float] | None
+    n: int
+
+    def __str__(self) -> str:
+        bounds = "" if self.interval is None else " [{:.3f}, {:.3f}]".format(*self.interval)
+        return f"{self.name} {self.value:.3f}{bounds}, {self.n} models"
+
+
+def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:
+    """Kendall's tau, in which pairs of good models may count more. -1 to 1.
+
+    "vigna": scipy.stats.weightedtau, which the papers of LogME, SFDA, PED and ETran report; pairs are weighted by
+        1 / rank of each, ranks by truth and by scores. nan if either is constant.
+    "itm": eq. 1 of ITM: weights 1 / (G_i + G_j), G the rank by truth, 1 for the best. A tie adds 0 above
+        and its weight below.
+    "kendall": tau-a, every pair the same: eq. 1 of PED as printed.
+    Raises UserError for lengths that differ, fewer than two models, NaN and infinity (as all functions here).
+    """
+    if kind not in TAUS:
+        raise UserError(f"weighted_tau kind={kind!r} must be one of {', '.join(TAUS)}")
+    return _of(TAUS[kind], truth, scores)
+
+
+def spearman(truth: Values, scores: Values) -> float:
+    """Pearson's correlation of the ranks, ties at their mean rank. nan if either is constant."""
+    return _of(_spearman, truth, scores)
+
+
+def pearson(truth: Values, scores: Values) -> float:
+    """Linear correlation. nan if either is constant."""
+    return _of(_pearson, truth, scores)
+
+
+def regret_at(truth: Values, scores: Values, k: int = 1) -> float:
+    """The best truth less the best among the k models of the highest scores, in units of the truth: 0 is best.
+
+    Among models of equal scores the k-th is drawn: this is the expectation.
+    """
+    return _of(partial(_regret, k=_checked_k(k, len(scores))), truth, scores)
+
+
+def recall_at(truth: Values, scores: Values, k: int = 1) -> float:
+    """Whether a model of the best truth is among the k of the highest scores: 1 or 0, a chance where scores tie."""
+    return _of(partial(_recall, k=_checked_k(k, len(scores))), truth, scores)
+
+
+def relative_at(truth: Values, scores: Values, k: int = 1) -> float:
+    """rel@k: the best truth among the k models of the highest scores, over the best of all; 1 is best.
+
+    Where scores tie the k-th is drawn: this is the expectation. nan where the best truth is not above 0.
+    """
+    return _of(partial(_relative, k=_checked_k(k, len(scores))), truth, scores)
+
+
+def agreement(
+    truth: Values,
+    scores: Values,
+    *,
+    measures: Sequence[str] | None = None,
+    n: int = 1000,
+    seed: int = 0,
+) -> list[Agreement]:
+    """Every measure with its interval, from n bootstrap draws of the models.
+
+    truth, scores: (M,) numbers, or by the models' names, which must then be the same. measures: some of `MEASURES`,
+        all by default but for those "@k" with k >= M, which say nothing.
+    A model drawn twice is no pair with itself. Draws of which a measure has no value (all the same model) are left
+    out, and there is no interval if they are more than half. Of ten models intervals are wide, and should be read.
+    """
+    t, s = _paired(truth, scores)
+    for name in measures or ():
+        if name not in MEASURES:
+            raise UserError(f"there is no measure of agreement {name!r}: {', '.join(MEASURES)}")
+    names = measures or [name for name in MEASURES if "@" not in name or int(name.rpartition("@")[2]) < len(t)]
+    rng = generator(seed, "agreement")
+    draws = rng.integers(len(t), size=(n if len(t) >= FEWEST else 0, len(t)))
+    return [_estimated(name, t, s, draws) for name in names]
+
+
+def _estimated(name: str, truth: np.ndarray, scores: np.ndarray, draws: np.ndarray) -> Agreement:
+    measure, everyone = MEASURES[name], np.arange(len(truth))
+    value = float(measure(truth, scores, everyone))
+    drawn = np.array([measure(truth[rows], scores[rows], rows) for rows in draws], dtype=float)
+    drawn = drawn[np.isfinite(drawn)]
+    known = np.isfinite(value) and len(drawn) and 2 * len(drawn) >= len(draws)
+    return Agreement(name, value, interval_of(drawn, [len(truth)]) if known else None, len(truth))
+
+
+def _vigna(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
+    from scipy.stats import weightedtau
+
+    if _constant(truth) or _constant(scores):
+        return float("nan")
+    plain = inspect.unwrap(weightedtau)  # without scipy's search for NaN and axes, which takes four fifths of the time
+    return float(plain(truth, scores).statistic)
+
+
+def _kendall(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
+    return _pair_mean(truth, scores, (models[:, None] != models).astype(float))
+
+
+def _itm(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
+    rank = _ranks(-truth)
+    return _pair_mean(truth, scores, (models[:, None] != models) / (rank[:, None] + rank))
+
+
+def _pair_mean(truth: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> float:
+    """Mean over pairs of +1 in order, -1 in the opposite order, 0 tied; nan without a pair of different models."""
+    total = weights.sum()
+    signs = np.sign(truth[:, None] - truth) * np.sign(scores[:, None] - scores)
+    return float((weights * signs).sum() / total) if total else float("nan")
+
+
+def _pearson(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
+    if _constant(truth) or _constant(scores):
+        return float("nan")
+    t, s = ((part - part.mean()) / np.abs(part - part.mean()).max() for part in (truth, scores))
+    return float(np.clip(t @ s / (np.sqrt(t @ t) * np.sqrt(s @ s)), -1, 1))
+
+
+def _spearman(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
+    return _pearson(_ranks(truth), _ranks(scores), models)
+
+
+def _regret(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> float:
+    values, chances = _best_of_top(truth, scores, models, k)
+    return float(truth.max() - values @ chances)
+
+
+def _recall(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> float:
+    values, chances = _best_of_top(truth, scores, models, k)
+    return float(chances[values == truth.max()].sum())
+
+
+def _relative(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> float:
+    values, chances = _best_of_top(truth, scores, models, k)
+    best = truth.max()
+    return float(values @ chances / best) if best > 0 else float("nan")
+
+
+def _best_of_top(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the best truth among the k highest scores may be, and how likely: scores that tie are drawn from."""
+    first = np.unique(models, return_index=True)[1]
+    truth, scores = truth[first], scores[first]
+    k = min(k, len(truth))
+    threshold = np.sort(scores)[-k]
+    sure = truth[scores > threshold]
+    tied = np.sort(truth[scores == threshold])[::-1]
+    slots = k - len(sure)
+    chances = [comb(len(tied) - j - 1, slots - 1) / comb(len(tied), slots) for j in range(len(tied))]
+    floor = sure.max() if len(sure) else -np.inf
+    return np.maximum(tied, floor), np.array(chances)
+
+
+TAUS: dict[str, Callable[..., float]] = {"vigna": _vigna, "itm": _itm, "kendall": _kendall}
+MEASURES: dict[str, Callable[..., float]] = {
+    "weighted tau (Vigna)": _vigna,
+    "weighted tau (ITM)": _itm,
+    "Kendall tau-a": _kendall,
+    "Spearman": _spearman,
+    "Pearson": _pearson,
+    "regret@1": partial(_regret, k=1),
+    "regret@3": partial(_regret, k=3),
+    "recall@1": partial(_recall, k=1),
+    "recall@3": partial(_recall, k=3),
+    "rel@1": partial(_relative, k=1),
+    "rel@3": partial(_relative, k=3),
+}
+
+
+def _of(measure: Callable[..., float], truth: Values, scores: Values) -> float:
+    t, s = _paired(truth, scores)
+    return float(measure(t, s, np.arange(len(t))))
+
+
+def _constant(values: np.ndarray) -> bool:
+    return bool((values == values[0]).all())
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """From 1 for the lowest, ties at their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+
+
+def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
+    """(M,) each, in one order; numbers that are equal but for rounding are equal."""
+    if isinstance(truth, Mapping) != isinstance(scores, Mapping):
+        raise UserError("give truth and scores both by the models' names, or both as numbers in the same order")
+    if isinstance(truth, Mapping):
+        odd = sorted(set(truth) ^ set(scores))
+        if odd:
+            raise UserError(f"these models are in only one of truth and scores: {', '.join(odd)}")
+        truth, scores = list(truth.values()), [scores[name] for name in truth]
+    t, s = _numbers(truth, "truth"), _numbers(scores, "scores")
+    if len(t) != len(s):
+        raise UserError(f"{len(t)} models in truth and {len(s)} in scores")
+    if len(t) < 2:
+        raise UserError(f"agreement needs at least 2 models, not {len(t)}")
+    return levelled(t), levelled(s)
+
+
+def _numbers(values: Any, where: str) -> np.ndarray:
+    found = np.asarray(values, dtype=float)
+    if found.ndim != 1:
+        raise UserError(f"{where} must be (M,) numbers, one a model, not of shape {found.shape}")
+    if not np.isfinite(found).all():
+        k = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise UserError(f"{where} of model {k} is {found[k]}: leave the model out of both")
+    return found
+
+
+def _checked_k(k: int, n: int) -> int:
+    if not 1 <= k <= n:
+        raise UserError(f"k={k} must be from 1 to the number of models, {n}")
+    return k

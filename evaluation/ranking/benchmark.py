@@ -1,0 +1,163 @@
+"""open_benchmark: the files of a whole published ranking benchmark, or one error that lists what is missing.
+
+"ped": the twelve self-supervised ResNet-50 of `sslkit.backbones.published` on ten data sets (PED, Table 4).
+"itm": four supervised and six self-supervised architectures on ten data sets (ITM, Table 3). The paper names
+architectures and methods, not files; the mapping onto timm is ours. timm has no weights of MoCo-v3 and SimMIM, so these
+two come from local files with timm's names of tensors: SimMIM's ViT, with its relative positions and its scaled
+layers, is timm's `beit_base_patch16_224`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation import datasets
+from sslkit.backbones.published import CHECKPOINTS
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+PED_SETS = ("aircraft", "caltech101", "cars", "cifar10", "cifar100", "flowers102", "voc07", "pets", "food101", "dtd")
+ITM_SETS = ("caltech101", "cars", "cifar100", "cifar10", "dtd", "aircraft", "flowers102", "food101", "pets", "sun397")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of a benchmark.
+
+    title: as `evaluation.published` calls it. kind: what `evaluation.load_model` takes before the file. files: under
+    which names it may lie in the folder of checkpoints. origin: where it comes from. timm: the weights that timm knows
+    how to get, or "".
+    """
+
+    title: str
+    kind: str
+    files: tuple[str, ...]
+    origin: str
+    timm: str = ""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark of which every file is there.
+
+    zoo: title of each model -> what `evaluation.load_model` takes. datasets: names in `evaluation.datasets`, to be
+    opened below `root`.
+    """
+
+    name: str
+    zoo: dict[str, str]
+    datasets: list[str]
+    root: Path
+
+
+def _of_timm(title: str, architecture: str, tag: str = "", origin: str = "") -> Member:
+    files = tuple(f"{title.lower()}{suffix}" for suffix in SUFFIXES)
+    where = origin or f"timm's weights {architecture}.{tag}"
+    return Member(title, f"timm:{architecture}", files, where, f"{architecture}.{tag}" if tag else "")
+
+
+def _published(title: str, name: str) -> Member:
+    checkpoint = CHECKPOINTS[name]
+    return Member(title, f"published:{name}", checkpoint.files, checkpoint.source)
+
+
+_PED = (
+    _published("BYOL", "byol"),
+    _published("Deepclusterv2", "deepcluster-v2"),
+    _published("Infomin", "infomin"),
+    _published("InsDis", "insdis"),
+    _published("MoCov1", "moco-v1"),
+    _published("MoCov2", "moco-v2"),
+    _published("PCLv1", "pcl-v1"),
+    _published("PCLv2", "pcl-v2"),
+    _published("Sela-v2", "sela-v2"),
+    _published("SimCLRv1", "simclr-v1"),
+    _published("SimCLRv2", "simclr-v2"),
+    _published("Swav", "swav"),
+)
+_ITM = (
+    _of_timm("DenseNet-121", "densenet121", "tv_in1k"),
+    _of_timm("EfficientNet-B0", "efficientnet_b0", "ra_in1k"),
+    _of_timm("MobileNetv2", "mobilenetv2_100", "ra_in1k"),
+    _of_timm("ResNet-18", "resnet18", "tv_in1k"),
+    _of_timm("DINO-B16", "vit_base_patch16_224", "dino"),
+    _of_timm("DINO-S8", "vit_small_patch8_224", "dino"),
+    _of_timm(
+        "MoCov3-B16",
+        "vit_base_patch16_224",
+        origin="facebookresearch/moco-v3, ViT-Base, 300 epochs: the base encoder under timm's names, without its head",
+    ),
+    _of_timm("MAE-B16", "vit_base_patch16_224", "mae"),
+    _of_timm("MAE-L16", "vit_large_patch16_224", "mae"),
+    _of_timm(
+        "SimMIM-B16",
+        "beit_base_patch16_224",
+        origin="microsoft/SimMIM, ViT-Base, 800 epochs: the encoder under the names of timm's beit_base_patch16_224",
+    ),
+)
+BENCHMARKS = {"ped": (_PED, PED_SETS), "itm": (_ITM, ITM_SETS)}
+
+
+def open_benchmark(
+    name: str, *, checkpoints: str | Path, root: str | Path = "data", download: bool = False
+) -> Benchmark:
+    """The models and data sets of a published benchmark, once all of their files are there.
+
+    name: "ped" or "itm". checkpoints: the folder of the model files; the error lists their names. Weights that timm
+        has downloaded before count as there. root: the folder of the data sets (see `evaluation.datasets`).
+    download: let timm get the weights that it knows of, when they are loaded.
+    Raises UserError that lists every missing file, of models and of data sets, with where to get it.
+    """
+    if name not in BENCHMARKS:
+        raise UserError(f"there is no benchmark {name!r}: {nearest(name, BENCHMARKS)}")
+    members, sets = BENCHMARKS[name]
+    folder, root = Path(checkpoints).expanduser(), Path(root).expanduser()
+    found = {member.title: _model(member, folder, download) for member in members}
+    absent = [_said(member) for member in members if found[member.title] is None]
+    unopened = [said for one in sets if (said := _missing(one, root))]
+    if absent or unopened:
+        raise UserError(
+            f"the benchmark {name} needs {len(members)} models and {len(sets)} data sets.\n"
+            f"{_listed(f'models are missing in {folder.absolute()}', absent)}"
+            f"{_listed(f'data sets are missing in {root.absolute()}', unopened)}".rstrip("\n")
+        )
+    return Benchmark(name, {title: model for title, model in found.items() if model}, list(sets), root)
+
+
+def _model(member: Member, folder: Path, download: bool) -> str | None:
+    for file in member.files:
+        if (folder / file).is_file():
+            return f"{member.kind}:{folder / file}"
+    return f"timm:{member.timm}" if member.timm and (download or _is_cached(member.timm)) else None
+
+
+def _is_cached(name: str) -> bool:
+    """Whether timm has downloaded these weights before."""
+    import timm
+    from huggingface_hub import try_to_load_from_cache
+
+    config = timm.get_pretrained_cfg(name)
+    files = ("model.safetensors", "pytorch_model.bin")
+    return bool(config and config.hf_hub_id) and any(
+        isinstance(try_to_load_from_cache(config.hf_hub_id, file), str) for file in files
+    )
+
+
+def _said(member: Member) -> str:
+    fetched = "; or download=True, which lets timm get it" if member.timm else ""
+    return f"{member.title}: {' or '.join(member.files)}, from {member.origin}{fetched}"
+
+
+def _missing(name: str, root: Path) -> str:
+    """What a data set says of its missing files, "" if they are all there."""
+    entry = datasets.find(name)
+    try:
+        for split in (entry.train, "test"):
+            entry.locate(root, split)
+    except UserError as error:
+        return f"{name}: {error}"
+    return ""
+
+
+def _listed(title: str, lines: list[str]) -> str:
+    return "".join([f"{len(lines)} {title}:\n", *(f"  {line}\n" for line in lines)]) if lines else ""

@@ -1,0 +1,175 @@
+"""The members of a zoo as a ranking sees them: each one's features of the same images, ready to be scored."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import Split, open_split
+from evaluation.datasets._splits import draw_keys
+from evaluation.datasets._subsets import label_subset
+from evaluation.features.extraction import extract
+from evaluation.features.models import LoadedModel
+from evaluation.features.source_probs import source_probs
+from evaluation.features.table import Features
+from evaluation.features.zoo_members import Members, load_member, members
+from evaluation.ranking.samples import as_sample
+from evaluation.transferability.base import Sample
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One model on the task. name: for tables. sample: what metrics see. notes: what to know of its images."""
+
+    name: str
+    sample: Sample = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+
+def are_arrays(zoo: Any) -> bool:
+    """Whether a zoo is a mapping of names to features at hand: Features, or tuples or lists (x, y)."""
+    return isinstance(zoo, Mapping) and any(isinstance(one, (Features, tuple, list)) for one in zoo.values())
+
+
+def of_arrays(zoo: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> list[Candidate]:
+    """Candidates from features at hand. zoo: name -> Features, or a pair (x, y), all of the same images.
+
+    Raises UserError.
+    """
+    found = []
+    for name, given in zoo.items():
+        if not isinstance(given, Features) and not (isinstance(given, (tuple, list)) and len(given) == 2):
+            raise UserError(f"{name} must be Features or a pair (x, y), as the others are; not {type(given).__name__}")
+        x, y = (given, None) if isinstance(given, Features) else given
+        try:
+            found.append(Candidate(name, as_sample(x, y, seed=seed, device=device), _notes_of(given)))
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
+    return same_images(found)
+
+
+def of_models(
+    zoo: Any,
+    dataset: Any,
+    split: str = "train",
+    *,
+    max_images: int | None = None,
+    root: str | Path = "data",
+    image_size: int | None = None,
+    in_chans: int | None = None,
+    trust: str | Sequence[str] | None = (),
+    seed: int = 0,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda line: None,
+    **how: Any,
+) -> Members[Candidate]:
+    """Candidates from models, by name: features are extracted, or read from the cache.
+
+    zoo: a folder of zoo entries, or a list of what `evaluation.load_model` takes, folders of entries among them; or a
+        mapping of names to such models.
+    max_images: at most so many, the same number of each class, drawn by (seed, names); None: all.
+    image_size, in_chans, trust: see `evaluation.load_model`; the size is that of models which are no zoo entries.
+    how: see `evaluation.extract` (cache, precision, batch_size, workers, ...).
+    All models are opened first. Left out are entries of a folder that cannot be opened, and models that give no sound
+    features. Raises UserError where none is left, and for a model asked for by name that cannot be opened.
+    """
+    models = members(zoo).of_each(lambda _, one: load_member(one, image_size, in_chans, trust))
+    task = sampled(open_split(dataset, split, root=root), max_images, seed)
+
+    def candidate(name: str, model: LoadedModel) -> Candidate:
+        say(f"features of {len(task):,} images of {task.name}: {name}")
+        return _candidate(name, model, extract(model, task, task.split, **how), seed, device)
+
+    found = models.of_each(candidate, spare_all=True)
+    same_images(list(found.values()))
+    return found
+
+
+def checked_keywords(given: Iterable[str], at_hand: bool) -> None:
+    """What `evaluation.rank` passes on is known to who takes it. Raises UserError with the nearest.
+
+    at_hand: for features at hand, which take none of them.
+    """
+    takers = (inspect.signature(taker).parameters.values() for taker in (of_models, extract))
+    known = {p.name for parameters in takers for p in parameters if p.kind is p.KEYWORD_ONLY} | {"split"}
+    for name in given:
+        if name not in known:
+            raise UserError(f"rank has no option {name!r}: {nearest(name, known)}")
+        if at_hand:
+            raise UserError(f"{name} is for models and a data set; the features at hand are ranked as they are")
+
+
+def sampled(task: Split, max_images: int | None, seed: int) -> Split:
+    """The labelled images of a split, or `max_images` of them, the same number of each class.
+
+    Of images with several labels each, `max_images` are drawn from all. Raises UserError for too few.
+    """
+    if max_images is not None and (not isinstance(max_images, Integral) or max_images < 2):
+        raise UserError(f"max_images={max_images!r} must be a whole number of images, at least 2, or null for all")
+    if task.y.ndim != 1:
+        keys = draw_keys(task.ids, seed, "images of a ranking")
+        return task if max_images is None else task.take(np.sort(np.argsort(keys, kind="stable")[:max_images]))
+    rows = np.flatnonzero(task.y >= 0)
+    if max_images is not None and max_images < len(rows):
+        if max_images < 2 * len(np.unique(task.y[rows])):
+            need = 2 * len(np.unique(task.y[rows]))
+            raise UserError(f"max_images={max_images} is less than two for each class of {task.name}: at least {need}")
+        rows = label_subset(task.y, task.ids, task.classes, max_images / len(rows), seed)
+    return task if len(rows) == len(task) else task.take(rows)
+
+
+def _candidate(name: str, model: LoadedModel, features: Features, seed: int, device: str) -> Candidate:
+    probs = None if model.classifier is None else source_probs(model, features)
+    labels = (features.y == 1).astype(np.float64) if features.y.ndim == 2 else None
+    given = {"source_probs": probs, "reference": _reference(model), "model": model.net}
+    sample = as_sample(features, labels, **given, seed=seed, device=device)
+    return Candidate(name, sample, _notes_of(features))
+
+
+def _notes_of(given: Any) -> tuple[str, ...]:
+    """What the data set wants to be said beside its numbers."""
+    return (given.note,) if getattr(given, "note", "") else ()
+
+
+def _reference(model: LoadedModel) -> tuple[list[float], list[float]] | None:
+    """Mean and std of the features on what the model was trained on, from its card."""
+    known = model.entry.card.get("features") if model.entry else None
+    return (known["mean"], known["std"]) if known and "mean" in known else None
+
+
+def same_images(candidates: list[Candidate]) -> list[Candidate]:
+    """The candidates, once all have the same labels in the same order. Raises UserError that says what differs."""
+    if not candidates:
+        raise UserError("there is no model to rank")
+    first = candidates[0]
+    for other in candidates[1:]:
+        differs = _difference(first.sample, other.sample)
+        if differs:
+            raise UserError(
+                f"{first.name} and {other.name} were not given the same labels in the same order: {differs}; a ranking "
+                "compares models on the same images"
+            )
+    return candidates
+
+
+def _difference(one: Sample, other: Sample) -> str:
+    """How the labels of two samples differ, "" if they do not."""
+    if len(one) != len(other):
+        return f"{len(one)} images and {len(other)}"
+    if (one.y is None) != (other.y is None):
+        return "classes and numbers"
+    if one.classes != other.classes:
+        name, instead = next(pair for pair in zip_longest(one.classes, other.classes) if pair[0] != pair[1])
+        return f"a class {name!r} and {instead!r} in its place"
+    mine, others = (sample.targets if sample.y is None else sample.y for sample in (one, other))
+    if mine.shape != others.shape:
+        return f"numbers of shape {tuple(mine.shape)} and {tuple(others.shape)}"
+    unequal = (mine != others).reshape(len(mine), -1).any(1)
+    return f"other labels from row {int(unequal.nonzero()[0])} on" if unequal.any() else ""

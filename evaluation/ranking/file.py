@@ -1,0 +1,92 @@
+"""A ranking as JSON and back."""
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.ranking.agreement import Agreement
+from sslkit.errors import UserError
+from sslkit.files import write_whole
+
+# Sizes after (models, metrics).
+ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), "seconds": (), "memory": ()}
+
+
+def write_ranking(fields: Mapping[str, Any], path: Path) -> Path:
+    """Write the fields of a `Ranking`, whole or not at all; nan is null."""
+    with write_whole(path) as partial:
+        partial.write_text(json.dumps(_plain(fields), indent=2, allow_nan=False) + "\n")
+    return path
+
+
+def read_ranking(path: Path, known: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a ranking that was written; null is nan again. Those that are not `known` are left out.
+
+    Raises UserError for a file that is no ranking, with the reason.
+    """
+    try:
+        return _fields(json.loads(path.read_text()), known)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except KeyError as error:
+        raise UserError(f"{path} is no ranking of recipes/rank.py: it has no {error}") from error
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise UserError(f"{path} is no ranking of recipes/rank.py: {error}") from error
+
+
+def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    models, metrics = tuple(map(str, record["models"])), tuple(map(str, record["metrics"]))
+    size = (len(models), len(metrics))
+    arrays = {name: _array(record, name, (*size, *more)) for name, more in ARRAYS.items()}
+    truth = None if record.get("truth") is None else _array(record, "truth", size[:1])
+    agreements = record.get("agreement", {})
+    plain = {name: value for name, value in record.items() if name in known}
+    return (
+        plain
+        | arrays
+        | {
+            "models": models,
+            "metrics": metrics,
+            "tied": _array(record, "tied", size).astype(bool),
+            "mean_rank": _array(record, "mean_rank", size[:1]),
+            "data": str(record["data"]),
+            "n": int(record["n"]),
+            "notes": tuple(map(str, record.get("notes") or ())),
+            "left_out": {str(name): str(why) for name, why in dict(record.get("left_out") or {}).items()},
+            "details": dict(record.get("details") or {}),
+            "made": dict(record.get("made") or {}),
+            "truth": truth,
+            "agreement": {name: [_agreement(one) for one in found] for name, found in agreements.items()},
+        }
+    )
+
+
+def _array(record: dict[str, Any], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    found = np.array(record[name], dtype=float)
+    if found.shape != shape:
+        raise ValueError(f"{name} is of shape {found.shape}, not {shape}")
+    return found
+
+
+def _agreement(record: dict[str, Any]) -> Agreement:
+    value = float("nan") if record["value"] is None else float(record["value"])
+    interval = record["interval"] and tuple(map(float, record["interval"]))
+    return Agreement(str(record["name"]), value, interval, int(record["n"]))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, Agreement):
+        return _plain(vars(value))
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value

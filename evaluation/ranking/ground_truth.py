@@ -1,0 +1,226 @@
+"""The ground truth of a ranking: what every model of a zoo reaches on every task when all its weights are fine-tuned.
+
+outcome = ground_truth(["runs/zoo", "efficientnet_lite0"], ["clipart", "digits"], out="runs/truth", image_size=64)
+evaluation.rank(zoo, "clipart", truth=outcome.truth["clipart"])
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation import datasets
+from evaluation.datasets import Split, open_split
+from evaluation.datasets._labels import check_classes
+from evaluation.features.checks import checked, checked_images, device_of
+from evaluation.features.models import LoadedModel
+from evaluation.features.zoo_members import load_member, members
+from evaluation.protocols.fine_tune import as_list, different_seeds, fine_tune, settings_of
+from evaluation.ranking.candidates import sampled
+from evaluation.results.records import Records, check_fields, each_once
+from sslkit.errors import UserError
+from sslkit.files import write_whole
+
+NEEDS = ("model", "data", "weights", "settings", "value", "interval", "chosen", "grid", "seconds")  # of a record
+RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be measured. data: the task, "" where the model could not even be loaded. reason: in one line."""
+
+    model: str
+    data: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.model}{' on ' if self.data else ''}{self.data}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """truth: {task: {model: accuracy}}. results: {task: {model: record}}, see `ground_truth`. failures: what lacks.
+
+    settings: what every number was made with.
+    """
+
+    truth: Mapping[str, Mapping[str, float]]
+    results: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    settings: Mapping[str, Any]
+    failures: tuple[Failure, ...] = ()
+
+
+def ground_truth(
+    zoo: Any,
+    data: Any,
+    *,
+    out: str | Path = "runs/truth",
+    max_images: int | None = 2000,
+    max_test_images: int | None = 1000,
+    image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
+    lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4),
+    weight_decay: Sequence[float] = (0.01,),
+    optimizer: str = "adamw",
+    steps: int = 200,
+    batch_size: int = 32,
+    seeds: Sequence[int] = (0, 1, 2),
+    crop: Sequence[float] = (0.5, 1.0),
+    flip: bool = False,
+    precision: str = "float32",
+    root: str | Path = "data",
+    device: str = "auto",
+    workers: int = 1,
+    progress: bool = True,
+    say: Callable[[str], None] = lambda line: None,
+) -> GroundTruth:
+    """Fine-tune every model on every task (see `evaluation.fine_tune`), task by task, and keep each result at once.
+
+    zoo: see `evaluation.rank`. data: a source of `evaluation.open_split` or a list; its training and test splits.
+    max_images, max_test_images: at most so many of each, the same number of each class, drawn by their names with seed
+        0, so that every model and `evaluation.rank` with fewer see the same ones; None: all.
+    image_size: side in pixels for models that are no zoo entries; None: their own, 224 for most. Entries keep theirs.
+    trust: see `evaluation.load_model`.
+    lr, weight_decay, optimizer: the grid, of which each model's best on a fifth of its training images, held out, is
+        trained on all of them with every seed. steps, batch_size, seeds, crop, flip, precision, device, workers: see
+        `evaluation.fine_tune`.
+    out: folder of results.jsonl (a line for every model and task), of fine_tune.jsonl (a line for every run of them),
+        and of truth.json and truth_details.json, which hold all that results.jsonl has with these settings, earlier
+        calls' too. What is there with the same weights, images and settings is not measured again.
+    A model that cannot be loaded or tuned does not stop the others: it is in `failures`.
+
+    A record: value and interval (t over the seeds), values (one a seed), chosen, grid, seconds, weights, image_size,
+    train_images, test_images, and the rest of a `Result`.
+    Raises UserError before anything is measured for unknown data, a name that two models have, and bad settings.
+    """
+    lr, weight_decay, crop = as_list("lr", lr), as_list("weight_decay", weight_decay), tuple(as_list("crop", crop))
+    grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": optimizer}
+    tuned = {"steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
+    settings_of(grid, **tuned)
+    device_of(device)
+    checked("workers", workers, int, least=1, most=256)
+    checked_images(image_size=image_size)
+    tuned |= {"grid": grid, "seeds": different_seeds(seeds)}
+    sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
+    settings = json.loads(json.dumps({**tuned, **sizes}))
+    tasks = {str(one): _splits(one, root, max_images, max_test_images) for one in _listed(data)}
+    models, failures = load_zoo(zoo, image_size, trust)
+    for failure in failures:
+        say(f"cannot be loaded: {failure}")
+    how = {**tuned, "out": out, "device": device, "workers": workers, "progress": progress}
+    records = Records(Path(out) / RESULTS)
+    records.read()  # a damaged file is said before anything is measured
+    for task, splits in tasks.items():
+        for name, model in models.items():
+            key = _key(name, model, task, splits, settings)
+            done = records.find(key) is not None
+            try:
+                (record,) = each_once([key], records, lambda _, one=model, on=splits: _measured(one, on, how))
+            except Exception as error:  # whatever one network does, the others are measured
+                failures.append(Failure(name, task, _line(error)))
+                say(f"FAILED    {failures[-1]}")
+                continue
+            say(_told(task, name, record, done))
+            _write(records, settings, models, failures, Path(out))
+    return _write(records, settings, models, failures, Path(out))
+
+
+def load_zoo(
+    zoo: Any, image_size: int | None = None, trust: str | Sequence[str] | None = ()
+) -> tuple[dict[str, LoadedModel], list[Failure]]:
+    """The models of a zoo by name, and those that could not be loaded.
+
+    zoo: see `evaluation.rank`. image_size: side for models that are no zoo entries, which keep their own.
+    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for a name that two models have, and where
+    no model can be loaded.
+    """
+    found = members(zoo)
+    models = {}
+    failures = [Failure(name, "", reason) for name, reason in found.left_out.items()]
+    for name, one in found.items():
+        try:
+            models[name] = load_member(one, image_size, trust=trust)
+        except Exception as error:
+            failures.append(Failure(name, "", _line(error)))
+    if not models:
+        raise UserError(f"none of the models can be loaded: {'; '.join(map(str, failures))}")
+    return models, failures
+
+
+def _listed(data: Any) -> list[Any]:
+    given = list(data) if isinstance(data, (list, tuple)) else [data]
+    if not given or None in given:
+        raise UserError("name the tasks to fine-tune on: data=[clipart,digits]")
+    return given
+
+
+def _splits(source: Any, root: str | Path, most: int | None, most_tested: int | None) -> dict[str, Split]:
+    name = source.partition(":")[0] if isinstance(source, str) else ""
+    learned = datasets.find(name).train if name in datasets.names() else "train"
+    train, test = (open_split(source, split, root=root) for split in (learned, "test"))
+    check_classes([train], "fine-tuning")
+    return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
+
+
+def _key(name: str, model: LoadedModel, task: str, splits: Mapping[str, Split], settings: Mapping) -> dict[str, Any]:
+    """What a result depends on."""
+    return {
+        "model": name,
+        "data": task,
+        "weights": model.digest,
+        "image_size": model.image_size,
+        "images": [split.digest for split in splits.values()],
+        "settings": dict(settings),
+    }
+
+
+def _measured(model: LoadedModel, splits: Mapping[str, Split], how: Mapping[str, Any]) -> dict[str, Any]:
+    result = fine_tune(model, splits, **how)
+    told = json.loads(result.to_json())
+    details = told.pop("details")
+    told = {name: value for name, value in told.items() if name not in ("model", "data")}
+    counts = {"train_images": len(splits["train"]), "test_images": len(splits["test"])}
+    return {**told, **details, **counts}
+
+
+def _told(task: str, name: str, record: Mapping[str, Any], done: bool) -> str:
+    interval = record["interval"]
+    bounds = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if interval else ""
+    spent = "there already" if done else f"{record['seconds']:.0f} s"
+    rates = [tried["lr"] for tried in record["grid"]]
+    chosen = record["chosen"]["lr"]
+    edge = " (an end of the grid)" if rates and chosen in (min(rates), max(rates)) else ""
+    return f"{task}: {name}  {100 * record['value']:.1f} %{bounds}, lr {chosen:g}{edge}, {spent}"
+
+
+def _write(
+    records: Records, settings: Mapping, models: Mapping[str, LoadedModel], failures: list[Failure], out: Path
+) -> GroundTruth:
+    """truth.json and truth_details.json of all results with these settings, each written whole."""
+    results = _results(records, settings, models)
+    truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
+    details = {"settings": settings, "results": results, "failures": [vars(failure) for failure in failures]}
+    for name, content in ((TRUTH, truth), (DETAILS, details)):
+        with write_whole(out / name) as partial:
+            partial.write_text(json.dumps(content, indent=1) + "\n")
+    return GroundTruth(truth, results, settings, tuple(failures))
+
+
+def _results(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> dict[str, dict[str, Any]]:
+    """{task: {model: record}}; of a model that was trained anew since, the record of the weights at hand."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records.read().values():
+        check_fields(record, NEEDS, records.path)
+        name = record["model"]
+        stale = name in models and record["weights"] != models[name].digest
+        if record["settings"] == settings and not stale:
+            kept = {key: value for key, value in record.items() if key not in ("run", "model", "data", "settings")}
+            found.setdefault(record["data"], {})[name] = kept
+    return found
+
+
+def _line(error: Exception) -> str:
+    """One line of an error."""
+    said = " ".join(str(error).split()) or "no message"
+    return said if isinstance(error, UserError) else f"{type(error).__name__}: {said}"

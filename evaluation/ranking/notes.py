@@ -1,0 +1,76 @@
+"""What to know of a ranking's models and metrics: what a model lacks, what failed, what the metrics warn of."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from evaluation.ranking.agreement import FEWEST
+from evaluation.ranking.candidates import Candidate
+from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
+from evaluation.results.choice import levelled
+from evaluation.transferability import base
+from evaluation.transferability._degenerate import doubts
+from sslkit.errors import UserError
+
+LACKS = {
+    "features": "no features: only metrics of the source classifier and of the network",
+    "source_probs": "no source classifier: no LEEP, no NCE",
+    "model": "no network: its size is not known",
+}
+NO_REFERENCE = "no reference statistics: PED takes those of the task's own images"
+NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
+
+
+def lacking(spec: Spec, candidate: Candidate) -> list[str]:
+    """Why the model cannot be scored by the metric; empty if it can."""
+    sample = candidate.sample
+    have = {"features": sample.x, "source_probs": sample.source_probs, "model": sample.model}
+    found = [LACKS[need] for need in spec.needs if have[need] is None]
+    if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):
+        found.append(f"{NO_CLASSES} {spec.name}")
+    return found
+
+
+def notes(
+    specs: Sequence[Spec],
+    candidates: Sequence[Candidate],
+    results: Sequence[Mapping[int, MetricResult]],
+    failures: Sequence[Mapping[int, UserError]],
+) -> tuple[str, ...]:
+    """Each once, with the models that it is about.
+
+    results, failures: of each metric, by the number of the model.
+    """
+    said = [(note, candidate.name) for candidate in candidates for note in candidate.notes]
+    for spec, column, failed in zip(specs, results, failures, strict=True):
+        for m, candidate in enumerate(candidates):
+            said += [(note, candidate.name) for note in _of_score(spec, candidate, column.get(m), failed.get(m))]
+    named: dict[str, dict[str, None]] = {}
+    for note, name in said:
+        named.setdefault(note, {})[name] = None
+    return tuple(f"{note} ({', '.join(names)})" for note, names in named.items())
+
+
+def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, failure: UserError | None) -> list[str]:
+    """What to know of one metric of one model."""
+    if failure is not None:
+        return [f"{spec.name} has no score: {failure}"]
+    if result is None:
+        return lacking(spec, candidate)
+    shared = doubts(candidate.sample) if spec.reads_features else ()  # of the model, whatever the metric
+    own = [warning for warning in result.warnings[len(shared) :] if warning != base.NO_REFERENCE]
+    found = [*shared, *(f"{spec.name}: {warning}" for warning in own)]
+    alone = "ped" in dict(spec.chain) and candidate.sample.reference is None
+    return [NO_REFERENCE, *found] if alone else found
+
+
+def no_agreement(specs: Sequence[Spec], scores: np.ndarray) -> dict[str, str]:
+    """The metrics whose scores cannot be held against a truth, and why. scores: (M, K)."""
+    found = {}
+    for spec, column in zip(specs, scores.T, strict=True):
+        known = column[~np.isnan(column)]
+        if len(known) < FEWEST:
+            found[spec.name] = f"no agreement with the truth: {FEWEST} models with a score are needed, not {len(known)}"
+        elif np.ptp(levelled(known)) == 0:
+            found[spec.name] = "no agreement with the truth: all models have the same score"
+    return found

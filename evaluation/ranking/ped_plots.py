@@ -1,0 +1,87 @@
+"""Pictures of PED: the potential energy as the classes move apart, and a map of the features before and after."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.features.plots import COLOURS, MARKERS, purity
+from evaluation.ranking.samples import as_sample
+from evaluation.transferability.ped import moves
+from sslkit.errors import UserError
+from sslkit.figures import reduced, save_figure, scatter, tsne
+
+
+def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Path:
+    """Potential energy after each step, as a share of what it was at first, a line for each model.
+
+    energies: {model: (steps + 1,)}, the "potential_energy" in the diagnostics of `ped+...`. Models whose classes never
+    overlapped have none to lose and stand in the legend only.
+    """
+    from matplotlib.figure import Figure
+
+    if not energies:
+        raise UserError("there is no model whose energy could be drawn")
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    for k, (name, values) in enumerate(energies.items()):
+        start = values[0]
+        shares = [value / start for value in values] if start > 0 else []
+        label = name if start > 0 else f"{name} (no overlap)"
+        style = {"marker": MARKERS[k % len(MARKERS)], "color": COLOURS[k % len(COLOURS)]}
+        axis.plot(range(len(shares)), shares, label=label, **style)
+    axis.set(xlabel="step", ylabel="potential energy / that at first", ylim=(0, 1.05))
+    axis.locator_params(axis="x", integer=True)
+    axis.legend(fontsize=8, frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, Path(path))
+    return Path(path)
+
+
+def plot_moves(
+    features: Any,
+    labels: Any = None,
+    path: str | Path = "ped.png",
+    *,
+    reference: Any = None,
+    n_classes: int = 8,
+    per_class: int = 100,
+    seed: int = 0,
+    **options: Any,
+) -> Path:
+    """t-SNE of some classes before and after PED moved them, side by side, with the neighbours' purity of each.
+
+    features, labels, reference: see `evaluation.score`. options: of ped (lam, dt, ...). All classes move; shown are
+    the n_classes (at most 10) with the most images, per_class of each. The two maps are made apart: what can be
+    compared is the purity, not places.
+    """
+    from matplotlib.figure import Figure
+
+    if not 2 <= n_classes <= len(COLOURS):
+        raise UserError(f"n_classes={n_classes}: from 2 to {len(COLOURS)} classes can be told apart by colour")
+    sample = as_sample(features, labels, reference=reference)
+    after, trajectory = moves(sample, **options)
+    rows = _shown(sample.labels.numpy(), n_classes, per_class, seed)
+    y = sample.labels.numpy()[rows]
+    names = {int(label): sample.classes[label] for label in np.unique(y)}
+    figure = Figure(figsize=(12.4, 5.2), layout="constrained")
+    parts = {"before": sample, f"after {trajectory.steps} steps": after}
+    for axis, (title, part) in zip(figure.subplots(1, 2), parts.items(), strict=True):
+        x = part.features.numpy()[rows]
+        flat, _ = tsne(reduced(x, seed), seed)
+        scatter(axis, flat, y, names, COLOURS, MARKERS, s=13, alpha=0.75, linewidths=0)
+        share = purity(x, y)
+        axis.set(xticks=[], yticks=[])
+        said = f"{title}: {100 * share:.0f} % of 10 neighbours in the features are of the same class"
+        axis.set_title(said, fontsize=9)
+    figure.axes[0].get_legend().remove()
+    save_figure(figure, Path(path))
+    return Path(path)
+
+
+def _shown(y: np.ndarray, n_classes: int, per_class: int, seed: int) -> np.ndarray:
+    order = np.argsort(-np.bincount(y), kind="stable")[:n_classes]
+    rng = np.random.default_rng(seed)
+    rows = [rng.permutation(np.flatnonzero(y == label))[:per_class] for label in np.sort(order)]
+    return np.sort(np.concatenate(rows))

@@ -1,0 +1,75 @@
+"""The published ranking benchmarks as a whole: their models, their data sets, their fine-tuning accuracies."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.features.zoo_members import lines_of
+from evaluation.ranking import published
+from evaluation.ranking.benchmark import open_benchmark
+from evaluation.ranking.checks import BOOTSTRAP, checked_metrics
+from evaluation.ranking.rank import rank
+from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.summary import finish, line, open_tasks
+from sslkit.errors import UserError
+
+
+def rank_published(
+    name: str,
+    checkpoints: str | Path,
+    *,
+    metrics: Any,
+    root: str | Path = "data",
+    out: str | Path = "runs/ranking",
+    pictures: bool = True,
+    download: bool = False,
+    bootstrap: int = BOOTSTRAP,
+    seed: int = 0,
+    device: str = "cpu",
+    split: str = "train",
+    max_images: int | None = None,
+    **how: Any,
+) -> list[Ranking]:
+    """Score a published benchmark's models on its data sets and compare with its published accuracies.
+
+    name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
+    checkpoints: folder of the model files. root: folder of the data sets. download: see `open_benchmark`.
+    max_images: None for all, as published; see `evaluation.rank`, also for metrics and how.
+    Raises UserError that lists every missing file before anything is computed, and where max_images is too few for
+    one of the sets.
+    """
+    for given in ("zoo", "data", "truth", "trust"):
+        if how.pop(given, None) is not None:
+            raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given}=")
+    drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
+    checked_metrics(metrics, **drawn)
+    benchmark = open_benchmark(name, checkpoints=checkpoints, root=root, download=download)
+    accuracies = published.truth(name)
+    tasks = {task: task for task in benchmark.datasets}
+    opened = open_tasks(tasks, split=split, root=root, max_images=max_images, seed=seed)
+    rankings = []
+    for task, images in opened.items():
+        known = accuracies[task]
+        models = {model: benchmark.zoo[model] for model in known}
+        ranking = rank(models, images, metrics, truth=known, split=split, say=line, **drawn, **how)
+        rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
+    for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
+        print(told)
+    print(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")
+    return rankings
+
+
+def means(rankings: list[Ranking]) -> str:
+    """A line for each metric: every measure of agreement, averaged over the data sets."""
+    lines = []
+    for metric in rankings[0].metrics:
+        columns = [ranking.agreement[metric] for ranking in rankings if metric in ranking.agreement]
+        named: dict[str, list[float]] = {}
+        for column in columns:
+            for one in column:
+                named.setdefault(one.name, []).append(one.value)
+        shown = ", ".join(f"{name} {np.nanmean(values):.2f}" for name, values in named.items())
+        lines.append(f"{metric:<24} {shown or 'no agreement'}")
+    return "\n".join(lines)

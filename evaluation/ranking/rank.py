@@ -1,0 +1,164 @@
+"""rank(zoo, dataset, metrics) -> Ranking: which of many models will fine-tune best, before any is fine-tuned."""
+
+import datetime
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.features.zoo_members import Members, members
+from evaluation.ranking.agreement import Agreement, agreement
+from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
+from evaluation.ranking.checks import BOOTSTRAP, METRICS, checked_metrics, truth_values
+from evaluation.ranking.notes import lacking, no_agreement, notes
+from evaluation.ranking.ranking import Ranking, borda, intervals, ranks_of, tied_with_best
+from evaluation.ranking.resampling import Column, replicates
+from evaluation.ranking.scoring import MetricResult, Spec, of_sample
+from evaluation.results.result import PACKAGES
+from sslkit.allocator import return_freed_memory
+from sslkit.errors import UserError
+
+SAID = ("split", "max_images", "image_size", "in_chans", "precision")  # of how it was made; the rest changes no number
+
+
+def rank(
+    zoo: Any,
+    dataset: Any = None,
+    metrics: Sequence[str] = METRICS,
+    *,
+    truth: Mapping[str, float] | Sequence[float] | None = None,
+    bootstrap: int = BOOTSTRAP,
+    seed: int = 0,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda line: None,
+    **how: Any,
+) -> Ranking:
+    """Score every model of a zoo by every metric.
+
+    zoo: a folder of zoo entries, a list of models (`evaluation.load_model`), a mapping of names to models; or a mapping
+        of names to Features or pairs (x, y) of the same images, and neither dataset nor `how`.
+    dataset: see `evaluation.open_split`; its split `split="train"` is used.
+    metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. A metric that a model has not
+        the inputs for (LEEP without a source classifier), or whose features it refuses, gives nan for it, and a note.
+    truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
+    bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
+        `evaluation.ranking.resampling.replicates`.
+    seed, device: of the metrics. how: split, max_images, root, image_size and the options of `evaluation.extract`.
+    Entries of a folder that are damaged, and models that give no sound features, are left out and named in `left_out`.
+    Raises UserError before anything is extracted for unknown metrics, options, models and data, and for a truth without
+    one of the models; and where no model is left.
+    """
+    specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
+    zoo = _checked_zoo(zoo, dataset, how)
+    accuracies = truth_values(truth, tuple(zoo))
+    found = _candidates(zoo, dataset, seed=seed, device=device, say=say, **how)
+    names, candidates = tuple(found), list(found.values())
+    if accuracies is not None:
+        accuracies = accuracies[[name in found for name in zoo]]
+    scored, failures = [], []
+    for spec in specs:
+        say(f"{spec.name} on {len(candidates)} models")
+        results, failed = _scored(spec, candidates)
+        scored.append((spec, results))
+        failures.append(failed)
+    say(f"intervals: {bootstrap} redrawn sets of images")
+    redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
+    columns = [_in_numbers(one, again, len(candidates)) for one, again in zip(scored, redrawn, strict=True)]
+    stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
+    said = notes(specs, candidates, [results for _, results in scored], failures)
+    unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"])
+    return Ranking(
+        data=_data_name(dataset),
+        n=len(candidates[0].sample),
+        models=names,
+        metrics=tuple(spec.name for spec in specs),
+        mean_rank=borda(stacked["ranks"]),
+        notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
+        truth=accuracies,
+        agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
+        details={spec.name: _details(results, names) for spec, results in scored},
+        left_out=found.left_out,
+        made=_made(seed=seed, bootstrap=bootstrap, device=device, **{name: how[name] for name in SAID if name in how}),
+        **stacked,
+    )
+
+
+def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]:
+    """Names and models, or names and features at hand. Raises UserError."""
+    at_hand = are_arrays(zoo)
+    checked_keywords(how, at_hand)
+    if at_hand and dataset is not None:
+        raise UserError("give features at hand without a data set, or models with one")
+    if not at_hand and dataset is None:
+        raise UserError("name the task to rank for: dataset=, a data set or a folder of images with labels")
+    return members(zoo)
+
+
+def _candidates(zoo: Any, dataset: Any, *, seed: int, device: str, say: Callable, **how: Any) -> Members[Candidate]:
+    if dataset is None:
+        return Members({one.name: one for one in of_arrays(zoo, seed, device)})
+    return of_models(zoo, dataset, how.pop("split", "train"), seed=seed, device=device, say=say, **how)
+
+
+def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[dict[int, MetricResult], dict[int, UserError]]:
+    """A metric's results, and why there is none where it refused the features, by the number of the model."""
+    results, failed = {}, {}
+    for m, candidate in enumerate(candidates):
+        if lacking(spec, candidate):
+            continue
+        return_freed_memory()  # so that the memory of each score is seen
+        try:
+            results[m] = of_sample(spec, candidate.sample)
+        except UserError as error:  # of these features: the options have been tried before
+            failed[m] = error
+    return results, failed
+
+
+def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:
+    spec, results = scored
+    return Column(spec, tuple(results), tuple(result.details for result in results.values()))
+
+
+def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, m: int) -> dict[str, np.ndarray]:
+    """One metric of M models: scores, intervals, ranks, cost. Models that it cannot score have nan."""
+    able, results = list(scored[1]), list(scored[1].values())
+    column = {name: np.full(m, np.nan) for name in ("scores", "seconds", "memory")}
+    column |= {name: np.full((m, 2), np.nan) for name in ("intervals", "rank_intervals")}
+    column["tied"] = np.zeros(m, dtype=bool)
+    if able:
+        scores = _column(scored).values
+        column["scores"][able] = scores
+        column["seconds"][able] = [result.seconds for result in results]
+        column["memory"][able] = [np.nan if result.peak_memory is None else result.peak_memory for result in results]
+        column["intervals"][able], column["rank_intervals"][able] = intervals(scores, redrawn)
+        column["tied"][able] = tied_with_best(scores, redrawn)
+    column["ranks"] = ranks_of(column["scores"])
+    return column
+
+
+def _agreements(
+    specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray, without: Mapping[str, str], seed: int
+) -> dict[str, list[Agreement]]:
+    found = {}
+    for k, spec in enumerate(specs):
+        known = ~np.isnan(scores[:, k])
+        if spec.name not in without:
+            found[spec.name] = agreement(truth[known], scores[known, k], seed=seed)
+    return found
+
+
+def _details(results: Mapping[int, MetricResult], names: Sequence[str]) -> dict[str, Any]:
+    return {names[m]: dict(result.diagnostics) for m, result in results.items()}
+
+
+def _made(**chosen: Any) -> dict[str, Any]:
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return {"date": now, **chosen, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
+
+
+def _data_name(dataset: Any) -> str:
+    if dataset is None or isinstance(dataset, (str, Path)):
+        return str(dataset or "")
+    return str(getattr(dataset, "name", dataset))

@@ -1,0 +1,120 @@
+"""A ranking: scores of many models by some metrics on one task, their ranks, ties and intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from evaluation.ranking.agreement import Agreement
+from evaluation.ranking.file import read_ranking, write_ranking
+from evaluation.ranking.table import table as as_table
+from evaluation.results.choice import levelled
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """M models by K metrics on one task.
+
+    data: the task; n: its images. models: M names. metrics: K names.
+    scores: (M, K), nan where a model has not what the metric needs, or the metric refuses its features (see notes).
+    intervals: (M, K, 2) 95 % over images, nan without.
+    ranks: (M, K) 1 is best, equal scores share the mean. rank_intervals: (M, K, 2) 95 % over images.
+    tied: (M, K) bool: not to be told from the metric's best model by these images.
+    mean_rank: (M,) over the metrics that score every model that any does (see `borda`), nan if none does.
+    seconds, memory: (M, K) cost of each score; what metrics share is counted with the first. bytes, nan if unknown.
+    notes: what to know of models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
+    left_out: why each other member of the zoo is not ranked, by name.
+    made: how: date, seed, bootstrap, device, the split and the sizes that were asked for, versions.
+    """
+
+    data: str
+    n: int
+    models: tuple[str, ...]
+    metrics: tuple[str, ...]
+    scores: np.ndarray
+    intervals: np.ndarray
+    ranks: np.ndarray
+    rank_intervals: np.ndarray
+    tied: np.ndarray
+    mean_rank: np.ndarray
+    seconds: np.ndarray
+    memory: np.ndarray
+    notes: tuple[str, ...] = ()
+    truth: np.ndarray | None = None
+    agreement: Mapping[str, Sequence[Agreement]] = field(default_factory=dict)
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    made: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def order(self) -> list[str]:
+        """Models, best first by mean rank; models without one last."""
+        return [self.models[m] for m in np.argsort(self.mean_rank, kind="stable")]
+
+    @property
+    def best(self) -> str:
+        return self.order[0]
+
+    def table(self, style: str = "text") -> str:
+        """See `evaluation.ranking.table.table`."""
+        return as_table(self, style)
+
+    def to_json(self, path: str | Path) -> Path:
+        """Write all of it, whole or not at all."""
+        return write_ranking(vars(self), Path(path))
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> "Ranking":
+        """What `to_json` wrote. Raises UserError for a file that is no ranking."""
+        return cls(**read_ranking(Path(path), {own.name for own in fields(cls)}))
+
+
+def borda(ranks: np.ndarray) -> np.ndarray:
+    """(M,) mean rank. ranks: (M, K), nan where a metric has no score.
+
+    Models that no metric ranks are left out, with nan; of the others the mean is over the metrics that rank each of
+    them, so that all means are of the same metrics. nan for all if there is no such metric.
+    """
+    found = np.full(len(ranks), np.nan)
+    ranked = ~np.isnan(ranks).all(1)
+    whole = ranks[ranked][:, ~np.isnan(ranks[ranked]).any(0)]
+    if whole.size:
+        found[ranked] = whole.mean(1)
+    return found
+
+
+def ranks_of(scores: np.ndarray) -> np.ndarray:
+    """(..., M) ranks, 1 for the highest, equal ones (but for rounding) sharing the mean; nan stays nan."""
+    found = np.full(scores.shape, np.nan)
+    for row in np.ndindex(scores.shape[:-1]):
+        known = ~np.isnan(scores[row])
+        found[row][known] = rankdata(-levelled(scores[row][known]))
+    return found
+
+
+def intervals(scores: np.ndarray, redrawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """95 % intervals (M, 2) of the scores and of the ranks, from redrawn scores (B, M); nan if there are none."""
+    if not len(redrawn):
+        return np.full((len(scores), 2), np.nan), np.full((len(scores), 2), np.nan)
+    return np.percentile(redrawn, [2.5, 97.5], axis=0).T, np.percentile(ranks_of(redrawn), [2.5, 97.5], axis=0).T
+
+
+def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
+    """(M,) bool: the difference to the best model is within 1.96 standard deviations of its redrawn values.
+
+    Without redrawn scores (at least 2) only those that are equal but for rounding are tied. A model without a score
+    (nan) is tied with none.
+    """
+    if np.isnan(scores).all():
+        return np.zeros(len(scores), dtype=bool)
+    best = int(np.nanargmax(scores))
+    even = levelled(scores)
+    equal = even == even[best]
+    behind = scores[best] - scores
+    if len(redrawn) < 2:
+        return equal
+    spread = (redrawn[:, [best]] - redrawn).std(0, ddof=1)
+    return equal | (behind <= 1.96 * spread)

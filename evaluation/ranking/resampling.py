@@ -1,0 +1,152 @@
+"""How far scores would move with other images: what tells a better model from a luckier draw."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evaluation.ranking.scoring import Spec, scored
+from evaluation.transferability._scatter import labels_or_one
+from evaluation.transferability._threads import threads
+from evaluation.transferability.base import Sample, Score
+from sslkit.errors import UserError
+
+ROUNDING = 1e-9  # of a score
+LARGEST = 400  # images of a half-sample; beyond, the spread is scaled to the full number
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric of the models that it can score. models: their places among the samples. scores: in that order."""
+
+    spec: Spec
+    models: tuple[int, ...]
+    scores: tuple[Score, ...]
+
+    @property
+    def values(self) -> np.ndarray:
+        """(M,) scores: over the zoo, where the metric exists only there."""
+        return combined(self.spec, self.scores)
+
+    @property
+    def terms(self) -> np.ndarray | None:
+        """(N, M), where the metric is a mean over all images."""
+        terms = [score.terms for score in self.scores]
+        if any(one is None for one in terms) or len({len(one) for one in terms}) != 1:
+            return None
+        return np.stack([one.cpu().numpy() for one in terms], 1)
+
+
+def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
+    """For each metric (count, M) scores of its M models on redrawn images, all models on the same ones; (0, M) for 0.
+
+    A metric that is a mean over images (LEEP, SFDA, ITM, ...) is a mean over images drawn with replacement, what it
+    fitted being kept. Others (LogME, GBC, PARC, ...) are computed anew on random halves of each class: an image drawn
+    twice would agree with itself, and look like a class that is easy to tell. Halves are drawn without replacement;
+    their spread times sqrt(n / (N - n)), n of N images, stands for that of all images, and they are centred on the
+    score. On made-up classes it is 0.7 to 1.1 times that of newly drawn images.
+    """
+    if not count:
+        return [np.empty((0, len(column.models))) for column in columns]
+    by_terms = [column.terms for column in columns]
+    anew = [column for column, terms in zip(columns, by_terms, strict=True) if terms is None and column.models]
+    fresh = iter(of_halves(anew, samples, count, seed))
+    return [
+        np.empty((0, 0)) if not column.models else next(fresh) if terms is None else of_terms(terms, count, seed)
+        for column, terms in zip(columns, by_terms, strict=True)
+    ]
+
+
+def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
+    """(count, M) of each metric. All metrics see one half of a model at a time, and share its sums.
+
+    Halves are computed side by side, each on one thread: on a few hundred images two wait for each other longer than
+    they work.
+    """
+    from threadpoolctl import threadpool_limits
+
+    found = [np.empty((count, len(column.models))) for column in columns]
+    if not columns:
+        return found
+    halves = [half(samples[0], seed, number) for number in range(count)]
+    workers = torch.get_num_threads()
+    single = {"initializer": torch.set_num_threads, "initargs": (1,)}  # it holds for a thread alone
+    # What metrics set for the whole process while they compute side by side is set back here.
+    with threads(1), threadpool_limits(1), warnings.catch_warnings(), ThreadPoolExecutor(workers, **single) as pool:
+        for number, parts in enumerate(pool.map(lambda rows: _on_half(columns, samples, rows), halves)):
+            for k, column in enumerate(columns):
+                found[k][number] = combined(column.spec, [parts[k, m] for m in column.models])
+    share = len(halves[0]) / len(samples[0])
+    return [spread_of_all(column.values, one, share) for column, one in zip(columns, found, strict=True)]
+
+
+def spread_of_all(scores: np.ndarray, found: np.ndarray, share: float) -> np.ndarray:
+    """(count, M) as far about the scores (M,) of all images as those of a share of them, (count, M), lie about theirs.
+
+    nan where they say nothing: every part is all images (classes of one each), or every part has one and the same score
+    while that of all is another (H-score of fewer images than features).
+    """
+    if share >= 1:
+        return np.full_like(found, np.nan)
+    apart = found - found.mean(0)
+    width = np.abs(apart).max(0)
+    silent = (width <= ROUNDING * np.abs(scores)) & (np.abs(found.mean(0) - scores) > width)
+    return np.where(silent, np.nan, scores + apart * np.sqrt(share / (1 - share)))
+
+
+def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor) -> dict[tuple[int, int], Score]:
+    """Scores by (metric, model)."""
+    parts = {}
+    for m, sample in enumerate(samples):
+        asked = [k for k, column in enumerate(columns) if m in column.models]
+        if asked:
+            part = sample.take(rows)
+            parts |= {(k, m): _of_part(columns[k].spec, part) for k in asked}
+    return parts
+
+
+def _of_part(spec: Spec, part: Sample) -> Score:
+    """nan, without parts, where half of the images are too few for a metric that all of them were enough for."""
+    try:
+        return scored(spec, part)
+    except UserError:
+        return Score(math.nan)
+
+
+def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """(count, M) means of terms (N, M) over N rows drawn with replacement."""
+    n = len(terms)
+    draws = np.random.default_rng([seed, n]).multinomial(n, np.full(n, 1 / n), size=count)
+    return draws @ terms / n
+
+
+def half(sample: Sample, seed: int, number: int) -> Tensor:
+    """Rows (n,) ascending: half of each class, at least one of it, at most about LARGEST."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+    y, classes = labels_or_one(sample)
+    y = y.cpu()
+    share = min(0.5, LARGEST / len(y))
+    order = torch.randperm(len(y), generator=generator)
+    place = torch.empty_like(order)
+    for label in range(classes):  # the place of each row among its class, in random order
+        rows = order[y[order] == label]
+        place[rows] = torch.arange(len(rows))
+    sizes = torch.bincount(y, minlength=classes)
+    keep = (sizes * share).round().long().clamp_min(1)
+    return (place < keep[y]).nonzero()[:, 0].to(sample.device)
+
+
+def combined(spec: Spec, scores: Sequence[Score]) -> np.ndarray:
+    """(M,) scores of the models: over the zoo where the metric exists only there, nan for those without parts."""
+    if spec.over_zoo is None:
+        return np.array([score.value for score in scores])
+    values = np.full(len(scores), np.nan)
+    able = [k for k, score in enumerate(scores) if score.parts]
+    if able:
+        values[able] = spec.over_zoo([scores[k].parts for k in able])
+    return values

@@ -1,0 +1,216 @@
+"""as_sample: arrays, tensors or `Features` -> the `Sample` that the transferability metrics take, checked."""
+
+import math
+from collections.abc import Hashable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evaluation.features.checks import device_of
+from evaluation.features.table import Features
+from evaluation.transferability.base import Sample
+from sslkit.errors import UserError
+
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+CHECKED = 65536  # rows whose values are looked at together
+SEEDS = 2**32  # what every generator behind a metric takes
+
+
+def as_sample(
+    features: Any,
+    labels: Any = None,
+    *,
+    source_probs: Any = None,
+    reference: Any = None,
+    model: Any = None,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+) -> Sample:
+    """What a metric may see, checked.
+
+    features: (N, D) numpy, torch, or nested lists, any float type; or `Features`, whose labels are taken if `labels`
+        is None; or None, for metrics that need none.
+    labels: (N,) any hashable values, each value a class; or numbers (N,), (N, K) for regression and multi-label tasks.
+    source_probs: (N, S) probabilities of the source classifier, rows that sum to 1 within 0.001; they are divided by
+        their sum.
+    reference: mean (D,) and std (D,) of the same model's features on what it was trained on.
+    seed: from 0 to 2**32 - 1.
+    Raises UserError for NaN, shapes that do not match, fewer than two images or classes, a device that is not there.
+    """
+    device, seed = device_of(device), checked_seed(seed)
+    if isinstance(features, Features) and labels is None:
+        features = features.labelled()
+        labels = features.y
+    x, largest = (None, None) if features is None else _features(getattr(features, "x", features))
+    x = None if x is None else x.to(device)
+    y, classes, targets = _labels(labels)
+    n = len(y if y is not None else targets)
+    for what, given in (("features", x), ("source_probs", source_probs)):
+        if given is not None and len(given) != n:
+            raise UserError(f"{len(given)} rows of {what} and {n} labels")
+    if n < 2:
+        raise UserError(f"a transferability score needs at least 2 images, not {n}")
+    if y is not None and len(classes) < 2:
+        raise UserError(f"all {n} labels are {classes[0]!r}: a transferability score needs at least 2 classes")
+    return Sample(
+        x,
+        None if y is None else y.to(device),
+        None if targets is None else targets.to(device),
+        classes,
+        None if source_probs is None else _probabilities(source_probs).to(device),
+        None if reference is None else _reference(reference, x, device),
+        model,
+        seed,
+        dim=0 if x is None else x.shape[1],
+        largest=largest,
+    )
+
+
+def checked_seed(seed: int) -> int:
+    """Raises UserError for what is no whole number from 0 to 2**32 - 1."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed < SEEDS:
+        raise UserError(f"seed={seed!r} must be a whole number from 0 to {SEEDS - 1}")
+    return int(seed)
+
+
+def _tensor(values: Any, what: str) -> Tensor:
+    if isinstance(values, Tensor):
+        if values.is_complex():
+            raise UserError(f"{what} must be real numbers, not {values.dtype}")
+        return values.detach()
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UserError(f"{what} must be an array of numbers, its rows of one length: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise UserError(f"{what} must be numbers, not {array.dtype}")
+    array = _for_torch(array)
+    if not array.flags.writeable:  # a memory map: torch cannot mark a tensor as read-only, and nothing here writes
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return torch.from_numpy(array)
+    return torch.from_numpy(array)
+
+
+def _for_torch(array: np.ndarray) -> np.ndarray:
+    """The array itself where torch can read it, and else a copy: of another byte order, wider floats, odd strides."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return array.astype(np.float64)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    odd = any(stride < 0 or stride % array.itemsize for stride in array.strides)
+    return array.copy() if odd else array
+
+
+def _features(values: Any) -> tuple[Tensor, float]:
+    """Checked rows (N, D), and the largest magnitude among them."""
+    x = _tensor(values, "features")
+    x = x if x.dtype in FLOATS else x.double()
+    if x.ndim != 2 or 0 in x.shape:
+        raise UserError(f"features must be (N, D) with at least one row and one column, not {tuple(x.shape)}")
+    largest = 0.0
+    for start in range(0, len(x), CHECKED):  # in blocks: the rows may lie on the disk
+        block = x[start : start + CHECKED]
+        ends = [float(end) for end in torch.aminmax(block)]  # NaN if there is one
+        if not all(map(math.isfinite, ends)):
+            row = start + int((~torch.isfinite(block).all(1)).nonzero()[0])
+            raise UserError(f"features are NaN or infinite, the first in row {row}: was the model sound?")
+        largest = max(largest, *map(abs, ends))
+    return x, largest
+
+
+def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]:
+    """Labels as classes (None where they are none), the names of the classes, and labels as numbers (None for names).
+
+    Labels of several columns, and fractions, are numbers only.
+    """
+    if labels is None:
+        raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
+    array = _of_tensor(labels) if isinstance(labels, Tensor) else _as_array(labels)
+    numbers = None
+    if array.dtype.kind in "fiub":
+        if not np.isfinite(array).all():
+            raise UserError("some labels are NaN or infinite; leave these rows out")
+        numbers = torch.from_numpy(array.reshape(len(array), -1).astype(np.float64))
+    if array.ndim == 2 and numbers is not None:
+        return None, (), numbers
+    if array.ndim != 1:
+        raise UserError(f"labels must be (N,), or numbers (N, K), not of shape {array.shape}")
+    if array.dtype.kind == "f" and (array != np.rint(array)).any():
+        return None, (), numbers
+    y, names = _numbered(array)
+    return torch.from_numpy(y), names, numbers
+
+
+def _of_tensor(labels: Tensor) -> np.ndarray:
+    labels = labels.detach().cpu()
+    return (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()  # numpy has no bfloat16
+
+
+def _as_array(labels: Any) -> np.ndarray:
+    """Numbers as numbers; anything else as objects, a tuple being one label."""
+    if isinstance(labels, np.ndarray):
+        return labels
+    given: Sequence[Hashable] = list(labels)
+    if all(isinstance(label, (bool, int, float, np.number)) for label in given):
+        return np.asarray(given)
+    if given and all(isinstance(label, (list, np.ndarray, Tensor)) for label in given):
+        try:
+            return np.asarray(given)
+        except ValueError as error:
+            raise UserError(f"labels of several columns must all have as many: {error}") from error
+    array = np.empty(len(given), dtype=object)
+    array[:] = given
+    return array
+
+
+def _numbered(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers 0 to C - 1 in the order of the values, or of their names where values cannot be ordered."""
+    if array.dtype.kind in "fiubUS":
+        values, y = np.unique(array, return_inverse=True)
+        return y.astype(np.int64), tuple(str(value) for value in values)
+    given = array.tolist()
+    if any(label is None or label != label for label in given):
+        raise UserError("some labels are None or NaN; leave these rows out")
+    try:
+        values = sorted(set(given), key=lambda label: (type(label).__name__, str(label)))
+    except TypeError as error:
+        raise UserError(f"labels must be hashable: {error}") from error
+    index = {value: k for k, value in enumerate(values)}
+    return np.array([index[label] for label in given], dtype=np.int64), tuple(str(value) for value in values)
+
+
+def _probabilities(values: Any) -> Tensor:
+    p = _tensor(values, "source_probs").double()
+    if p.ndim != 2 or 0 in p.shape:
+        raise UserError(f"source_probs must be (N, S), not {tuple(p.shape)}")
+    if not torch.isfinite(p).all() or (p < 0).any():
+        raise UserError("source_probs must be finite and not below 0: give probabilities (softmax), not logits")
+    sums = p.sum(1, keepdim=True)
+    off = (sums - 1).abs()
+    if off.max() > 1e-3:
+        row = int(off.argmax())
+        raise UserError(
+            f"row {row} of source_probs sums to {float(sums[row]):.4g}, not 1: give probabilities, not logits"
+        )
+    return p / sums
+
+
+def _reference(given: Any, x: Tensor | None, device: Any) -> tuple[Tensor, Tensor]:
+    try:
+        mean, std = (_tensor(part, "reference").double().to(device) for part in given)
+    except (TypeError, ValueError) as error:
+        raise UserError("reference must be a pair of arrays: mean (D,), std (D,)") from error
+    width = None if x is None else x.shape[1]
+    if mean.shape != std.shape or mean.ndim != 1 or (width is not None and len(mean) != width):
+        raise UserError(
+            f"reference has mean {tuple(mean.shape)} and std {tuple(std.shape)}, features have {width} columns"
+        )
+    if not (torch.isfinite(mean).all() and torch.isfinite(std).all() and (std >= 0).all()):
+        raise UserError("reference must be finite, and its std not negative")
+    return mean, std

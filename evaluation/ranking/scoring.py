@@ -1,0 +1,279 @@
+"""score and evaluate_metric: a transferability metric by its name, of one model on one task."""
+
+import inspect
+import math
+import re
+import time
+import warnings as python_warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation import transferability
+from evaluation.ranking.memory import PeakMemory
+from evaluation.ranking.samples import as_sample
+from evaluation.transferability._degenerate import check_scale, doubts
+from evaluation.transferability.base import Sample, Score
+from sslkit import members
+from sslkit.allocator import return_freed_memory
+from sslkit.errors import UserError
+
+
+@dataclass(frozen=True)
+class MetricResult:
+    """One metric of one model on one task.
+
+    name: as asked for. score: higher is better; nan where it exists only over a zoo, of which `parts` are the model's.
+    diagnostics: steps, shrinkage, iterations, ... warnings: what to know before trusting the score.
+    seconds: wall clock. peak_memory: bytes beyond what was in use at the start, on the device that computed; None where
+    the system does not tell.
+    """
+
+    name: str
+    score: float
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    parts: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak_memory: int | None = None
+    details: Score | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A metric as written: `logme`, `ped+logme`, `ped(lam=0.3)+nleep(covariance=diag)`, with its options."""
+
+    name: str
+    chain: tuple[tuple[str, dict[str, Any]], ...]  # wrappers, then the metric
+
+    @property
+    def metric(self) -> str:
+        return self.chain[-1][0]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Of "features", "source_probs", "model": what it cannot be computed without."""
+        own = needs(self.metric)
+        return ("features", *own) if len(self.chain) > 1 and "features" not in own else own
+
+    @property
+    def reads_features(self) -> bool:
+        """True if the score depends on the values of the features."""
+        own = getattr(transferability.find(self.metric), "READS_FEATURES", "features" in needs(self.metric))
+        return len(self.chain) > 1 or own
+
+    @property
+    def over_zoo(self) -> Any:
+        """The function that makes a zoo's scores of its models' parts, or None."""
+        for name, options in self.chain:
+            module = transferability.find(name)
+            own = options.get("lam") == "both" or (name == self.metric and not hasattr(module, "wrapped"))
+            if own and hasattr(module, "over_zoo"):
+                return module.over_zoo
+        return None
+
+
+def metrics() -> tuple[str, ...]:
+    """Every transferability metric; `ped` may also stand before any other, as `ped+logme`."""
+    return transferability.names()
+
+
+def needs(name: str) -> tuple[str, ...]:
+    """What a metric cannot be computed without: of "features", "source_probs", "model"."""
+    return getattr(transferability.find(name), "NEEDS", ("features",))
+
+
+def takes_numbers(name: str) -> bool:
+    """Whether a metric is defined for several labels an image, and other numbers, too."""
+    return getattr(transferability.find(name), "TAKES_NUMBERS", False)
+
+
+def score(
+    name: str,
+    features: Any,
+    labels: Any = None,
+    *,
+    source_probs: Any = None,
+    reference: Any = None,
+    model: Any = None,
+    seed: int = 0,
+    device: str = "cpu",
+    **options: Any,
+) -> float:
+    """How well a model should transfer to a task: higher is better.
+
+    name: one of `evaluation.metrics()`, or a wrapper and a metric (`ped+logme`); options may stand in brackets.
+    features, labels, source_probs, reference: see `as_sample` in samples.py. model: the network, or its number
+        of parameters, for `param_count`. seed: of the metrics that draw. device: where to compute.
+    options: of the metric, or of its wrapper (see `help(evaluation.transferability.find(name).score)`).
+    Raises UserError for an unknown name or option, unsound input, and metrics that exist only over a zoo.
+    """
+    given = {"source_probs": source_probs, "reference": reference, "model": model, "seed": seed, "device": device}
+    result = evaluate_metric(name, features, labels, **given, **options)
+    if math.isnan(result.score) and result.parts:
+        parts = ", ".join(f"{part}={value:.4g}" for part, value in result.parts.items())
+        raise UserError(
+            f"{name} has no score for one model, only over a zoo (evaluation.rank); its parts here: {parts}; "
+            "evaluation.evaluate_metric gives them"
+        )
+    for warning in result.warnings:
+        python_warnings.warn(f"{name}: {warning}", stacklevel=2)
+    return result.score
+
+
+def evaluate_metric(
+    name: str,
+    features: Any,
+    labels: Any = None,
+    *,
+    source_probs: Any = None,
+    reference: Any = None,
+    model: Any = None,
+    seed: int = 0,
+    device: str = "cpu",
+    **options: Any,
+) -> MetricResult:
+    """The score with what it took and what to know about it. Arguments and errors as of `score`."""
+    spec = parse(name, options)
+    kept = {"source_probs": source_probs, "reference": reference, "model": model}
+    return_freed_memory()
+    return of_sample(spec, as_sample(features, labels, **kept, seed=seed, device=device))
+
+
+def of_sample(spec: Spec, sample: Sample) -> MetricResult:
+    """A parsed metric of a sample: what samples share (scatter, eigenvectors) is computed only once.
+
+    Raises UserError for features that the metric cannot score; warns of degenerate ones.
+    """
+    _check_needs(spec, sample)
+    shared: tuple[str, ...] = ()
+    if spec.reads_features:
+        check_scale(sample)
+        shared = doubts(sample)
+    with PeakMemory(sample.device) as memory:
+        start = time.perf_counter()
+        found = scored(spec, sample)
+        seconds = time.perf_counter() - start
+    _check_finite(spec, found)
+    said = (*shared, *found.warnings)
+    return MetricResult(spec.name, found.value, found.diagnostics, said, found.parts, seconds, memory.peak, found)
+
+
+def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
+    """`ped+logme` and its options, each given to the one of the chain that has it.
+
+    Raises UserError for unknown names and options, for an option given twice, and for one that several of the chain
+    have and that is not in brackets.
+    """
+    parts = _split(name)
+    chain = [(part, {}) for part, _ in parts]
+    for part, _ in parts:
+        transferability.find(part)
+    for part, _ in parts[:-1]:
+        if part not in transferability.wrappers():
+            raise UserError(f"{name!r}: {part} wraps no other metric, only {', '.join(transferability.wrappers())} do")
+    for key, value in (options or {}).items():
+        chain[_owner(parts, key, name)][1][key] = value
+    for k, (_, inner) in enumerate(parts):
+        twice = sorted(set(inner) & set(chain[k][1]))
+        if twice:
+            raise UserError(f"{name}: {twice[0]} is given twice, in brackets and as an option")
+        chain[k][1].update(inner)
+    for k, (part, given) in enumerate(chain):
+        members.check_options(_function(parts, k), given, part)
+    return Spec(name, tuple(chain))
+
+
+def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
+    """The place in the chain of the one that has this option."""
+    owners = [k for k in range(len(parts)) if key in _options(parts, k)]
+    if not owners:
+        known = [option for k in range(len(parts)) for option in _options(parts, k)]
+        raise UserError(f"{name} has no option {key!r}: {members.nearest(key, known)}")
+    if len(owners) > 1:
+        written = ("+".join(part + f"({key}=...)" * (k == own) for k, (part, _) in enumerate(parts)) for own in owners)
+        raise UserError(
+            f"{name}: {key} is an option of {' and of '.join(parts[k][0] for k in owners)}; say in brackets whose: "
+            f"{' or '.join(written)}"
+        )
+    return owners[0]
+
+
+def _function(parts: Sequence[tuple[str, dict]], k: int) -> Any:
+    """What takes the options of the k-th of a chain: the wrappers' `wrapped`, the last one's `score`."""
+    module = transferability.find(parts[k][0])
+    return module.wrapped if k < len(parts) - 1 else module.score
+
+
+def _options(parts: Sequence[tuple[str, dict]], k: int) -> dict[str, Any]:
+    return members.options(_function(parts, k))
+
+
+def _split(name: str) -> list[tuple[str, dict[str, Any]]]:
+    """`a(x=1)+b` -> [("a", {"x": 1}), ("b", {})]."""
+    found = re.findall(r"([^+(]+)(?:\(([^)]*)\))?(?:\+|$)", name) if isinstance(name, str) else []
+    if not found or "+".join(f"{part}({inner})" if inner else part for part, inner in found) != name.replace("()", ""):
+        raise UserError(f"{name!r} is no metric; write NAME, NAME(option=value, ...), or ped+NAME")
+    return [(part.strip(), _values(inner, name)) for part, inner in found]
+
+
+def _values(text: str, name: str) -> dict[str, Any]:
+    options = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        key, equals, value = (piece.strip() for piece in item.partition("="))
+        if not equals:
+            raise UserError(f"{name!r}: {item!r} is no option; write option=value")
+        if key in options:
+            raise UserError(f"{name!r}: {key} is given twice")
+        options[key] = _value(value)
+    return options
+
+
+def _value(text: str) -> Any:
+    plain = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in plain:
+        return plain[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _check_needs(spec: Spec, sample: Sample) -> None:
+    have = {"features": sample.x, "source_probs": sample.source_probs, "model": sample.model}
+    how = {
+        "features": "give features (N, D)",
+        "source_probs": "give source_probs (N, S), the probabilities of the classifier that the model was trained with",
+        "model": "give model=, the network",
+    }
+    for need in spec.needs:
+        if have[need] is None:
+            raise UserError(f"{spec.name} needs {need}: {how[need]}")
+
+
+def _check_finite(spec: Spec, found: Score) -> None:
+    """Raise UserError for a score, or a part of one, that is no finite number."""
+    over_zoo = found.parts and math.isnan(found.value)
+    for value in found.parts.values() if over_zoo else [found.value]:
+        if not math.isfinite(value):
+            raise UserError(f"{spec.name} of these features is {value}, not a number that models can be ordered by")
+
+
+def scored(spec: Spec, sample: Sample) -> Score:
+    """The bare score of a parsed metric."""
+    return _scored(spec.chain, sample)
+
+
+def _scored(chain: Sequence[tuple[str, dict[str, Any]]], sample: Sample) -> Score:
+    (name, options), rest = chain[0], chain[1:]
+    module = transferability.find(name)
+    if not rest:
+        return module.score(sample, **options)
+    return module.wrapped(sample, lambda moved: _scored(rest, moved), **options)
+
+
+def signature(name: str) -> inspect.Signature:
+    """The options of a metric, for help and documentation."""
+    return inspect.signature(transferability.find(name).score)

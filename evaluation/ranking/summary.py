@@ -1,0 +1,193 @@
+"""What a person sees of a ranking: progress, a table for each task, pictures, a file, and the next command."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import Split, open_split
+from evaluation.features.zoo_members import lines_of, load_member, members
+from evaluation.ranking.candidates import sampled
+from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
+from evaluation.ranking.plots import plot_agreement, plot_ranking
+from evaluation.ranking.rank import rank
+from evaluation.ranking.ranking import Ranking
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+AGREEMENT = "-agreement"  # after a task's name, of the picture that holds scores against the truth
+
+
+def rank_tasks(
+    zoo: Any,
+    data: Any,
+    metrics: Any,
+    *,
+    truth: str | Path | None = None,
+    out: str | Path = "runs/ranking",
+    pictures: bool = True,
+    image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
+    bootstrap: int = BOOTSTRAP,
+    seed: int = 0,
+    device: str = "cpu",
+    **how: Any,
+) -> list[Ranking]:
+    """Rank a zoo for one task or several and print what came of it; `recipes/rank.py` calls it.
+
+    data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
+    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models that are no entries.
+    trust: see `evaluation.load_model`. bootstrap, seed, device, how: see `evaluation.rank`.
+    Raises UserError before anything is extracted where it can be known: every task is opened first.
+    """
+    tasks = _listed(data)
+    if not zoo:
+        raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
+    drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
+    checked_metrics(metrics, **drawn)
+    models = members(zoo).of_each(lambda _, one: load_member(one, image_size, trust=trust))  # once for all tasks
+    for told in lines_of(models.left_out):
+        print(told, flush=True)
+    known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
+    for accuracies in known.values():
+        truth_values(accuracies, list(models))
+    which = {name: how[name] for name in ("split", "root", "max_images") if name in how}
+    opened = open_tasks(tasks, seed=seed, **which)
+    rankings = []
+    for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
+        accuracies = known.get(task)
+        ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **how)
+        if truth is not None and accuracies is None:
+            ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
+        made = {**ranking.made, "image_size": image_size}
+        rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
+    _print_end(rankings)
+    return rankings
+
+
+def open_tasks(
+    tasks: Mapping[str, Any],
+    *,
+    split: str = "train",
+    root: str | Path = "data",
+    max_images: int | None = None,
+    seed: int = 0,
+) -> dict[str, Split]:
+    """Every task opened, with the images that are ranked by, before one is computed on. Raises UserError."""
+    return {name: sampled(open_split(task, split, root=root), max_images, seed) for name, task in tasks.items()}
+
+
+def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
+    """Print a ranking and write it to out/FILE.json."""
+    print(f"\n{ranking.data}: {ranking.n:,} images\n{ranking.table()}")
+    for note in ranking.notes:
+        print(f"note      {note}")
+    _write(ranking, out, file, pictures)
+    return ranking
+
+
+def file_names(tasks: Sequence[str]) -> dict[str, str]:
+    """Task -> the name of its files, without suffix: plain for plain names, and of each task its own.
+
+    The last part of the path: "digits" for digits, digits.npz and path/to/digits, "CIFAR10" for
+    torchvision:CIFAR10:DIR.
+    Tasks that would share it have their whole path, with - for / and such, and if need be a hash.
+    """
+    short = {task: _short(task) for task in tasks}
+    shared = _shared(short)
+    long = {task: _plain(task) if task in shared else name for task, name in short.items()}
+    shared = _shared(long)
+    return {task: f"{name}-{_digest(task)}" if task in shared else name for task, name in long.items()}
+
+
+def _short(task: str) -> str:
+    parts = task.split(":")
+    kind = parts[1] if parts[0] == "torchvision" and len(parts) > 1 else parts[0]
+    return _plain(Path(kind.rstrip("/")).name.removesuffix(".npz"))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w.+]+", "-", text).strip("-.") or "task"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _shared(names: Mapping[str, str]) -> set[str]:
+    """The tasks whose files would overwrite another's, also on disks that do not tell A from a."""
+    owners: dict[str, list[str]] = {}
+    for task, name in names.items():
+        owners.setdefault(name.casefold().removesuffix(AGREEMENT), []).append(task)
+    return {task for tasks in owners.values() if len(tasks) > 1 for task in tasks}
+
+
+def _listed(data: Any) -> dict[str, Any]:
+    """Names and tasks. Raises UserError."""
+    tasks = list(data) if isinstance(data, (list, tuple)) else [data]
+    if not tasks or None in tasks:
+        raise UserError("name the task to rank for: data=clipart, or data=PATH/TO/IMAGES, or a list of them")
+    named: dict[str, Any] = {}
+    for task in tasks:
+        name = str(task if isinstance(task, (str, Path)) else getattr(task, "name", task))
+        if name in named:
+            raise UserError(f"data names {name} twice")
+        named[name] = task
+    return named
+
+
+def read_truth(path: str | Path) -> Mapping[str, Any]:
+    """Accuracies from a .json file. Raises UserError."""
+    try:
+        found = json.loads(Path(path).read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"truth={path} cannot be read as JSON: {error}") from error
+    if not isinstance(found, dict) or not found:
+        raise UserError(f"truth={path} must be {{model: accuracy}}, or {{data: {{model: accuracy}}}}")
+    return found
+
+
+def of_tasks(found: Mapping[str, Any], tasks: Sequence[str], path: str | Path) -> dict[str, Mapping[str, float]]:
+    """Task -> {model: accuracy}, of the tasks that the file has. Raises UserError if it has none of them."""
+    if all(isinstance(value, (int, float)) for value in found.values()):
+        return dict.fromkeys(tasks, found)
+    if not all(isinstance(value, dict) for value in found.values()):
+        raise UserError(f"truth={path} must be {{model: accuracy}} or {{data: {{model: accuracy}}}}, not of both kinds")
+    known = {task: found[task] for task in tasks if task in found}
+    if not known:
+        raise UserError(f"truth={path} has no accuracies of {' and '.join(tasks)}: {nearest(tasks[0], found)}")
+    return known
+
+
+def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
+    """FILE.json and, with pictures, FILE.png and FILE-agreement.png; says where."""
+    written = [ranking.to_json(out / f"{file}.json")]
+    if pictures:
+        written.append(plot_ranking(ranking, out / f"{file}.png"))
+        if ranking.truth is not None:
+            written.append(plot_agreement(ranking, out / f"{file}{AGREEMENT}.png"))
+    print(f"written   {', '.join(map(str, written))}\n", flush=True)
+
+
+def _print_end(rankings: Sequence[Ranking]) -> None:
+    """Print the first of each task, the members that were left out, and the next command."""
+    for ranking in rankings:
+        if np.isnan(ranking.mean_rank).all():
+            continue
+        first = np.nanmin(ranking.mean_rank)
+        best = [name for name, mean in zip(ranking.models, ranking.mean_rank, strict=True) if mean == first]
+        print(f"best      {ranking.data}: {' and '.join(best)} (mean rank {first:.1f} of {len(ranking.models)})")
+    for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
+        print(told)
+    last = rankings[-1]
+    print(f"next      python recipes/evaluate.py checkpoint=NAME_OR_FOLDER data={last.data} protocols=[fine_tune]")
+
+
+def line(text: str) -> None:
+    """A line of progress."""
+    print(f"          {text}", flush=True)

@@ -1,0 +1,92 @@
+"""A ranking as a table: models down, metrics across, best first."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from evaluation.ranking.agreement import Agreement
+from sslkit.errors import UserError
+
+STYLES = ("text", "markdown")
+TIED = "="  # beside a score: these images do not tell the model from the metric's best
+
+
+class Numbers(Protocol):
+    """What is shown of a `Ranking`; see there."""
+
+    models: tuple[str, ...]
+    metrics: tuple[str, ...]
+    scores: np.ndarray
+    intervals: np.ndarray
+    ranks: np.ndarray
+    tied: np.ndarray
+    mean_rank: np.ndarray
+    seconds: np.ndarray
+    truth: np.ndarray | None
+    agreement: Mapping[str, Sequence[Agreement]]
+
+
+def table(ranking: Numbers, style: str = "text") -> str:
+    """Rows: models by mean rank. A cell: rank, then score ± half its interval, `=` where tied with the best.
+
+    Last come the seconds of each metric, and its agreement with the truth, if there is one.
+    Raises UserError for another style.
+    """
+    if style not in STYLES:
+        raise UserError(f"there is no table style {style!r}; known: {', '.join(STYLES)}")
+    header = ["model", "mean rank", *ranking.metrics]
+    if ranking.truth is not None:
+        header.insert(1, "truth")
+    order = np.argsort(ranking.mean_rank, kind="stable")
+    lines = [header, *([_row(ranking, m) for m in order]), *_feet(ranking)]
+    return _markdown(lines) if style == "markdown" else _text(lines)
+
+
+def _row(ranking: Numbers, m: int) -> list[str]:
+    mean = ranking.mean_rank[m]
+    row = [ranking.models[m], "" if np.isnan(mean) else f"{mean:.1f}"]
+    if ranking.truth is not None:
+        row.insert(1, f"{ranking.truth[m]:.4g}")
+    return row + [_cell(ranking, m, k) for k in range(len(ranking.metrics))]
+
+
+def _cell(ranking: Numbers, m: int, k: int) -> str:
+    score, (low, high) = ranking.scores[m, k], ranking.intervals[m, k]
+    if np.isnan(score):
+        return "-"
+    tied = f" {TIED}" if ranking.tied[m, k] and ranking.ranks[m, k] > 1 else ""
+    half = "" if np.isnan(low) or high == low else f" ± {(high - low) / 2:.2g}"
+    return f"{ranking.ranks[m, k]:g}. {score:.4g}{half}{tied}"
+
+
+def _feet(ranking: Numbers) -> list[list[str]]:
+    blank = [""] * (1 + (ranking.truth is not None))
+    seconds = [f"{total:.2f}" if total else "" for total in np.nansum(ranking.seconds, 0)]
+    feet = [["seconds, all models", *blank, *seconds]]
+    names = dict.fromkeys(found.name for column in ranking.agreement.values() for found in column)
+    for name in names:
+        cells = []
+        for metric in ranking.metrics:
+            found = next((one for one in ranking.agreement.get(metric, ()) if one.name == name), None)
+            cells.append("-" if found is None else _agreement(found.value, found.interval))
+        feet.append([name, *blank, *cells])
+    return feet
+
+
+def _agreement(value: float, interval: tuple[float, float] | None) -> str:
+    return f"{value:.2f}" if interval is None else f"{value:.2f} ({interval[0]:.2f} to {interval[1]:.2f})"
+
+
+def _text(lines: list[list[str]]) -> str:
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    rule = ["-" * width for width in widths]
+    shown = [lines[0], rule, *lines[1:]]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in shown
+    )
+
+
+def _markdown(lines: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(lines[0]) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))

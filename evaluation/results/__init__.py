@@ -1,0 +1,1 @@
+"""Results: what a protocol returns, how it is kept, its intervals, tests between two, tables."""

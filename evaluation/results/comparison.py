@@ -1,0 +1,299 @@
+"""Is one result better than another? Paired tests on the same images or episodes, and what they could have seen."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.results.result import Result
+from evaluation.results.statistics import ROUNDING, Z95, bootstrap_mean, generator, holm, mcnemar, sign_flip, t_quantile
+from sslkit.errors import UserError
+
+Z80 = 0.8416212335729143
+LEVEL = 0.05
+FEW = 5  # pairs, below which there is no interval
+FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result a against result b on the same rows.
+
+    difference: value of a minus value of b. interval: 95 %, by pairs; None for too few pairs, or pairs of episodes or
+    seeds that do not vary. test: its name; p: two-sided; p_adjusted: after Holm where several pairs were compared, else
+    None. n: images or episodes. leaky: a or b was chosen on test data.
+    detectable: the smallest true difference that the test would have found in 80 % of such samples at p < 0.05, given
+    how much the two differed here; None where no difference would be, or nothing varied.
+    """
+
+    a: str
+    b: str
+    metric: str
+    difference: float
+    interval: tuple[float, float] | None
+    p: float
+    test: str
+    n: int
+    detectable: float | None
+    p_adjusted: float | None = None
+    leaky: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """One sentence. Better means p < 0.05, after adjustment if there was one."""
+        p, name = (self.p, "p") if self.p_adjusted is None else (self.p_adjusted, "Holm-adjusted p")
+        note = "; one of the two was chosen on test data" if self.leaky else ""
+        if self.interval is None:
+            return self._without_interval(f"{self.test} {name} {_p(p)}", p) + note
+        low, high = self.interval
+        if p < LEVEL:
+            first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
+            ends = sorted((abs(low), abs(high))) if low * high > 0 else (low, high)
+            size = f"{100 * abs(self.difference):.1f} points ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})"
+            return f"{first} is better than {second} by {size}, {self.test} {name} {_p(p)}{note}"
+        missed = "no difference" if self.detectable is None else f"differences under {100 * self.detectable:.1f} points"
+        could = "could have been seen" if self.detectable is None else "would likely be missed"
+        seen = f"{100 * self.difference:.1f} points, {100 * low:.1f} to {100 * high:.1f}, {self.test} {name} {_p(p)}"
+        return f"no difference seen between {self.a} and {self.b} ({seen}); {missed} {could}{note}"
+
+    def _without_interval(self, test: str, p: float) -> str:
+        why = f"{self.n} pairs are too few" if self.n < FEW else f"the {self.n} pairs all differ by the same"
+        points = f"{100 * abs(self.difference):.1f} points (no interval: {why})"
+        first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
+        if p < LEVEL:
+            return f"{first} is better than {second} by {points}, {test}"
+        if abs(self.difference) > ROUNDING and self.n < FEW:
+            return f"{first} is ahead of {second} by {points}, which may be chance: {test}"
+        return f"no difference seen between {self.a} and {self.b}: {points}, {test}"
+
+    def to_json(self) -> str:
+        """One line, the verdict among it."""
+        return json.dumps({**dataclasses.asdict(self), "verdict": self.verdict})
+
+
+def compare(
+    a: Result, b: Result, *, labels: np.ndarray | None = None, paired: bool = False, seed: int = 0
+) -> Comparison:
+    """Test two results of the same images, or of the same episodes.
+
+    Right and wrong images: McNemar's exact test; difference and interval by the paired bootstrap. Episodes: the paired
+    t test and its interval, which speak of other episodes from the same pool of images, not of other images; for fewer
+    than 5 pairs, or pairs that all differ by the same, the exact sign-flip test and no interval.
+    labels: (N,) of the test images, needed for mean_per_class only: then the test is a randomisation of which model
+        gave which answer, within the classes, and the bootstrap draws within the classes.
+    paired: asserts that row i of both is the same image, for results of plain arrays (their images have no names).
+        Episodes and seeds need one table: it is refused for them.
+    Raises UserError for results without outcomes, of other metrics, or of other rows.
+    """
+    _check(a, b)
+    _check_rows(a, b, paired)
+    names = _names(a, b)
+    if a.outcomes.dtype != bool:
+        parts = _episodes(a.outcomes, b.outcomes)
+    elif a.metric == "mean_per_class":
+        parts = _classes(a, b, labels, seed)
+    else:
+        parts = _images(a.outcomes, b.outcomes, seed)
+    return Comparison(*names, a.metric, n=len(a.outcomes), leaky=a.leaky or b.leaky, **parts)
+
+
+def compare_all(
+    results: Sequence[Result], *, labels: np.ndarray | None = None, paired: bool = False, seed: int = 0
+) -> list[Comparison]:
+    """Every pair, with p adjusted for their number by Holm; options and errors of `compare`."""
+    if len(results) < 2:
+        raise UserError(f"there is nothing to compare in {len(results)} result; give two or more")
+    pairs = itertools.combinations(results, 2)
+    found = [compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs]
+    adjusted = holm([one.p for one in found])
+    return [dataclasses.replace(one, p_adjusted=float(p)) for one, p in zip(found, adjusted, strict=True)]
+
+
+def detectable_share(discordant: float, n: int) -> float | None:
+    """The smallest difference of two shares that McNemar's test finds with power 80 % at level 5 %.
+
+    discordant: the share of images on which exactly one of the two is right; where the difference sought is larger
+        than that, it is taken to be the discordance. n: images.
+    It solves sqrt(n) d = z(0.975) sqrt(psi) + z(0.8) sqrt(psi - d^2) (Connor 1987, Biometrics 43:207).
+    """
+    from scipy.optimize import brentq
+
+    def excess(d: float) -> float:
+        psi = max(discordant, d)
+        return n**0.5 * d - Z95 * psi**0.5 - Z80 * (psi - d * d) ** 0.5
+
+    return float(brentq(excess, 1e-12, 1.0)) if excess(1.0) > 0 else None
+
+
+def detectable_mean(difference: np.ndarray) -> float | None:
+    """The smallest mean that the t test finds with power 80 % at level 5 %: (t(0.975) + t(0.8)) standard errors.
+
+    difference: (n,) by pair. Source: Bloom 1995, Evaluation Review 19:547.
+    """
+    free, error = len(difference) - 1, float(np.std(difference, ddof=1)) / len(difference) ** 0.5
+    return (t_quantile(0.975, free) + t_quantile(0.8, free)) * error or None
+
+
+def randomisation(difference: np.ndarray, y: np.ndarray, *, seed: int = 0) -> float:
+    """Two-sided p of no difference in mean-per-class accuracy: which model gave which answer is drawn again.
+
+    difference: (N,) of -1, 0, 1. y: (N,) labels. In a class of n images m of which differ, the sum under the
+    hypothesis is 2 Binomial(m, 1/2) - m.
+    """
+    rng = generator(seed, "randomisation")
+    drawn, seen = np.zeros(FLIPS), 0.0
+    for label in np.unique(y):
+        own = difference[y == label]
+        differ = int(np.abs(own).sum())
+        drawn += (2 * rng.binomial(differ, 0.5, FLIPS) - differ) / len(own)
+        seen += own.sum() / len(own)
+    as_large = np.abs(drawn) >= abs(seen) - 1e-9
+    return float((1 + as_large.sum()) / (1 + FLIPS))
+
+
+def _images(a: np.ndarray, b: np.ndarray, seed: int) -> dict:
+    difference = a.astype(int) - b.astype(int)
+    estimate = bootstrap_mean(difference, seed=seed)
+    return {
+        "difference": estimate.value,
+        "interval": estimate.interval if np.ptp(difference) else _never_vary(estimate.value, len(difference)),
+        "p": mcnemar(a, b),
+        "test": "McNemar",
+        "detectable": detectable_share(float(np.abs(difference).mean()), len(difference)),
+    }
+
+
+def _never_vary(difference: float, n: int) -> tuple[float, float]:
+    """Where all images told the two apart alike, or none did: the share of others that n could have missed
+    (Clopper-Pearson)."""
+    share = 1 - 0.025 ** (1 / n)
+    return max(difference - share, -1.0), min(difference + share, 1.0)
+
+
+def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
+    y = _labels(a, labels)
+    difference = a.outcomes.astype(int) - b.outcomes.astype(int)
+    _check_value(a, y)
+    _check_value(b, y)
+    estimate = bootstrap_mean(difference, strata=y, seed=seed)
+    same = not difference.any()
+    varies = any(np.ptp(difference[y == label]) for label in np.unique(y))
+    return {
+        "difference": estimate.value,
+        "interval": estimate.interval if varies else _never_vary(estimate.value, len(y)),
+        "p": 1.0 if same else randomisation(difference, y, seed=seed),
+        "test": "randomisation",
+        "detectable": _detectable_classes(difference, y),
+    }
+
+
+def _detectable_classes(difference: np.ndarray, y: np.ndarray) -> float | None:
+    """As `detectable_mean`, with the standard error of a mean of class means; None where nothing differs."""
+    groups = [difference[y == label] for label in np.unique(y)]
+    variance = sum(np.var(group, ddof=1) / len(group) for group in groups if len(group) > 1)
+    return (Z95 + Z80) * float(variance) ** 0.5 / len(groups) or None
+
+
+def _episodes(a: np.ndarray, b: np.ndarray) -> dict:
+    from scipy.stats import ttest_1samp
+
+    difference = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
+    mean = float(difference.mean())
+    if len(difference) < FEW or np.ptp(difference) < ROUNDING:
+        p = sign_flip(difference)
+        return {"difference": mean, "interval": None, "p": p, "test": "sign-flip", "detectable": None}
+    test = ttest_1samp(difference, 0.0)
+    low, high = test.confidence_interval(0.95)
+    return {
+        "difference": mean,
+        "interval": (float(low), float(high)),
+        "p": float(test.pvalue),
+        "test": "paired t",
+        "detectable": detectable_mean(difference),
+    }
+
+
+def _check(a: Result, b: Result) -> None:
+    for result in (a, b):
+        if result.outcomes is None:
+            raise UserError(
+                f"{_of(result)} has no outcomes to pair (right or wrong by image, or accuracy by episode): take the "
+                "result that the protocol returned, or evaluation.store.read(folder); map11 and crowding have none"
+            )
+    if a.metric != b.metric:
+        raise UserError(f"{_of(a)} measures {a.metric} and {_of(b)} {b.metric}: compare one metric at a time")
+    if (a.unit, b.unit) != ("fraction", "fraction"):
+        raise UserError(f"compare tests accuracies; {_of(a)} is in {a.unit} and {_of(b)} in {b.unit}")
+    if len(a.outcomes) != len(b.outcomes) or (a.outcomes.dtype == bool) != (b.outcomes.dtype == bool):
+        raise UserError(f"cannot pair {_rows(a)} with {_rows(b)}: measure both on the same images or episodes")
+    if len(a.outcomes) < 2:
+        raise UserError(f"{_of(a)} has one outcome only; a test needs at least two")
+    if a.outcomes.dtype != bool or a.metric != "mean_per_class":
+        _check_value(a, None)
+        _check_value(b, None)
+
+
+def _check_rows(a: Result, b: Result, paired: bool) -> None:
+    """Row i of both must be the same."""
+    if a.paired_on and a.paired_on == b.paired_on:
+        return
+    if a.outcomes.dtype != bool:
+        raise UserError(
+            f"cannot pair {_rows(a)} with {_rows(b)}: their episodes (or seeds) were drawn apart, and nothing makes "
+            "them pairs. Give both models one table= (evaluation.draw_episodes), or the same split and seeds"
+        )
+    if not paired:
+        raise UserError(
+            f"cannot pair {_rows(a)} with {_rows(b)}: they are not known to be the same rows in the same order. "
+            "Measure both on one split or episode table; images have names in Features of evaluation.extract, which "
+            "rows of plain arrays have not: for those say paired=True if row i is the same image in both"
+        )
+
+
+def _check_value(result: Result, y: np.ndarray | None) -> None:
+    """The outcomes must be what the value is the mean of, or the test would be about something else."""
+    y = np.zeros(len(result.outcomes), int) if y is None else y
+    mean = float(np.mean([result.outcomes[y == label].mean() for label in np.unique(y)]))
+    if not np.isclose(mean, result.value, rtol=0, atol=1e-5):
+        what = "per-class mean with these labels" if y.any() else "mean"
+        raise UserError(
+            f"{_of(result)} says {result.metric} {result.value:.4f}, but the {what} of its outcomes is {mean:.4f}: "
+            "the outcomes (or labels) belong to something else"
+        )
+
+
+def _labels(a: Result, labels: np.ndarray | None) -> np.ndarray:
+    if labels is None:
+        raise UserError("mean_per_class weighs each image by its class: give labels=test.y of the test images")
+    labels = np.asarray(labels)
+    if labels.shape != a.outcomes.shape:
+        raise UserError(f"labels must be one for each of the {len(a.outcomes)} images, not of shape {labels.shape}")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _names(a: Result, b: Result) -> tuple[str, str]:
+    """What tells the two apart: model, else protocol, else recipe, else their places."""
+    if a.model != b.model and a.model and b.model:
+        return a.model, b.model
+    if a.protocol != b.protocol:
+        return _of(a), _of(b)
+    if a.recipe != b.recipe:
+        return f"{_of(a)} ({a.recipe})", f"{_of(b)} ({b.recipe})"
+    return f"{_of(a)} (first)", f"{_of(b)} (second)"
+
+
+def _of(result: Result) -> str:
+    return f"{result.model or 'a model'} {result.protocol}".strip()
+
+
+def _rows(result: Result) -> str:
+    kind = "images" if result.outcomes.dtype == bool else "episodes"
+    on = f"rows {result.paired_on[:12]}" if result.paired_on else "rows without a digest"
+    return f"{_of(result)} ({len(result.outcomes):,} {kind} of {result.data or 'unnamed data'}, {on})"
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"

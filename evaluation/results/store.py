@@ -1,0 +1,113 @@
+"""Results kept beside the weights: results.jsonl in the zoo entry's folder, and the outcomes for paired tests."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.results.records import Records, read_records
+from evaluation.results.result import Result
+from sslkit.errors import UserError
+from sslkit.files import write_whole
+from sslkit.zoo.entry import ZooEntry
+
+RESULTS, OUTCOMES = "results.jsonl", "outcomes"
+SAME = ("protocol", "recipe", "metric", "model", "data", "seeds", "digests", "leaky")
+# What a solver reports of its way, which may differ in the last digits from one run to the next.
+MEASURED = ("tried", "objective", "gap", "gradient_norm", "n_iter", "steps", "not_converged", "note")
+
+
+def append(folder: str | Path | ZooEntry, result: Result) -> Path:
+    """Add a result to a zoo entry; gives the path of its results.jsonl.
+
+    The outcomes go first, to outcomes/SHA256.npy, then one line under a lock: several processes may add at once, and
+    what a killed one left half-written is removed by the next. Nothing is ever rewritten.
+    Raises UserError for a folder that does not exist, and for numbers that JSON has not (NaN, infinity).
+    """
+    path = _existing(folder) / RESULTS
+    record = _finite(result)
+    if result.outcomes is not None:
+        record["outcomes"] = _save(path.parent, result.outcomes)
+    key = {name: record.pop(name) for name in SAME}
+    key["choices"] = {name: value for name, value in record["details"].items() if name not in MEASURED}
+    Records(path).add(key, record)
+    return path
+
+
+def read(folder: str | Path | ZooEntry, *, outcomes: bool = True) -> list[Result]:
+    """The results of a zoo entry in the order of their first measurement; empty where there are none.
+
+    Of results that agree in protocol, recipe, metric, model, data, seeds, digests, leaky and choices (the details but
+    for what a solver reports of its way), the latest one:
+    a protocol run again replaces its number, one with another choice stands beside it. The file keeps every line.
+    outcomes: whether to load them too.
+    Raises UserError for a damaged line, and for outcomes that are missing or are not what was written.
+    """
+    path = _existing(folder) / RESULTS
+    if not path.is_file():
+        return []
+    return [_result(path.parent, record, outcomes) for record in read_records(path).values()]
+
+
+def _existing(folder: str | Path | ZooEntry) -> Path:
+    folder = folder.folder if isinstance(folder, ZooEntry) else Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder} to keep results in: give a zoo entry, or make the folder")
+    return folder
+
+
+def _finite(result: Result) -> dict[str, Any]:
+    record = json.loads(result.to_json())
+    try:
+        json.dumps(record, allow_nan=False)
+    except ValueError as error:
+        raise UserError(
+            f"the result of {result.protocol} on {result.data or 'unnamed data'} has a number that is NaN or infinite: "
+            "it is not kept; was the model sound?"
+        ) from error
+    return record
+
+
+def _save(folder: Path, outcomes: np.ndarray) -> str:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(outcomes), allow_pickle=False)
+    sha = hashlib.sha256(buffer.getvalue()).hexdigest()
+    path = folder / OUTCOMES / f"{sha}.npy"
+    if not path.is_file():
+        with write_whole(path) as partial:
+            partial.write_bytes(buffer.getvalue())
+    return sha
+
+
+def _result(folder: Path, record: dict[str, Any], outcomes: bool) -> Result:
+    sha = record.pop("outcomes", None)
+    try:
+        result = Result.from_json(json.dumps(record))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{folder / RESULTS}: the record of run {record.get('run')} is no result ({error}): remove that line"
+        ) from error
+    return dataclasses.replace(result, outcomes=_load(folder, sha)) if outcomes and sha else result
+
+
+def _load(folder: Path, sha: str) -> np.ndarray:
+    if not re.fullmatch("[0-9a-f]{64}", str(sha)):
+        raise UserError(f"{folder / RESULTS} names outcomes {str(sha)[:80]!r}, which is no sha256: measure again")
+    path = folder / OUTCOMES / f"{sha}.npy"
+    if not re.fullmatch("[0-9a-f]{64}", str(sha)):
+        raise UserError(f"{folder / RESULTS} names outcomes {sha!r}, which no result has: remove that line")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{folder / RESULTS} names {path.relative_to(folder)}, which cannot be read ({error.strerror}): copy the "
+            f"folder {OUTCOMES} along, or read(folder, outcomes=False)"
+        ) from error
+    if hashlib.sha256(content).hexdigest() != sha:
+        raise UserError(f"{path} is not what was written: measure again, or read(folder, outcomes=False)")
+    return np.load(io.BytesIO(content), allow_pickle=False)

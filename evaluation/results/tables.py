@@ -1,0 +1,112 @@
+"""Results as a table for a terminal or a README: never a number without its interval, kind and recipe."""
+
+from collections.abc import Sequence
+
+from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+STYLES = ("text", "markdown")
+COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")
+ALIGNED_RIGHT = ("value", "n")
+SYMMETRIC = 0.02  # ends that differ by less than this share of the half width are written as one ±
+DROPPED = (
+    "in_train",
+    "unreadable",
+    "left_out",
+    "dropped",
+    "classes_of_one_image",
+)  # details that say what was not counted
+
+
+def table(results: Sequence[Result], style: str = "text") -> str:
+    """Rows of model, data, protocol, metric, value with its 95 % interval, n, kind of interval, recipe, flags.
+
+    style: "text", aligned columns, or "markdown". Columns in which every row is empty are left out.
+    Fractions are shown in percent, other numbers in their unit. Flags: leaky (chosen on test data), not converged,
+    and what was left out.
+    Raises UserError for no result and for another style.
+    """
+    if style not in STYLES:
+        raise UserError(f"there is no table style {style!r}: {nearest(style, STYLES)}")
+    if not results:
+        raise UserError("there is no result to show")
+    rows = [_cells(result) for result in results]
+    columns = [name for name in COLUMNS if any(row[name] for row in rows)]
+    lines = [list(columns), *([row[name] for name in columns] for row in rows)]
+    return _markdown(columns, lines) if style == "markdown" else _text(columns, lines)
+
+
+def with_interval(estimate: Estimate) -> str:
+    """ "78.5 % ± 1.8", "78.5 % (76.5 to 80.1)" where the ends are not alike, "0.538 distance ± 0.070"."""
+    scale, suffix = (100.0, " %") if estimate.unit == "fraction" else (1.0, f" {estimate.unit}".rstrip())
+    value = scale * estimate.value
+    if estimate.interval is None:
+        return f"{_rounded(value, _digits(value, estimate.unit))}{suffix}"
+    low, high = (scale * end for end in estimate.interval)
+    half = (high - low) / 2
+    digits = _digits(half, estimate.unit)
+    shown = f"{_rounded(value, digits)}{suffix}"
+    ends = [_rounded(value - half, digits), _rounded(value + half, digits)]
+    if abs((low + high) / 2 - value) <= SYMMETRIC * half or ends == [_rounded(low, digits), _rounded(high, digits)]:
+        return f"{shown} ± {_rounded(half, digits)}"
+    return f"{shown} ({_rounded(low, digits)} to {_rounded(high, digits)})"
+
+
+def flags(result: Result) -> list[str]:
+    """What a reader must know before believing the number."""
+    found = ["leaky: test data were used"] if result.leaky else []
+    found += ["not converged"] if result.converged is False else []
+    for name in DROPPED:
+        count = result.details.get(name)
+        count = len(count) if isinstance(count, (list, tuple)) else count
+        found += [f"{count} {name.replace('_', ' ')}"] if count else []
+    return found + ([result.details["notes"]] if result.details.get("notes") else [])
+
+
+def _cells(result: Result) -> dict[str, str]:
+    return {
+        "model": result.model,
+        "data": result.data,
+        "protocol": result.protocol,
+        "metric": result.metric,
+        "value": with_interval(result.estimate),
+        "n": f"{result.n:,}" if result.n else "",
+        "interval": result.kind,
+        "recipe": result.recipe,
+        "flags": "; ".join(flags(result)),
+    }
+
+
+def _digits(size: float, unit: str) -> int:
+    """Decimals: one for percent, else two figures of the interval."""
+    if unit == "fraction":
+        return 1
+    digits = 0
+    while digits < 6 and 0 < abs(size) * 10**digits < 9.5:
+        digits += 1
+    return digits
+
+
+def _rounded(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}"
+
+
+def _text(columns: list[str], lines: list[list[str]]) -> str:
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    rule = ["-" * width for width in widths]
+    shown = [
+        "  ".join(
+            cell.rjust(width) if name in ALIGNED_RIGHT else cell.ljust(width)
+            for name, cell, width in zip(columns, line, widths, strict=True)
+        ).rstrip()
+        for line in (lines[0], rule, *lines[1:])
+    ]
+    return "\n".join(shown)
+
+
+def _markdown(columns: list[str], lines: list[list[str]]) -> str:
+    rule = ["---:" if name in ALIGNED_RIGHT else "---" for name in columns]
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))

@@ -1,0 +1,251 @@
+"""Sums over the rows of a sample that most transferability metrics are made of: computed once, shared by all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from evaluation.transferability._eigenbasis import Diagonal, Eigenbasis, eigenbasis
+
+PANEL = 256  # columns of a Gram made at a time
+EPS = torch.finfo(torch.float64).eps
+
+
+class Rows(Protocol):
+    """What the sums are made of: the parts of a metric's `Sample` that are read here."""
+
+    x: Tensor
+    y: Tensor | None
+
+    def __len__(self) -> int: ...
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]: ...
+
+    @property
+    def n_classes(self) -> int: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def features(self) -> Tensor: ...
+
+    @property
+    def moments(self) -> "ClassMoments": ...
+
+    @property
+    def diagonal(self) -> Tensor | None: ...
+
+
+def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
+    """How far a computed mean of n equal numbers may lie from them: n eps |mean|.
+
+    Deviations up to it are nothing: what differs by less is the rounding of the mean.
+    """
+    return mean.abs() * n * EPS
+
+
+def mean_of_rows(x: Tensor) -> Tensor:
+    """(D,) column means of (N, D), those of constant columns exactly."""
+    return (x - x[0]).mean(0) + x[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoments:
+    """First two moments of each class; O(N D).
+
+    counts: (C,) float64. means: (C, D). variances: (C, D), ddof 0.
+    """
+
+    counts: Tensor
+    means: Tensor
+    variances: Tensor
+
+    @classmethod
+    def of(cls, sample: Rows) -> "ClassMoments":
+        """Two passes over the blocks: the variances are about the means, so a large offset costs no digits."""
+        y, c = labels_or_one(sample)
+        counts = torch.bincount(y, minlength=c).double()
+        means = torch.zeros(c, sample.x.shape[1], dtype=torch.float64, device=sample.device)
+        squares = torch.zeros_like(means)
+        for rows, x in sample.blocks():
+            means.index_add_(0, y[rows], x)
+        means /= counts[:, None]
+        for rows, x in sample.blocks():
+            squares.index_add_(0, y[rows], x.sub_(means[y[rows]]).square_())
+        return cls(counts, means, squares / counts[:, None]).settled()
+
+    def settled(self) -> "ClassMoments":
+        """The same, with variances that are rounding set to 0, and constant columns to one mean."""
+        noise = mean_rounding(self.means, self.counts[:, None]).square_()
+        variances = self.variances.masked_fill(self.variances <= noise, 0)
+        settled = replace(self, variances=variances)
+        constant = ~settled.varies
+        if not constant.any():
+            return settled
+        means = torch.where(constant, self.mean, self.means)
+        return replace(self, means=means, variances=variances.masked_fill(constant, 0))
+
+    @property
+    def n(self) -> float:
+        return float(self.counts.sum())
+
+    @property
+    def shares(self) -> Tensor:
+        """(C,) pi_c = n_c / N."""
+        return self.counts / self.counts.sum()
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """(D,) of all rows; exactly that of the classes where these are equal."""
+        return self.shares @ (self.means - self.means[0]) + self.means[0]
+
+    @property
+    def column_variances(self) -> Tensor:
+        """(D,) of all rows, ddof 0."""
+        return self.shares @ (self.variances + (self.means - self.mean).square())
+
+    @property
+    def varies(self) -> Tensor:
+        """(D,) bool: the columns that are not constant but for rounding."""
+        return self.column_variances > mean_rounding(self.mean, self.n).square()
+
+    @property
+    def spread(self) -> Tensor:
+        """(C, D) sqrt(n_c) (mu_c - m): spread' spread is the between-class scatter."""
+        return self.counts.sqrt()[:, None] * (self.means - self.mean)
+
+    @property
+    def products(self) -> Tensor:
+        """(D, C) sum_i (x_i - m) y_i' over all rows, y_i one-hot."""
+        return (self.counts[:, None] * (self.means - self.mean)).T
+
+    def moved(self, shift: Tensor) -> "ClassMoments":
+        return replace(self, means=self.means + shift)
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """Sums of squares and products; one pass of O(N D^2).
+
+    moments: of the same rows. within: (D, D) sum_i (x_i - mu_{y_i})(x_i - mu_{y_i})', not divided by N.
+    diagonal: (D,) that of `total`, where the axes are known to be the principal ones.
+    """
+
+    moments: ClassMoments
+    within: Tensor
+    diagonal: Tensor | None = None
+
+    @classmethod
+    def of(cls, sample: Rows) -> "Scatter":
+        y, _ = labels_or_one(sample)
+        moments = sample.moments
+        d = sample.x.shape[1]
+        within = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
+        for rows, x in sample.blocks():
+            add_upper_gram(within, x.sub_(moments.means[y[rows]]))
+        within = mirror_upper(within)
+        still = (moments.variances == 0).all(0)  # in every class: what is left is the rounding of the means
+        if still.any():
+            within[still] = 0
+            within[:, still] = 0
+        return cls(moments, within, sample.diagonal)
+
+    @property
+    def n(self) -> float:
+        return self.moments.n
+
+    @property
+    def between(self) -> Tensor:
+        """(D, D) sum_c n_c (mu_c - m)(mu_c - m)'."""
+        return self.moments.spread.T @ self.moments.spread
+
+    @cached_property
+    def total(self) -> Tensor:
+        """(D, D) sum_i (x_i - m)(x_i - m)'."""
+        return self.within + self.between
+
+    @cached_property
+    def eigenbasis(self) -> Eigenbasis:
+        """Of `total`."""
+        return eigenbasis(self.total) if self.diagonal is None else Diagonal.of(self.diagonal)
+
+    @cached_property
+    def values(self) -> Tensor:
+        """(D,) eigenvalues of `total`, ascending, 0 up to `rounding`."""
+        values = self.eigenbasis.values
+        return values.masked_fill(values <= self.rounding, 0)
+
+    @property
+    def varies(self) -> Tensor:
+        """(D,) bool: the eigenvalues above rounding, of directions in which the rows differ."""
+        return self.values > self.values[-1] * self.precision
+
+    @property
+    def precision(self) -> float:
+        """Error of a sum of squares, or of an eigenvalue, as a share of the largest eigenvalue: max(n, D) eps."""
+        return max(self.n, len(self.within)) * EPS
+
+    @property
+    def rounding(self) -> float:
+        """Sum of squares that equal rows may show because their mean is rounded."""
+        return self.n * float(mean_rounding(self.moments.mean, self.n).square().sum())
+
+    @property
+    def collapsed(self) -> bool:
+        """True if all rows are equal but for rounding."""
+        return float(self.total.trace()) <= self.rounding
+
+    def moved(self, shift: Tensor) -> "Scatter":
+        """Classes that move rigidly keep their within-class scatter."""
+        return Scatter(self.moments.moved(shift), self.within)
+
+
+def add_upper_gram(gram: Tensor, x: Tensor) -> None:
+    """gram += X'X on and above the diagonal (and a little below it): half the products, by panels of columns."""
+    for start in range(0, len(gram), PANEL):
+        columns = slice(start, start + PANEL)
+        gram[columns, start:].addmm_(x[:, columns].T, x[:, start:])
+
+
+def mirror_upper(gram: Tensor) -> Tensor:
+    """The symmetric matrix of which `gram` has the upper triangle; in place."""
+    for start in range(0, len(gram), PANEL):
+        stop = start + PANEL
+        corner = gram[start:stop, start:stop].triu(1)
+        gram[start:stop, start:stop].triu_().add_(corner.T)
+        gram[stop:, start:stop] = gram[start:stop, stop:].T
+    return gram
+
+
+def labels_or_one(sample: Rows) -> tuple[Tensor, int]:
+    """(N,) labels and C; all rows one class where there are no labels."""
+    if sample.y is not None:
+        return sample.y, sample.n_classes
+    return torch.zeros(len(sample), dtype=torch.int64, device=sample.device), 1
+
+
+def compacted(sample: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    """Coordinates (N, r) of the rows, r <= N, on their principal axes, those of (1, ..., 1), and the total scatter
+    along each axis, (r,).
+
+    From the N x N Gram of the centred rows; the mean gets a direction of its own, along which nothing varies.
+    """
+    x = sample.features
+    n, mean = len(x), mean_of_rows(x)
+    x -= mean
+    values, vectors = torch.linalg.eigh(x @ x.T)
+    noise = n * float(mean_rounding(mean, n).square().sum())
+    kept = values > max(float(values[-1]) * n * EPS, noise)
+    values = values[kept]
+    lengths, u = values.sqrt(), vectors[:, kept]
+    inside = torch.stack([mean, torch.ones_like(mean)], 1)
+    inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
+    rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
+    known = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # a root of a difference of squares is no better known
+    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > known else rest * 0
+    rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
+    return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])

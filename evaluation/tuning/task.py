@@ -1,0 +1,169 @@
+"""What fine-tuning works on: one model, the training images as crops and whole, the test images, all labelled."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation import datasets
+from evaluation.datasets._labels import check_classes
+from evaluation.datasets._rows import renumbered
+from evaluation.datasets._splits import held_out
+from evaluation.datasets.base import Split
+from evaluation.features.models import LoadedModel
+from evaluation.tuning.pixels import Pool
+from sslkit.data.images import Images
+from sslkit.data.sources import splits
+from sslkit.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """N images of one or two splits.
+
+    crops: as views are cut from them (whole, squashed to a square). centres: as they are judged (middle squares).
+    y: (N,) int64, or (N, K) int8. ids: (N,) names, no two equal: those of two splits begin with "SPLIT/".
+    groups: (N,) int64 or None.
+    own_val: (N,) bool, the data set's own validation images, or None where it has none.
+    """
+
+    crops: Pool
+    centres: Pool
+    y: np.ndarray
+    ids: np.ndarray
+    groups: np.ndarray | None = None
+    own_val: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A model, and the images to tune it on and to test it on; the labels of both are numbered as `classes`.
+
+    digest: sha256 of all images and labels, as the model is shown them.
+    """
+
+    model: LoadedModel
+    train: Labelled
+    test: Labelled
+    classes: Sequence[str]
+    metric: str
+    name: str
+    digest: str
+
+    def rows(self, chosen: np.ndarray) -> np.ndarray:
+        """The chosen (N,) bool training rows in the order of their names: no result depends on the listing."""
+        rows = np.flatnonzero(chosen)
+        return rows[np.argsort(self.train.ids[rows], kind="stable")]
+
+    def held_out(self, chosen: np.ndarray, share: float, seed: int) -> np.ndarray:
+        """(N,) bool: about `share` of each class of the chosen training rows; images of one group stay together.
+
+        Raises UserError when no class has two images (or groups) to part.
+        """
+        rows = np.flatnonzero(chosen)
+        groups = self.train.groups
+        names = self.train.ids[rows] if groups is None else groups[rows].astype(str)
+        names, first, member = np.unique(names, return_index=True, return_inverse=True)
+        out = np.zeros(len(chosen), bool)
+        out[rows] = held_out(self.train.y[rows][first], names.tolist(), share, seed)[member]
+        if not out.any():
+            raise UserError(
+                f"{self.name}: no class has 2 labelled images, so none can be held out to choose the setting by; "
+                "take more labels, or a grid of one setting"
+            )
+        return out
+
+
+def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, counts: str = "raise") -> Task:
+    """Open the splits of a data set for a model.
+
+    dataset: whatever `evaluation.datasets.open_split` opens, or a mapping of "train", "test" and perhaps "val" to
+        `Split`s that are open already. Without a "test" split, "val" is the test.
+    root, counts: see `evaluation.datasets.open_split`.
+    Raises UserError where a split or its labels are missing, for -1 labels, and for classes that only test has.
+    """
+    given = dict(dataset) if isinstance(dataset, Mapping) else _open(dataset, root, counts)
+    if "test" not in given and "val" in given:
+        given["test"] = given.pop("val")
+    for name in ("train", "test"):
+        if name not in given:
+            raise UserError(f"fine-tuning needs the splits train and test; there is no {name}: {', '.join(given)}")
+    for name, split in given.items():
+        _check(split, name)
+    first = given["train"]
+    check_classes([first], "fine-tuning")
+    given = {name: _renumbered(split, first) for name, split in given.items()}
+    train = _labelled({name: given[name] for name in ("train", "val") if name in given}, model)
+    test = _labelled({"test": given["test"]}, model)
+    if train.y.ndim == 1:
+        learned = {first.classes[label]: label for label in np.unique(train.y)}
+        renumbered(test.y, first.classes, learned, first.name)  # refuses a class that is in test alone
+    return Task(model, train, test, first.classes, first.metric, first.name, _digest(given))
+
+
+def _open(dataset: Any, root: str | Path, counts: str) -> dict[str, Split]:
+    if isinstance(dataset, Split):
+        raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
+    name = dataset.partition(":")[0] if isinstance(dataset, str) else ""
+    known = datasets.find(name).counts if name in datasets.names() else splits(dataset)
+    wanted = [split for split in ("train", "val", "test") if split in known]
+    return {split: datasets.open_split(dataset, split, root=root, counts=counts) for split in wanted}
+
+
+def _labelled(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
+    parts = list(given.values())
+    groups = [split.groups for split in parts]
+    return Labelled(
+        crops=Pool([_whole(split.images, model) for split in parts]),
+        centres=Pool([model.clean(split.images) for split in parts]),
+        y=np.concatenate([split.y for split in parts]),
+        ids=_names(given),
+        groups=None if any(group is None for group in groups) else np.concatenate(groups),
+        own_val=np.repeat([False, True], [len(split) for split in parts]) if len(parts) > 1 else None,
+    )
+
+
+def _names(given: Mapping[str, Split]) -> np.ndarray:
+    """(N,) str; two folders may each hold a file of one name, so where splits are joined each names its own."""
+    if len(given) == 1:
+        return np.concatenate([np.asarray(split.ids).astype(str) for split in given.values()])
+    return np.array([f"{name}/{row}" for name, split in given.items() for row in split.ids])
+
+
+def _whole(images: Images, model: LoadedModel) -> Images:
+    """What crops are cut from: arrays as they are, files decoded a little larger than the crops."""
+    size = round(model.image_size * 8 / 7) if images.native_size is None else max(images.native_size)
+    return images.at(image_size=size, channels=model.in_chans, fit="squash", interpolation=model.interpolation)
+
+
+def _check(split: Split, name: str) -> None:
+    where = f"{split.name} ({name})"
+    if split.y is None or not len(split.y):
+        raise UserError(f"{where} has no labels, and fine-tuning learns from labels: give class folders or y_{name}")
+    if split.y.ndim == 1 and (split.y < 0).any():
+        missing = int((split.y < 0).sum())
+        raise UserError(f"{where}: {missing} of {len(split.y)} images have no label; leave them out of the split")
+
+
+def _renumbered(split: Split, train: Split) -> Split:
+    """The split with its labels numbered as those of train."""
+    if split.y.ndim != train.y.ndim:
+        raise UserError(f"{split.name}: one split has several labels an image, the other one")
+    if split.y.ndim == 2 or list(split.classes) == list(train.classes):
+        return split
+    index = {name: label for label, name in enumerate(train.classes)}
+    return replace(split, y=renumbered(split.y, split.classes, index, split.name))
+
+
+def _digest(given: Mapping[str, Split]) -> str:
+    digest = hashlib.sha256()
+    for name, split in given.items():
+        digest.update(f"{name} {split.digest} ".encode())
+        digest.update(np.ascontiguousarray(split.y))
+    return digest.hexdigest()

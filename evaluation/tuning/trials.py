@@ -1,0 +1,299 @@
+"""Trials: fine-tuning runs on a task, each recorded once; the best of a grid is chosen by what was held out."""
+
+import base64
+import hashlib
+import pickle
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from evaluation.features.checks import device_of
+from evaluation.results.choice import highest_of, lowest_of
+from evaluation.results.measures import measured
+from evaluation.results.records import Records, each_once
+from evaluation.results.result import Result, rows_digest
+from evaluation.results.statistics import Estimate, over_seeds
+from evaluation.tuning.loop import Diverged, Setting, classification_loss, predict, train_classifier, whole_number
+from evaluation.tuning.pixels import Pixels, Pool
+from evaluation.tuning.task import Task
+from sslkit.errors import UserError
+
+NEEDS = ("value", "diverged", "seconds")  # of every record
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One run: tune with a setting on some training rows, judge on others or on the test split.
+
+    stage: "select" or "test". learn: (n,) int64 rows of the task's training images.
+    judge: (m,) rows of them that are not learned from; None: the test images. notes: further entries of the record.
+    """
+
+    stage: str
+    setting: Setting
+    learn: np.ndarray
+    judge: np.ndarray | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def key(task: Task, trial: Trial) -> dict[str, Any]:
+    """What a run depends on: equal keys, equal results."""
+    model, train, test = task.model, task.train, task.test
+    judged = (test.ids, test.y) if trial.judge is None else (train.ids[trial.judge], train.y[trial.judge])
+    return {
+        "stage": trial.stage,
+        "model": model.name,
+        "weights": model.digest,
+        "input": [model.image_size, model.resize, list(model.mean), list(model.std)],
+        "data": task.name,
+        "images": task.digest,
+        "metric": task.metric,
+        "classes": len(task.classes),
+        "learn": rows_digest(train.ids[trial.learn], train.y[trial.learn]),
+        "judge": rows_digest(*judged),
+        **asdict(trial.setting),
+        **trial.notes,
+    }
+
+
+class Bench:
+    """Does trials one after the other, in this process.
+
+    Pixels stay on the device from one trial to the next as long as the trials use the same images. Those that are kept
+    (see `Pixels`), the test images too, are read before the first step, so that a damaged file stops the work before
+    anything is trained; what does not fit is read batch by batch, and a damaged file stops the run that reads it.
+    """
+
+    def __init__(self, task: Task, device: torch.device, progress: bool = True) -> None:
+        self.task, self.device, self.progress = task, device, progress
+        self._kept: dict[str, Pixels] = {}
+
+    def run(self, trial: Trial) -> dict[str, Any]:
+        """The values of a trial's record; one that diverged has the value None."""
+        started = time.perf_counter()
+        for pixels in (self._learned(trial), self._judged(trial), self._tested()):
+            pixels.keep()
+        try:
+            values = self._judge(trial, self._tune(trial))
+        except Diverged as error:
+            values = {"value": None, "diverged": True, "reason": str(error)}
+        return {**values, "seconds": time.perf_counter() - started, "device": self.device.type}
+
+    def _tune(self, trial: Trial) -> torch.nn.Sequential:
+        train, setting = self.task.train, trial.setting
+        y = torch.from_numpy(train.y[trial.learn])
+        title = f"  {trial.stage}: lr {setting.lr:g}, decay {setting.weight_decay:g}" if self.progress else False
+        pixels, classes = self._learned(trial), len(self.task.classes)
+        return train_classifier(self.task.model, pixels, y, setting, classes=classes, progress=title)
+
+    def _judge(self, trial: Trial, net: torch.nn.Sequential) -> dict[str, Any]:
+        scores = predict(net, self.task.model, self._judged(trial), trial.setting.precision)
+        y = self.task.test.y if trial.judge is None else self.task.train.y[trial.judge]
+        estimate, others, right = measured(scores.numpy(), y, self.task.metric)
+        return {
+            **asdict(estimate),
+            "loss": classification_loss(scores, torch.from_numpy(y)).item(),
+            "diverged": False,
+            "others": {name: asdict(other) for name, other in others.items()},
+            "right": None if right is None or trial.stage == "select" else packed(right),
+        }
+
+    def _learned(self, trial: Trial) -> Pixels:
+        return self._pixels("learn", self.task.train.crops, trial.learn)
+
+    def _judged(self, trial: Trial) -> Pixels:
+        return self._tested() if trial.judge is None else self._pixels("judge", self.task.train.centres, trial.judge)
+
+    def _tested(self) -> Pixels:
+        return self._pixels("test", self.task.test.centres, np.arange(len(self.task.test)))
+
+    def _pixels(self, use: str, pool: Pool, rows: np.ndarray) -> Pixels:
+        kept = self._kept.get(use)
+        if kept is None or not np.array_equal(kept.rows, rows):
+            self._kept[use] = Pixels(pool, rows, self.device)
+        return self._kept[use]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Where trials are done and recorded.
+
+    device: of the network. workers: processes of this machine that share the trials and its threads.
+    progress: bars of runs and steps.
+    """
+
+    task: Task
+    records: Records
+    device: torch.device
+    workers: int = 1
+    progress: bool = True
+
+    def run(self, trials: Sequence[Trial], title: str) -> list[dict[str, Any]]:
+        """The record of every trial, in order; what the file has already is not done again."""
+        keys = [key(self.task, trial) for trial in trials]
+        missing = len(self.records.missing(keys))
+        with tqdm(total=len(keys), initial=len(keys) - missing, desc=title, unit="run", disable=self._hidden) as bar:
+            if self.workers > 1 and missing > 1:
+                self._in_processes(keys, trials, bar)
+            work = self._work(trials, self.progress)
+            return each_once(keys, self.records, lambda number: (work(number), bar.update())[0], NEEDS)
+
+    @property
+    def _hidden(self) -> bool | None:
+        return None if self.progress else True  # None: shown on a terminal only
+
+    def _in_processes(self, keys: list[dict[str, Any]], trials: Sequence[Trial], bar: tqdm) -> None:
+        threads = max(torch.get_num_threads() // self.workers, 1)
+        try:
+            sent = pickle.dumps((self, keys, trials))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise UserError(f"workers={self.workers}: the model or data cannot be sent to them ({error})") from error
+        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+            left = {pool.submit(_share, sent, threads) for _ in range(self.workers)}
+            while left:
+                done, left = wait(left, timeout=1)
+                bar.update(len(keys) - len(self.records.missing(keys)) - bar.n)
+                for future in done:
+                    future.result()
+
+    def _work(self, trials: Sequence[Trial], progress: bool) -> Callable[[int], dict[str, Any]]:
+        bench = Bench(self.task, self.device, progress)
+        return lambda number: bench.run(trials[number])
+
+
+def _share(sent: bytes, threads: int) -> None:
+    """One process's part of the trials. sent: pickled, as torch's own way would keep a file open for every tensor."""
+    torch.set_num_threads(threads)
+    runner, keys, trials = pickle.loads(sent)
+    each_once(keys, runner.records, runner._work(trials, progress=False))
+
+
+@contextmanager
+def open_runner(
+    task: Task, out: str | Path | None, name: str, *, device: str, workers: int, progress: bool
+) -> Iterator[Runner]:
+    """A runner that records in `out/NAME.jsonl`, or in a file that is gone afterwards.
+
+    device: "auto" is a GPU if there is one. Raises UserError for no such device, and workers below 1.
+    """
+    workers = whole_number("workers", workers, 1)
+    place = device_of(device)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
+        records = Records(Path(folder) / f"{name}.jsonl")
+        yield Runner(task, records, place, workers, progress)
+
+
+def best(records: Sequence[dict[str, Any]], where: str) -> int:
+    """Which record has the highest value; of equal ones (see results/choice.py) that of the lowest loss, then of the
+    largest weight decay, then of the lowest rates, then the first.
+
+    Raises UserError if all diverged.
+    """
+    sound = [number for number, record in enumerate(records) if not record["diverged"]]
+    if not sound:
+        raise UserError(
+            f"{where}: all {len(records)} settings diverged (first: {records[0]['reason']}); is the model sound? "
+            "else give a grid of lower learning rates"
+        )
+    highest = [sound[at] for at in highest_of([records[number]["value"] for number in sound])]
+    lowest = [highest[at] for at in lowest_of([records[number]["loss"] for number in highest])]
+    return max(lowest, key=lambda number: (*_penalty(records[number]), -number))
+
+
+def _penalty(record: dict[str, Any]) -> tuple[float, ...]:
+    return record["weight_decay"], -record["lr"], -(record.get("head_lr") or 0.0)
+
+
+def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Value and loss of one setting over several seeds; diverged if one of them did."""
+    broken = next((record for record in records if record["diverged"]), None)
+    if broken is not None:
+        return broken
+    means = {name: float(np.mean([record[name] for record in records])) for name in ("value", "loss")}
+    return {**records[0], **means}
+
+
+def require_sound(records: Sequence[dict[str, Any]], where: str) -> None:
+    """Raises UserError if one of the final runs diverged."""
+    for record in records:
+        if record["diverged"]:
+            raise UserError(
+                f"{where}: the chosen setting (lr {record['lr']:g}, weight decay {record['weight_decay']:g}) diverged "
+                f"when it was tuned on all images with seed {record['seed']} ({record['reason']}); leave this lr out"
+            )
+
+
+def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str], kind: str, **fields: Any) -> Result:
+    """The result of some final runs on the test images.
+
+    records: of R runs. names: what tells them apart ("seed 0"). kind: what the t interval is over ("seeds").
+    One run keeps its interval over images, and outcomes by image; of several the value is the mean, outcomes are
+    the R values, and each with its own interval is in `others`. fields: more of the Result's.
+    """
+    test_rows = rows_digest(task.test.ids, task.test.y)
+    values = [record["value"] for record in records]
+    if len(records) == 1:
+        (record,) = records
+        estimate = _estimate(record)
+        others = {name: _estimate(other) for name, other in record["others"].items()}
+        right = record["right"] and unpacked(record["right"], len(task.test))
+        outcomes, paired_on = (None, "") if right is None else (right, test_rows)
+    else:
+        estimate = _mean(values, kind)
+        extra = list(records[0]["others"])
+        others = {name: _mean([record["others"][name]["value"] for record in records], kind) for name in extra}
+        others |= {name: _estimate(record) for name, record in zip(names, records, strict=True)}
+        outcomes = np.array(values)
+        paired_on = hashlib.sha256(f"{test_rows} {list(names)}".encode()).hexdigest()
+    return Result.of(
+        estimate,
+        metric=task.metric,
+        model=task.model.name,
+        data=task.name,
+        others=others,
+        outcomes=outcomes,
+        paired_on=paired_on,
+        **fields,
+    )
+
+
+def _mean(values: Sequence[float], kind: str) -> Estimate:
+    return replace(over_seeds(values), kind=f"t over {len(values)} {kind}")
+
+
+def _estimate(record: dict[str, Any]) -> Estimate:
+    interval = record["interval"]
+    return Estimate(record["value"], interval and tuple(interval), record["kind"], record["n"], record["unit"])
+
+
+def spread(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The values of several final runs and their standard deviation (ddof = 1), for `details`."""
+    values = [record["value"] for record in records]
+    return {"values": values, "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
+
+
+def told(record: dict[str, Any]) -> dict[str, Any]:
+    """The setting and what became of it, for `details`."""
+    names = ("lr", "head_lr", "weight_decay", "optimizer", "value", "loss", "diverged")
+    return {name: record.get(name) for name in names}
+
+
+def packed(right: np.ndarray) -> str:
+    """(N,) bool as text, eight to a byte."""
+    return base64.b64encode(np.packbits(right)).decode()
+
+
+def unpacked(text: str, n: int) -> np.ndarray:
+    """(n,) bool of what `packed` wrote."""
+    return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=n).astype(bool)

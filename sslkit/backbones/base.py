@@ -1,0 +1,124 @@
+"""A network with its measured width and the recipe to make it again."""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.errors import UserError
+
+SMALL = 64  # pixels: up to here a stem that shrinks the image by four throws most of it away
+
+
+@dataclass
+class Recipe:
+    """How a network is made again in plain Python, so that a card can say it.
+
+    lines: Python whose last line binds `net`. stem: what was changed for small images, in words.
+    padded_stem: conv1 stands for a larger kernel, which it is padded to with zeros when the weights are exported.
+    """
+
+    name: str
+    lines: list[str] = field(default_factory=list)
+    stem: str = "as published"
+    padded_stem: bool = False
+
+
+class Backbone(nn.Module):
+    """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to make it again.
+
+    image_size, in_chans: of the images that it was made for. frames: of the clips (B, C, T, H, W) that it takes
+    instead; None for images.
+    """
+
+    def __init__(
+        self, net: nn.Module, recipe: Recipe, *, image_size: int, in_chans: int, frames: int | None = None
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.recipe = recipe
+        self.image_size = image_size
+        self.in_chans = in_chans
+        self.frames = frames
+        self.convolutional = _is_convolutional(net, nn.Conv2d if frames is None else nn.Conv3d)
+        self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
+        if self.convolutional:
+            self.net.to(memory_format=self._layout)
+        self.width = _measure(net, self.input_shape(), recipe.name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.convolutional:
+            x = x.contiguous(memory_format=self._layout)
+        return self.net(x)
+
+    @property
+    def _layout(self) -> torch.memory_format:
+        return torch.channels_last if self.frames is None else torch.channels_last_3d
+
+    def input_shape(self, size: int | None = None) -> tuple[int, ...]:
+        """(C, S, S) of an image, (C, T, S, S) of a clip. size: S; None is image_size."""
+        size = size or self.image_size
+        return (self.in_chans, *([] if self.frames is None else [self.frames]), size, size)
+
+    @property
+    def is_vit(self) -> bool:
+        """Whether the network is timm's VisionTransformer, of which objectives may use the parts."""
+        from timm.models.vision_transformer import VisionTransformer
+
+        return isinstance(self.net, VisionTransformer)
+
+    def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, C, H, W) -> the last map of features (B, F, H', W') and the pooled ones (B, width).
+
+        Raises UserError for a network without timm's `forward_features` and `forward_head`.
+        """
+        if not (hasattr(self.net, "forward_features") and hasattr(self.net, "forward_head")):
+            instead = "take a timm model" if self.frames is None else "an objective on maps takes images, not clips"
+            raise UserError(f"backbone {self.recipe.name} gives no feature map: {instead}")
+        if self.convolutional:
+            x = x.contiguous(memory_format=torch.channels_last)
+        last = self.net.forward_features(x)
+        pooled = self.net.forward_head(last)
+        if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":
+            last = last.permute(0, 3, 1, 2)
+        if last.dim() == 3:  # (B, tokens, F) of a transformer
+            side = x.shape[-2] // self.patch
+            last = last[:, self.net.num_prefix_tokens :].transpose(1, 2).unflatten(2, (side, -1))
+        return last, pooled
+
+    def export(self) -> dict[str, Tensor]:
+        """The state dict of the plain network: a 3x3 stem is a 7x7 one with a rim of zeros."""
+        state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
+        if self.recipe.padded_stem:
+            state["conv1.weight"] = F.pad(state["conv1.weight"], (2, 2, 2, 2)).contiguous()
+        return state
+
+
+def reason(error: Exception) -> str:
+    """What a network's own error says, in one line."""
+    said = (str(error).strip() or "no message").splitlines()[0]
+    return said if isinstance(error, RuntimeError) else f"{type(error).__name__}: {said}"
+
+
+def _is_convolutional(net: nn.Module, convolution: type[nn.Module]) -> bool:
+    kinds = [type(m) for m in net.modules()]
+    return convolution in kinds and nn.MultiheadAttention not in kinds and not hasattr(net, "patch_embed")
+
+
+def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:
+    """The number of features. one: the shape of an image or a clip."""
+    training = net.training
+    net.eval()
+    shape = (2 if len(one) == 3 else 1, *one)
+    try:
+        with torch.no_grad():
+            out = net(torch.zeros(shape))
+    except Exception as error:  # networks raise what they like for a size that they do not take
+        kind = "images" if len(one) == 3 else "clips"
+        raise UserError(f"backbone {name} cannot take {kind} of shape {shape}: {reason(error)}") from error
+    net.train(training)
+    if not isinstance(out, Tensor) or out.dim() != 2:
+        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise UserError(f"backbone {name} must return one (B, width) tensor of pooled features, it returned {got}")
+    return out.shape[1]

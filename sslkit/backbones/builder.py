@@ -1,0 +1,172 @@
+"""Networks by name: any of timm, `package.module:function`, or a module; small images get another stem."""
+
+import difflib
+import re
+from typing import Any
+
+import torch
+from torch import nn
+
+from sslkit import own_code
+from sslkit.backbones import clips, timm_allowed
+from sslkit.backbones.base import SMALL, Backbone, Recipe, reason
+from sslkit.errors import UserError
+
+# The default runs' networks: timm's ResNet with one basic block a stage, 14 million multiply-adds at 28 pixels.
+# And a ViT of four blocks, 23 million with 49 patches of 4 pixels.
+NARROW = {
+    "narrow_resnet": ("resnet10t", {"stem_type": "", "avg_down": False, "channels": (16, 32, 64, 128)}),
+    "narrow_vit": ("vit_tiny_patch16_224", {"embed_dim": 96, "depth": 4, "num_heads": 4, "global_pool": "avg"}),
+}
+
+
+def default(family: str, image_size: int, frames: int | None = None) -> str:
+    """The network that a run takes if none is asked for. family: "resnet" or "vit"; of clips there is one."""
+    if frames is not None:
+        return clips.default(image_size)
+    small, medium, large = {
+        "resnet": ("narrow_resnet", "resnet18", "resnet50"),
+        "vit": ("narrow_vit", "vit_tiny_patch16_224", "vit_small_patch16_224"),
+    }[family]
+    return small if image_size <= 32 else medium if image_size <= SMALL else large
+
+
+def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
+    """A Backbone from a timm name, `narrow_resnet`, `narrow_vit`, `package.module:function` or an nn.Module.
+
+    frames: of a clip, for a network of clips: one of `clips.NAMES` (where None is 16), a function or a
+    module. Up to 64 pixels the stem is changed to keep the resolution, and `recipe.stem` says how. A function is
+    called without arguments and returns an nn.Module.
+    Raises UserError for an unknown name, with the nearest one, and for a network of images where clips are meant.
+    """
+    if isinstance(backbone, Backbone):
+        return backbone
+    if isinstance(backbone, nn.Module):
+        net, recipe = backbone, Recipe(type(backbone).__name__, stem="its own")
+    elif ":" in backbone:
+        net, recipe = _from_function(backbone)
+    elif (seen := _frames_of(backbone, frames)) is not None:
+        frames = seen
+        net, recipe = clips.build(backbone, image_size, in_chans)
+    else:
+        return _from_timm(backbone, image_size, in_chans)
+    return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
+
+
+def _frames_of(name: str, frames: int | None) -> int | None:
+    """How many frames a network of this name sees, None for images. Raises UserError where it takes images only."""
+    if name in clips.NAMES:
+        return frames or clips.FRAMES
+    if frames is not None:
+        near = difflib.get_close_matches(name, clips.NAMES, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"give one of {', '.join(clips.NAMES)}"
+        raise UserError(f"backbone: {name} takes images, and the data are clips: {hint}, or package.module:function")
+    return None
+
+
+def _from_function(name: str) -> tuple[nn.Module, Recipe]:
+    module, _, function = name.partition(":")
+    net = own_code.network(name, "backbone")
+    return net, Recipe(name, [f"from {module} import {function}", f"net = {function}()"], "its own")
+
+
+def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
+    """The network with the first of `_size_arguments` with which it takes the images. Raises UserError for none."""
+    import timm
+
+    timm_name, kwargs = NARROW.get(name, (name, {}))
+    if not timm.is_model(timm_name):
+        near = difflib.get_close_matches(name, [*NARROW, *timm.list_models()], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "timm.list_models() has the names"
+        raise UserError(f"backbone: timm knows no model {name!r}; {hint}")
+    _check_tag(timm_name)
+    faults: list[Exception] = []
+    state = torch.get_rng_state()
+    for sizes in _size_arguments(timm_name, image_size):
+        try:
+            net, recipe = _timm_network(name, timm_name, {"num_classes": 0, "in_chans": in_chans, **kwargs, **sizes})
+            if image_size <= SMALL:
+                _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
+            return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
+        except Exception as error:  # each of timm's constructors raises its own
+            faults.append(error)
+            torch.set_rng_state(state)  # what was tried in vain leaves no trace in the weights
+    first = next((fault for fault in faults if "keyword argument" not in str(fault)), faults[0])
+    if isinstance(first, UserError):
+        raise first
+    shape = f"{in_chans} x {image_size} x {image_size}"
+    raise UserError(f"backbone: timm cannot make {name} for images of {shape}: {reason(first)}") from first
+
+
+def _check_tag(timm_name: str) -> None:
+    """Raises UserError for a tag of weights (`resnet18.TAG`) that timm does not know."""
+    import timm
+
+    try:
+        timm.get_pretrained_cfg(timm_name)
+    except RuntimeError as error:
+        plain = timm_name.partition(".")[0]
+        raise UserError(f"backbone: timm knows no weights {timm_name!r}; write {plain}: it starts at random") from error
+
+
+def _timm_network(name: str, timm_name: str, arguments: dict[str, Any]) -> tuple[nn.Module, Recipe]:
+    """Raises UserError for arguments that no card may hold, and whatever timm raises."""
+    import timm
+
+    if fault := timm_allowed.fault(timm_name, arguments):
+        raise UserError(f"backbone {name}: {fault}")
+    net = timm.create_model(timm_name, pretrained=False, **arguments)
+    written = ", ".join(f"{k}={v!r}" for k, v in arguments.items())
+    recipe = Recipe(name, ["import timm", f"net = timm.create_model({timm_name!r}, {written})"])
+    if "patch_size" in arguments:
+        recipe.stem = f"{arguments['patch_size']}-pixel patches, for images of {SMALL} pixels or less"
+    return net, recipe
+
+
+def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
+    """The size arguments that timm may be given, in the order in which they are tried.
+
+    Transformers with a position for each patch must know the size, and small images want small patches. Which networks
+    those are timm alone knows: those named so are told first, others only if they do not take the size as it is.
+    A plain ViT also takes the smaller crops of multi-crop: its positions are interpolated.
+    """
+    import timm
+
+    module = timm.model_entrypoint(timm_name).__module__.rpartition(".")[2]
+    size = (timm.get_pretrained_cfg(timm_name) or object()).__dict__.get("input_size", (3, 224, 224))[-1]
+    tries: list[dict[str, Any]] = [{}]
+    if image_size != size:
+        told = [{"img_size": image_size}]
+        if image_size <= SMALL:
+            patch = max((p for p in (2, 4, 7, 8) if image_size % p == 0 and image_size // p >= 7), default=1)
+            told = [{"img_size": image_size, "patch_size": patch}, *told]
+        transformer = "vit" in timm_name or "deit" in timm_name or "eva" in timm_name
+        tries = [*told, {}] if transformer else [{}, *reversed(told)]
+    if module in ("vision_transformer", "deit"):
+        named = int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
+        plain = [
+            image_size % sizes.get("patch_size", named) == 0 for sizes in tries
+        ]  # else timm refuses the size itself
+        tries = [sizes | ({"dynamic_img_size": True} if one else {}) for sizes, one in zip(tries, plain, strict=True)]
+    return tries
+
+
+def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> None:
+    """A ResNet gets a 3x3 stem (a deep stem keeps its own) without pooling, other nets a first stride of 1."""
+    if isinstance(getattr(net, "conv1", None), nn.Conv2d) and hasattr(net, "maxpool"):
+        old = net.conv1
+        stride = old.stride if wide_stride else (1, 1)
+        net.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride, 1, bias=False)
+        nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
+        net.maxpool = nn.Identity()
+        recipe.padded_stem = True
+        recipe.stem = f"3x3 with stride {stride[0]} and no pooling, for images of {SMALL} pixels or less"
+        recipe.lines += ["import torch", f"net.conv1.stride, net.maxpool = {stride}, torch.nn.Identity()"]
+    elif isinstance(getattr(net, "conv1", None), nn.Sequential) and hasattr(net, "maxpool"):
+        net.conv1[0].stride, net.maxpool = (1, 1), nn.Identity()
+        recipe.stem = f"stride 1 and no pooling, for images of {SMALL} pixels or less"
+        recipe.lines += ["import torch", "net.conv1[0].stride, net.maxpool = (1, 1), torch.nn.Identity()"]
+    elif isinstance(getattr(net, "conv_stem", None), nn.Conv2d):
+        net.conv_stem.stride = (1, 1)
+        recipe.stem = f"stride 1, for images of {SMALL} pixels or less"
+        recipe.lines += ["net.conv_stem.stride = (1, 1)"]

@@ -1,0 +1,200 @@
+"""The lines of Python that make a card's network, read and followed without executing them.
+
+`backbones.build` writes them so that anybody can run them by hand. Here only what it writes is understood, and of that
+only what is sure to run no code from outside: a timm model with the arguments that sslkit gives, sslkit's own networks
+of clips, torchvision's r3d_18, and the changes that sslkit makes to a stem. A function of one's own is called only
+where the caller trusts it by name.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from sslkit import own_code
+from sslkit.backbones import clips, timm_allowed
+from sslkit.errors import UserError
+
+IDENTITY = "torch.nn.Identity()"
+STRIDES = ("conv1.stride", "conv1.0.stride", "conv_stem.stride", "stem.0.stride")
+DROPPED = ("maxpool", "fc")
+LONGEST = 10_000  # characters; sslkit writes a few hundred
+
+
+@dataclass(frozen=True)
+class TimmNetwork:
+    """A network that timm makes.
+
+    model, arguments: of `timm.create_model`. changes: attributes set afterwards, ("conv1.stride", (1, 1)); IDENTITY
+    stands for a module of that kind. change_lines: the same as Python that is run after `net` is made.
+    """
+
+    model: str
+    arguments: dict[str, Any]
+    changes: tuple[tuple[str, Any], ...] = ()
+    change_lines: tuple[str, ...] = ()
+
+    def build(self, where: str) -> nn.Module:
+        """The network with random weights; the random numbers of the caller stay as they were.
+
+        where: how to call the card in messages. Raises UserError for arguments that timm refuses.
+        """
+        import timm
+
+        try:
+            with torch.random.fork_rng(devices=[]):
+                net = timm.create_model(self.model, pretrained=False, **self.arguments)
+        except Exception as error:  # each of timm's constructors raises its own
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UserError(f"{where}: timm cannot make {self.model} with {self.arguments}: {reason}") from error
+        return _changed(net, self.changes, where)
+
+
+@dataclass(frozen=True)
+class FunctionNetwork:
+    """A network that a function without arguments makes. name: package.module:function. changes: as above."""
+
+    name: str
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    def build(self, where: str, trust: str | Sequence[str] | None) -> nn.Module:
+        """The network; the random numbers of the caller stay as they were. Raises UserError as `own_code` does."""
+        if self.name not in clips.MAKERS:
+            own_code.check_trusted(self.name, trust, where)
+        with torch.random.fork_rng(devices=[]):
+            net = own_code.network(self.name, where)
+        return _changed(net, self.changes, where)
+
+
+def parse(lines: Sequence[str]) -> TimmNetwork | None:
+    """The timm network that the lines make, None if they make another, or none that sslkit writes."""
+    try:
+        network = _read(lines)
+    except ValueError:
+        return None
+    return network if isinstance(network, TimmNetwork) else None
+
+
+def build(lines: Sequence[str], where: str, trust: str | Sequence[str] | None = ()) -> nn.Module:
+    """The network that the lines make, with random weights.
+
+    where: how to call the card in messages. trust: the functions of one's own that may be called.
+    Raises UserError for lines that sslkit does not write, and for a function that is not trusted or fails.
+    """
+    try:
+        network = _read(lines)
+    except ValueError as error:
+        raise UserError(
+            f"{where}: its backbone.lines are none that sslkit writes, and are not run for you ({error}): make the "
+            "network yourself and pass it, entry.backbone(net)"
+        ) from error
+    return network.build(where) if isinstance(network, TimmNetwork) else network.build(where, trust)
+
+
+def _read(lines: Sequence[str]) -> TimmNetwork | FunctionNetwork:
+    """Raises ValueError, with the reason, for lines that sslkit does not write."""
+    text = "\n".join(lines)
+    if len(text) > LONGEST:
+        raise ValueError(f"they are longer than {LONGEST:,} characters")
+    try:
+        body = ast.parse(text).body
+        if body and isinstance(body[0], ast.ImportFrom):
+            return _function_network([node for node in body if not _imports(node, "torch")])
+        return _timm_network([node for node in body if not _imports(node, "timm", "torch")], text)
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:  # of text that is not Python, or too deep
+        raise ValueError(f"they are no Python that can be read: {type(error).__name__}") from error
+
+
+def _timm_network(nodes: list[ast.stmt], text: str) -> TimmNetwork:
+    if not nodes:
+        raise ValueError("they make no network")
+    model, arguments = _creation(nodes[0])
+    changes = tuple(change for node in nodes[1:] for change in _changes(node))
+    if reason := timm_allowed.fault(model, arguments):
+        raise ValueError(reason)
+    return TimmNetwork(model, arguments, changes, _change_lines(nodes[1:], text))
+
+
+def _function_network(nodes: list[ast.stmt]) -> FunctionNetwork:
+    """Read `from module import function`, `net = function()` and changes afterwards."""
+    found = re.fullmatch(r"from (\w+(?:\.\w+)*) import (\w+)\nnet = (\w+)\(\)", "\n".join(map(ast.unparse, nodes[:2])))
+    if not found or found[2] != found[3]:
+        raise ValueError("they are not one import of a function and its call without arguments")
+    changes = tuple(change for node in nodes[2:] for change in _changes(node))
+    return FunctionNetwork(f"{found[1]}:{found[2]}", changes)
+
+
+def _imports(node: ast.stmt, *packages: str) -> bool:
+    return isinstance(node, ast.Import) and all(name.name in packages and not name.asname for name in node.names)
+
+
+def _creation(node: ast.stmt) -> tuple[str, dict[str, Any]]:
+    """Of `net = timm.create_model("NAME", key=literal, ...)`. Raises ValueError for any other statement."""
+    if not (isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["net"]):
+        raise ValueError("not an assignment to net")
+    call = node.value
+    if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "timm.create_model" and len(call.args) == 1):
+        raise ValueError("not a call of timm.create_model")
+    model = ast.literal_eval(call.args[0])
+    if not isinstance(model, str) or not all(keyword.arg for keyword in call.keywords):
+        raise ValueError("not a name and literal arguments")
+    return model, {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+
+
+def _changes(node: ast.stmt) -> list[tuple[str, Any]]:
+    """Of `net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()`. Raises ValueError for any other statement."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        raise ValueError("not one assignment")
+    target, value = node.targets[0], node.value
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple):
+        if not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
+            raise ValueError("not one value for each attribute")
+        pairs = list(zip(target.elts, value.elts, strict=True))
+    return [_change(_path(left), _value(right)) for left, right in pairs]
+
+
+def _change(path: str, value: Any) -> tuple[str, Any]:
+    """The change, if it is one that sslkit makes: a stride, or a layer that is left out. Raises ValueError if not."""
+    is_stride = isinstance(value, tuple) and all(type(step) is int and 1 <= step <= 4 for step in value)
+    if not (path in STRIDES and is_stride) and not (path in DROPPED and value == IDENTITY):
+        raise ValueError(f"net.{path} is set to something that sslkit does not write")
+    return path, value
+
+
+def _path(node: ast.expr) -> str:
+    """`net.conv1[0].stride` -> "conv1.0.stride"."""
+    found = re.fullmatch(r"net((?:\.[a-zA-Z]\w*|\[\d+\])*\.[a-zA-Z]\w*)", ast.unparse(node))
+    if found is None:
+        raise ValueError("not an attribute of net")
+    return re.sub(r"\[(\d+)\]", r".\1", found[1]).removeprefix(".")
+
+
+def _value(node: ast.expr) -> Any:
+    return IDENTITY if ast.unparse(node) == IDENTITY else ast.literal_eval(node)
+
+
+def _change_lines(nodes: Sequence[ast.stmt], text: str) -> tuple[str, ...]:
+    written = [ast.get_source_segment(text, node) or "" for node in nodes]
+    return ("import torch", *written) if any("torch." in line for line in written) else tuple(written)
+
+
+def _changed(net: nn.Module, changes: Sequence[tuple[str, Any]], where: str) -> nn.Module:
+    """Raises UserError for a layer that the network does not have."""
+    for path, value in changes:
+        owner, _, name = path.rpartition(".")
+        try:
+            layer = net.get_submodule(owner)
+            before = getattr(layer, name)
+        except AttributeError as error:
+            raise UserError(
+                f"{where}: its backbone.lines change net.{path}, which the network does not have"
+            ) from error
+        if value != IDENTITY and (not isinstance(before, tuple) or len(before) != len(value)):
+            raise UserError(f"{where}: its backbone.lines set net.{path} to {value}, which was {before}")
+        setattr(layer, name, nn.Identity() if value == IDENTITY else value)
+    return net

@@ -1,0 +1,214 @@
+"""Published self-supervised ResNet-50 checkpoints: the twelve of the PED paper, as timm's `resnet50`.
+
+They are those of Ericsson et al., How Well Do Self-Supervised Models Transfer? (CVPR 2021), whose project lists where
+each comes from. Nothing is downloaded. Each project names the tensors in its own way, and `LAYOUTS` says how: which
+are the backbone's, and which others its files hold and are left out (projector, momentum encoder, queue, classifier).
+A tensor that is neither is an error, as is one of timm's that is missing or has another shape.
+
+What is written here of the files comes from the code of their projects: none of the twelve was at hand, so that each
+layout is tested on files of the same form with random weights and was never met as a real file.
+The form into which ssl-transfer's preparation brings them all (torchvision's names, no classifier) is taken as well.
+
+What a network was trained with is not all in its weights. SimCLR takes pixels in [0, 1] without mean and std, which
+`normalize` says. BYOL's padding ("SAME") puts one pixel more on the right and the bottom of its strided layers, where
+timm's is the same on all sides; the comparisons that these twelve are known from ignore that, and so does this.
+"""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sslkit.backbones.pretrained import read_file
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+HOLDERS = ("state_dict", "model", "resnet")  # under which of them a file may keep its state dict
+SHOWN = 4
+
+
+def _same(name: str) -> str:
+    return name
+
+
+def _of_simclr_v2(name: str) -> str:
+    """`1.blocks.0.net.3.0.bias` -> `layer1.0.bn2.bias`: stage, block, then convolutions at even places, norms at odd"""
+    if stem := re.fullmatch(r"0\.(?:0|1\.0)\.(\w+)", name):
+        return f"{'conv1' if name.startswith('0.0.') else 'bn1'}.{stem[1]}"
+    if inner := re.fullmatch(r"(\d)\.blocks\.(\d+)\.net\.(\d)(\.0)?\.(\w+)", name):
+        stage, block, place, norm, what = inner.groups()
+        return f"layer{stage}.{block}.{'bn' if norm else 'conv'}{int(place) // 2 + 1}.{what}"
+    short = re.fullmatch(r"(\d)\.blocks\.(\d+)\.projection\.(shortcut|bn\.0)\.(\w+)", name)
+    if short is None:
+        return name
+    stage, block, part, what = short.groups()
+    return f"layer{stage}.{block}.downsample.{0 if part == 'shortcut' else 1}.{what}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a project's files name their tensors.
+
+    prefix: before the names of the backbone's. rename: what follows it -> timm's name.
+    dropped: how the names of tensors begin that belong to no backbone for evaluation. They come before `prefix`.
+    Beside the state dict, files hold optimizers, options and counters; these are not looked at.
+    """
+
+    prefix: str
+    dropped: tuple[str, ...]
+    rename: Callable[[str], str] = _same
+
+
+LAYOUTS = {
+    "moco": Layout("module.encoder_q.", ("module.encoder_q.fc.", "module.encoder_k.", "module.queue")),
+    "swav": Layout("module.", ("module.projection_head.", "module.prototypes.")),
+    "pycontrast": Layout("module.encoder.", ("module.head.", "module.head_jig.")),
+    "simclr-v2": Layout("net.", ("fc.",), _of_simclr_v2),
+    "torchvision": Layout("", ("fc.",)),
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One published file. title: in tables. file: its name where it is published. source: the project. layout: see
+    `LAYOUTS`. normalize: mean and std of its pixels. remedy: what to do with a file that is not read as it is.
+    """
+
+    name: str
+    title: str
+    file: str
+    source: str
+    layout: str
+    normalize: tuple[tuple[float, ...], tuple[float, ...]] = IMAGENET
+    remedy: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Under which names a folder may have it: the published one, or ssl-transfer's after its preparation."""
+        return tuple(dict.fromkeys((self.file, f"{self.name}.pth", f"{self.name}.safetensors")))
+
+
+_BYOL = "convert it once with download_and_prepare_models.py of linusericsson/ssl-transfer, where you trust the file"
+_ALL = (
+    Checkpoint(
+        "byol",
+        "BYOL",
+        "byol.pth",
+        "google-deepmind/deepmind-research (byol), converted with linusericsson/ssl-transfer",
+        "torchvision",
+        remedy=_BYOL,
+    ),
+    Checkpoint(
+        "deepcluster-v2", "DeepCluster-v2", "deepclusterv2_800ep_pretrain.pth.tar", "facebookresearch/swav", "swav"
+    ),
+    Checkpoint("infomin", "InfoMin", "InfoMin_800.pth", "HobbitLong/PyContrast", "pycontrast"),
+    Checkpoint("insdis", "InsDis", "InsDis.pth", "HobbitLong/PyContrast", "pycontrast"),
+    Checkpoint("moco-v1", "MoCo-v1", "moco_v1_200ep_pretrain.pth.tar", "facebookresearch/moco", "moco"),
+    Checkpoint("moco-v2", "MoCo-v2", "moco_v2_800ep_pretrain.pth.tar", "facebookresearch/moco", "moco"),
+    Checkpoint("pcl-v1", "PCL-v1", "PCL_v1_epoch200.pth.tar", "salesforce/PCL", "moco"),
+    Checkpoint("pcl-v2", "PCL-v2", "PCL_v2_epoch200.pth.tar", "salesforce/PCL", "moco"),
+    Checkpoint("sela-v2", "SeLa-v2", "selav2_400ep_pretrain.pth.tar", "facebookresearch/swav", "swav"),
+    Checkpoint(
+        "simclr-v1",
+        "SimCLR-v1",
+        "resnet50-1x.pth",
+        "google-research/simclr, converted with tonylins/simclr-converter",
+        "torchvision",
+        PIXELS,
+    ),
+    Checkpoint(
+        "simclr-v2",
+        "SimCLR-v2",
+        "r50_1x_sk0.pth",
+        "google-research/simclr, converted with Separius/SimCLRv2-Pytorch",
+        "simclr-v2",
+        PIXELS,
+    ),
+    Checkpoint("swav", "SwAV", "swav_800ep_pretrain.pth.tar", "facebookresearch/swav", "swav"),
+)
+CHECKPOINTS = {checkpoint.name: checkpoint for checkpoint in _ALL}
+
+
+def find(name: str) -> Checkpoint:
+    """A published checkpoint by its name. Raises UserError for an unknown one, with the nearest."""
+    if name not in CHECKPOINTS:
+        raise UserError(f"there is no published checkpoint {name!r}: {nearest(name, CHECKPOINTS)}")
+    return CHECKPOINTS[name]
+
+
+def network(name: str, path: str | Path) -> nn.Module:
+    """timm's `resnet50` without classifier, with the weights of a published checkpoint, in eval mode.
+
+    name: one of `CHECKPOINTS`. path: the file as it is published, or as ssl-transfer's preparation writes it (torch or
+        .safetensors).
+    Raises UserError for a file that cannot be read without running its code, and for one that does not fit.
+    """
+    import timm
+
+    checkpoint = find(name)
+    with torch.random.fork_rng(devices=[]):
+        net = timm.create_model("resnet50", pretrained=False, num_classes=0)
+    net.load_state_dict(_matched(checkpoint, _state_dict(checkpoint, Path(path)), net.state_dict(), path), strict=True)
+    return net.eval()
+
+
+def _state_dict(checkpoint: Checkpoint, path: Path) -> Mapping[str, Any]:
+    where = f"published checkpoint {checkpoint.name}"
+    try:
+        given = read_file(path, where, allowed=_harmless())
+    except UserError as error:
+        raise UserError(f"{error}; {checkpoint.remedy}" if checkpoint.remedy and path.is_file() else error) from error
+    if isinstance(given, Mapping):
+        given = next((given[key] for key in HOLDERS if isinstance(given.get(key), Mapping)), given)
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise UserError(f"{where}: {path} holds no state dict but {type(given).__name__}")
+    return given
+
+
+def _matched(
+    checkpoint: Checkpoint, given: Mapping[str, Any], own: Mapping[str, Tensor], path: str | Path
+) -> dict[str, Tensor]:
+    """The file's tensors by timm's names. Raises UserError unless they are all of timm's and no other."""
+    layout = LAYOUTS["torchvision" if "conv1.weight" in given else checkpoint.layout]
+    found, over = {}, []
+    for key, value in given.items():
+        if key.startswith(layout.dropped):
+            continue
+        name = layout.rename(key.removeprefix(layout.prefix)) if key.startswith(layout.prefix) else ""
+        if name in own and name not in found and isinstance(value, Tensor):
+            found[name] = value
+        else:
+            over.append(key)
+    wrong = [
+        f"{name} {tuple(value.shape)} instead of {tuple(own[name].shape)}"
+        for name, value in found.items()
+        if value.shape != own[name].shape
+    ]
+    faults = {"missing": [name for name in own if name not in found], "left over": over, "of another shape": wrong}
+    if any(faults.values()):
+        said = "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in faults.items() if names)
+        raise UserError(
+            f"{path} is not the published {checkpoint.title} ({checkpoint.file} of {checkpoint.source}) on a "
+            f"ResNet-50 of {len(own)} tensors: {said}"
+        )
+    return found
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def _harmless() -> list[Any]:
+    """What such files hold besides tensors: options and numpy's numbers, by today's module names and the old ones."""
+    scalar = np.float64(0).__reduce__()[0]
+    dtypes = {type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i4", "i8", "?")}
+    names = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+    return [argparse.Namespace, np.dtype, *dtypes, *((scalar, name) for name in names)]

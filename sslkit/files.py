@@ -1,0 +1,60 @@
+"""Files and folders that are written whole or not at all."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sslkit.errors import UserError
+
+
+@contextmanager
+def write_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that is synced and renamed over it at the end; on failure `path` stays as it was.
+
+    Raises UserError when the disk refuses, with its reason.
+    """
+    if path.is_dir() or not path.name:
+        raise UserError(f"cannot write {path}: it is a folder; name a file in it")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        _sync(partial)
+        os.replace(partial, path)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_whole_folder(path: Path) -> Iterator[Path]:
+    """As `write_whole`, for a folder of files: a new temporary folder takes the place of `path` at the end."""
+    partial, old = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        for file in partial.iterdir():
+            _sync(file)
+        if path.exists():
+            os.replace(path, old)
+        os.replace(partial, path)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    finally:
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def _unwritten(path: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write {path}: {error.strerror or error}; what stood there before is untouched")

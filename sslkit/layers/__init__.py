@@ -1,0 +1,1 @@
+"""What objectives are built from: heads, teachers, queues, prototypes, masked transformers."""

@@ -1,0 +1,72 @@
+"""What multi-crop training on prototypes shares: views are assigned to learned directions, in SwAV and in DINO."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit import distributed
+from sslkit.embeddings import Embeddings, along, each_resolution, stacked
+from sslkit.errors import UserError
+
+
+@dataclass
+class Crops(Embeddings):
+    """z: of the V full-size views. local: (L, N, D), z of the L local crops, with gradient; None if there are none."""
+
+    local: Tensor | None = along(1, default=None)
+
+    def directions(self) -> Tensor:
+        """(V + L, N, D) all crops, each of length 1."""
+        return F.normalize(self.z if self.local is None else torch.cat([self.z, self.local]), dim=-1)
+
+
+def embed_crops(backbone: nn.Module, projector: nn.Module, views: Sequence[Tensor], v: int, index: Tensor) -> Crops:
+    """One forward of the backbone for each resolution, one of the projector. v: how many are full-size views."""
+    h = torch.cat([backbone(pixels) for pixels in each_resolution(views)])
+    z, h = stacked(len(views), projector(h), h)
+    return Crops(z=z[:v], h=h[:v], target=None, index=index, local=z[v:] if len(views) > v else None)
+
+
+def held(weight: Tensor, frozen: bool) -> Tensor:
+    """The weight; if frozen, with a gradient of zero (none at all would stall the ranks of DDP)."""
+    return weight.detach() + 0 * weight if frozen else weight
+
+
+def swapped_prediction(codes: Tensor, z: Tensor, prototypes: Tensor, temperature: float) -> Tensor:
+    """Mean cross-entropy of each code with the prediction from every other crop of its image. Scalar.
+
+    codes: (V, N, K) of the first V crops, each sums to 1. z: (C, N, D), prototypes: (K, D), of length 1.
+    SwAV's eq. 2 and DINO's eq. 3, averaged over the V (C - 1) pairs and the images.
+    """
+    v, c = len(codes), len(z)
+    # -sum_k q_k log softmax(s)_k = logsumexp(s) - q . s, and q . (C z) = (C' q) . z is a product in D, not in K:
+    # of what is as wide as K only one tensor of all crops lives on, and codes are summed before they meet a crop.
+    z = z / temperature
+    expected = codes @ prototypes
+    agreement = (expected.sum(0) * z.sum(0)).sum(-1) - (expected * z[:v]).sum((0, 2))
+    partition = torch.logsumexp(z @ prototypes.T, dim=-1)
+    partition = v * partition.sum(0) - partition[:v].sum(0)
+    return (partition - agreement).mean() / (v * (c - 1))
+
+
+def own_rows(x: Tensor) -> Tensor:
+    """(V, N, ...) of all ranks, as gathered -> this rank's (V, N / world_size, ...)."""
+    n = x.shape[1] // distributed.world_size()
+    return x.narrow(1, distributed.rank() * n, n)
+
+
+def mean_over_ranks(loss: Tensor) -> Tensor:
+    """The mean of the ranks' losses of their own rows, with the gradient of the whole on each."""
+    return distributed.sum_over_ranks(loss) / distributed.world_size()
+
+
+def check_options(name: str, prototypes: int, **positive: float) -> None:
+    """Raises UserError for fewer than two prototypes, and for another option that is not above 0."""
+    if prototypes < 2:
+        raise UserError(f"{name}: prototypes={prototypes} tell no views apart: give at least 2")
+    for option, value in positive.items():
+        if not value > 0:
+            raise UserError(f"{name}: {option}={value} must be above 0")

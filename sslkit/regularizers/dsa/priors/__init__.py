@@ -1,0 +1,59 @@
+"""Frozen priors: what an auxiliary model says about images. One file each; its name is the name in `prior=...`."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sslkit import members
+from sslkit.errors import UserError, nearest
+from sslkit.regularizers.dsa.priors.base import Prior
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+class CallablePrior(Prior):
+    """Any function of float images (N, C, H, W) in [0, 1] to (N, A); modules are kept frozen and in eval mode."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(getattr(function, "__qualname__", type(function).__name__))
+        if isinstance(function, torch.nn.Module):
+            function = function.eval().requires_grad_(False)
+        self.function = function
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        if isinstance(self.function, torch.nn.Module):
+            self.function.to(pixels.device)
+        return self.function(pixels)
+
+
+def names() -> tuple[str, ...]:
+    """The name of every prior."""
+    return members.names(__name__)
+
+
+def find(name: str) -> type[Prior]:
+    """The class of a prior by its name."""
+    return members.find(__name__, name)
+
+
+def build(
+    prior: str | Callable[[Tensor], Tensor] | Prior, *, size: int | None = None, precision: str = "float32"
+) -> Prior:
+    """The prior that a name stands for.
+
+    clip[:MODEL[:PRETRAINED]] (open_clip; a tag, or a local file of weights), timm:NAME[:FILE] (downloaded, or a
+    local state dict), hog, pca, features:FILE.npy, or any function images -> (N, A).
+    size: side in pixels at which the prior looks; None is its own. precision: of a network, see `NetworkPrior`.
+    Raises UserError for an unknown name, or weights that cannot be had.
+    """
+    if precision not in PRECISIONS:
+        raise UserError(f"prior_precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
+    if isinstance(prior, Prior):
+        return prior
+    if callable(prior):
+        return CallablePrior(prior)
+    kind, _, rest = prior.partition(":")
+    if kind not in names() or (rest and not find(kind).specified):
+        raise UserError(f"there is no prior {prior!r}: {nearest(kind, names())}")
+    return find(kind).named(prior, size=size, precision=precision)

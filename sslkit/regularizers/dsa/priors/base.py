@@ -1,0 +1,157 @@
+"""The contract of every prior: (N, A) float32 features of images, without gradient."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sslkit.errors import UserError
+
+CONTRACT = "Prior"
+_FRAMES_AT_ONCE = 256
+
+
+class Prior:
+    """Maps (N, C, H, W) images, uint8 or float in [0, 1], to (N, A) features on the images' device.
+
+    Of clips, (N, C, T, H, W) or R of each video, (N, R, C, T, H, W), the features are the mean over the frames.
+    Not an nn.Module, so that whoever holds it neither trains, saves nor switches it to train mode.
+    name: how the user wrote it. needs_fit: whether `fit` must see the data set's images first.
+    specified: whether more may follow its name after a colon, as in `timm:NAME`.
+    """
+
+    needs_fit: ClassVar[bool] = False
+    specified: ClassVar[bool] = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        if images.dim() > 4:
+            return self._mean_over_frames(images if images.dim() == 6 else images[:, None])
+        features = self.extract(to_float(images)).flatten(1).float()
+        if len(features) != len(images):
+            raise UserError(f"prior {self.name} gave {len(features)} rows of features for {len(images)} images")
+        return features
+
+    def _mean_over_frames(self, clips: Tensor) -> Tensor:
+        """(N, R, C, T, H, W) -> (N, A), a few videos at a time: as floats, their frames take four times the room."""
+        frames = clips.shape[1] * clips.shape[3]
+        parts = []
+        for videos in clips.split(max(1, _FRAMES_AT_ONCE // frames)):
+            features = self(videos.transpose(2, 3).flatten(0, 2))
+            parts.append(features.unflatten(0, (len(videos), frames)).mean(1))
+        return torch.cat(parts)
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        """Float (N, C, H, W) in [0, 1] to (N, ...)."""
+        raise NotImplementedError
+
+    @classmethod
+    def named(cls, name: str, *, size: int | None, precision: str) -> "Prior":
+        """The prior that is written as `name`, in which more may follow the colon. size, precision: see `build`."""
+        raise NotImplementedError
+
+    def fit(self, images: Tensor) -> None:
+        """Learns from clean images, (N, C, H, W), where `needs_fit`."""
+
+    @property
+    def identity(self) -> str | None:
+        """Two priors of one identity give the same features; None where that cannot be known."""
+        return None
+
+
+N = TypeVar("N", bound="NetworkPrior")
+
+
+class NetworkPrior(Prior):
+    """A frozen network in eval mode, with its own resize and normalisation.
+
+    network: maps normalised (N, 3, size, size) to (N, A). mean, std: of the three channels.
+    precision: "bfloat16" runs the network under autocast.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        network: torch.nn.Module,
+        *,
+        size: int,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        interpolation: str = "bicubic",
+        precision: str = "float32",
+    ) -> None:
+        super().__init__(name)
+        self.network = network.eval().requires_grad_(False)
+        self.size, self.mean, self.std = size, mean, std
+        self.interpolation = "bilinear" if interpolation == "bilinear" else "bicubic"
+        self.precision = precision
+        self._device: torch.device | None = None
+
+    @classmethod
+    def of(
+        cls: type[N],
+        name: str,
+        network: torch.nn.Module,
+        config: Mapping[str, Any],
+        *,
+        size: int | None,
+        precision: str,
+    ) -> N:
+        """The prior of a network and its configuration as timm and open_clip write it. size: None is the network's."""
+        return cls(
+            name,
+            network,
+            size=size or config["size"],
+            mean=tuple(config["mean"]),
+            std=tuple(config["std"]),
+            interpolation=config["interpolation"],
+            precision=precision,
+        )
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        if pixels.device != self._device:
+            self.network.to(pixels.device)
+            self._device = pixels.device
+        x = resize_and_crop(rgb(pixels, self.name), self.size, self.interpolation)
+        x = (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            return self.network(x)
+
+    @cached_property
+    def identity(self) -> str:
+        digest = hashlib.sha256(repr((self.size, self.mean, self.std, self.interpolation, self.precision)).encode())
+        for name, value in self.network.state_dict().items():
+            digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return f"{type(self.network).__name__} {digest.hexdigest()}"
+
+
+def to_float(images: Tensor) -> Tensor:
+    """uint8 becomes float in [0, 1]; floats are taken to be there already."""
+    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
+
+
+def rgb(pixels: Tensor, name: str) -> Tensor:
+    """Gray (N, 1, H, W) repeated to three channels; three stay. Raises UserError for other counts."""
+    channels = pixels.shape[1]
+    if channels not in (1, 3):
+        raise UserError(f"prior {name} sees gray or RGB images, not {channels} channels: use prior=pca or hog")
+    return pixels.expand(-1, 3, -1, -1)
+
+
+def resize_and_crop(pixels: Tensor, size: int, interpolation: str) -> Tensor:
+    """The shorter side to `size`, antialiased, then the centre square; values stay in [0, 1]."""
+    height, width = pixels.shape[-2:]
+    if min(height, width) != size:
+        scale = size / min(height, width)
+        shape = [max(size, round(height * scale)), max(size, round(width * scale))]
+        pixels = F.interpolate(pixels, shape, mode=interpolation, antialias=True, align_corners=False).clamp_(0, 1)
+    top, left = ((length - size) // 2 for length in pixels.shape[-2:])
+    return pixels[..., top : top + size, left : left + size]

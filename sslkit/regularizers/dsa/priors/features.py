@@ -1,0 +1,29 @@
+"""Features that were computed beforehand, from a .npy file."""
+
+import numpy as np
+from torch import Tensor
+
+from sslkit.errors import UserError
+from sslkit.regularizers.dsa.priors.base import Prior
+
+
+class FilePrior(Prior):
+    """Features from a .npy file, row = the image's index in the data set; opened, not read, until needed."""
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(name)
+        try:
+            self.array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"prior {name}: cannot open {path} as .npy: {error}") from error
+        if self.array.ndim != 2 or self.array.dtype.kind != "f":
+            raise UserError(
+                f"prior {name} wants floats (images, features), {path} is {self.array.dtype} {self.array.shape}"
+            )
+
+    @classmethod
+    def named(cls, name: str, *, size: int | None, precision: str) -> "FilePrior":
+        return cls(name, name.partition(":")[2])
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        raise UserError(f"prior {self.name} knows images by their row only, so it cannot see views: use mode=cached")

@@ -1,0 +1,64 @@
+"""The leading principal components of the data set's own pixels."""
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from sslkit.regularizers.dsa.priors.base import Prior, resize_and_crop, to_float
+
+
+class PcaPrior(Prior):
+    """The leading principal components of the clean pixels, at most `size` pixels a side; `fit` learns them.
+
+    Before `fit`, and said once, the pixels themselves.
+    """
+
+    needs_fit = True
+    specified = False
+    most_images = 10_000
+
+    def __init__(self, name: str, *, components: int = 50, size: int = 32) -> None:
+        super().__init__(name)
+        self.components, self.size = components, size
+        self.mean: Tensor | None = None
+        self.basis: Tensor | None = None
+        self.side: int | None = None
+        self._said = False
+
+    @classmethod
+    def named(cls, name: str, *, size: int | None, precision: str) -> "PcaPrior":
+        return cls(name, size=size or 32)
+
+    def _pixels(self, pixels: Tensor) -> Tensor:
+        side = self.side or min(self.size, *pixels.shape[-2:])
+        return resize_and_crop(pixels, side, "bilinear").flatten(1)
+
+    def shrunk(self, images: Tensor) -> Tensor:
+        """(N, C, H, W) -> float in [0, 1] at the side that `fit` looks at, where it changes nothing more."""
+        return resize_and_crop(to_float(images), min(self.size, *images.shape[-2:]), "bilinear")
+
+    def fit(self, images: Tensor) -> None:
+        x = self._pixels(to_float(images))
+        self.mean = x.mean(0)
+        rank = min(self.components, *x.shape)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            # ten columns more than are wanted, and four passes, make the randomised basis exact to 1e-3
+            _, _, basis = torch.svd_lowrank(x - self.mean, min(rank + 10, *x.shape), niter=4)
+        self.basis = basis[:, :rank].contiguous()
+        self.side = min(self.size, *images.shape[-2:])
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        x = self._pixels(pixels)
+        if self.basis is not None:
+            return (x - self.mean.to(x)) @ self.basis.to(x)
+        if not self._said:
+            warnings.warn("prior pca saw no data set (DSA.prepare): it compares plain pixels", stacklevel=2)
+            self._said = True
+        return x
+
+    @property
+    def identity(self) -> str:
+        """Of the recipe: what `fit` learns follows from it and the data set."""
+        return f"pca components={self.components} size={self.size} images={self.most_images}"

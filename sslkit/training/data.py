@@ -1,0 +1,151 @@
+"""The data of a run: what is learned from, and which labelled images are kept back to judge by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sslkit.data.sources import Images, open_images, splits
+from sslkit.data.video import DEFAULT_SIZE, open_videos
+from sslkit.errors import UserError
+from sslkit.training import run
+from sslkit.training.config import Config
+
+
+@dataclass
+class Judged:
+    """Labelled clean images and which rows of them are used."""
+
+    images: Images
+    rows: np.ndarray
+
+
+@dataclass
+class Data:
+    """train: what is learned from. bank, query: what kNN and probe learn from and are tested on; None if unlabelled.
+
+    held_out: whether the query images are of a split that is not trained on.
+    clean: the training images as priors and the card's statistics see them: of videos the clips in their centres.
+    """
+
+    train: Images
+    bank: Judged | None
+    query: Judged | None
+    image_size: int
+    held_out: bool = True
+    clean: Images | None = None
+
+    @property
+    def unit(self) -> str:
+        """What a row is called."""
+        return "images" if self.clips is None else "videos"
+
+    @property
+    def clips(self) -> int | None:
+        """Clips of each row in a step; None for images."""
+        return getattr(self.train, "clips", None)
+
+
+def open_data(config: Config) -> Data:
+    """The images or videos to learn from and, if there are labels, those to judge by."""
+    return _open_videos(config) if config.data.is_video else _open_images(config)
+
+
+def _open_images(config: Config) -> Data:
+    source = config.data.source
+    known = splits(source)
+    options = {"channels": config.data.channels, "on_error": config.data.on_error}
+    train = open_images(source, split=known[0], **options)
+    size = config.data.image_size or (train.image_size if train.native_size else 224)
+    if train.native_size is None and size != 224:  # files are decoded a little larger than the views
+        train = open_images(source, split=known[0], image_size=round(size * 8 / 7), **options)
+    clean = {**options, "channels": train.channels, "image_size": size, "fit": "crop"}
+    return _with_judges(Data(train, None, None, size), config, lambda split: open_images(source, split=split, **clean))
+
+
+def _open_videos(config: Config) -> Data:
+    """Clips drawn anew in each epoch to learn from, those in the videos' centres to judge by and for priors."""
+    given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
+    options = {name: value for name, value in given.items() if value is not None}
+    options |= {"on_error": config.data.on_error, "cache": Path(config.out) / ".cache"}
+    source, size = config.data.source, config.data.image_size or DEFAULT_SIZE
+    train = open_videos(source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
+    clean = train.sampled("center").at(image_size=size, channels=3, fit="crop")
+
+    def judge(split: str) -> Images:
+        if split == train.split:
+            return clean
+        return open_videos(source, split, **options, image_size=size, sampling="center", fit="crop")
+
+    return _with_judges(Data(train, None, None, size, clean=clean), config, judge)
+
+
+def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> Data:
+    """Bank and query, where there are labels. clean: opens a split to judge by."""
+    train, known = data.train, data.train.splits
+    if len(train) < config.data.batch_size:
+        lower = (
+            f"two {data.unit} are the least" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
+        )
+        raise UserError(f"data {config.data.source!r} has {len(train)} {data.unit}, fewer than one batch; {lower}")
+    if train.labels is None or len(train.classes) < 2:
+        return data
+    bank = clean(known[0])
+    held_out = next((name for name in ("test", "val") if name in known), None)
+    query = clean(held_out) if held_out else None
+    if query is not None and query.labels is not None:
+        return _judged(replace(data, bank=capped(bank, config), query=capped(query, config)), config)
+    bank, query = (capped(bank, config, rows) for rows in held_out_rows(bank.labels))
+    return _judged(replace(data, bank=bank, query=query, held_out=False), config)
+
+
+def _judged(data: Data, config: Config) -> Data:
+    """Too few labels judge nothing: two classes need two held-out images each, and the vote its k neighbours."""
+    learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
+    if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
+        if run.is_main():
+            print(f"too few labelled {data.unit} to judge by ({len(asked)} held out): this run is not judged")
+        return replace(data, bank=None, query=None, held_out=True)
+    if len(learned) < config.eval.k:
+        raise UserError(
+            f"eval.k={config.eval.k} neighbours, but only {len(learned)} labelled {data.unit}: lower eval.k"
+        )
+    return data
+
+
+def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from and rows to test on, the same share of every class, always the same ones."""
+    order = np.random.default_rng(0).permutation(len(labels))
+    ranked = order[np.argsort(labels[order], kind="stable")]
+    test = np.zeros(len(labels), bool)
+    for rows in np.split(ranked, np.flatnonzero(np.diff(labels[ranked])) + 1):
+        test[rows[: round(share * len(rows))]] = True
+    return np.flatnonzero(~test), np.flatnonzero(test)
+
+
+def capped(images: Images, config: Config, rows: np.ndarray | None = None) -> Judged:
+    """The labelled ones among `rows` (all, if the images have no labels), at most eval.max_images, always the same."""
+    rows = np.arange(len(images)) if rows is None else rows
+    rows = rows if images.labels is None else rows[images.labels[rows] >= 0]
+    if len(rows) > config.eval.max_images:
+        rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
+    return Judged(images, rows)
+
+
+def withhold(data: Data) -> None:
+    """Labels to learn from are not those to be judged by: without a test split the judged images lose theirs."""
+    if data.query is not None and not data.held_out:
+        data.train.labels = data.train.labels.copy()
+        data.train.labels[data.query.rows] = -1
+
+
+def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Three channels: ImageNet's (None); else mean and std of up to 2,000 images, evenly spaced."""
+    if images.channels == 3:
+        return None
+    rows = torch.linspace(0, len(images) - 1, min(len(images), 2000)).long().unique().tolist()
+    pixels = images.__getitems__(rows)["images"].float().transpose(0, 1).flatten(1) / 255
+    mean, std = pixels.mean(1), pixels.std(1).clamp_min(1e-3)
+    return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())

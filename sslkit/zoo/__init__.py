@@ -1,0 +1,26 @@
+"""The zoo: a folder of entries, each `backbone.safetensors` and the `card.json` that says what it is.
+
+for entry in sslkit.zoo.open("runs/zoo"): ...       # print(sslkit.zoo.open("runs/zoo")) is a table
+path = sslkit.zoo.export("runs/zoo/NAME", to="hf")  # or "timm", "torchvision", "onnx"
+net = sslkit.zoo.load(path)                         # frozen, with net.image_size, net.mean, net.std
+"""
+
+from sslkit import lazy
+
+__getattr__, __dir__, __all__ = lazy.attributes(
+    __name__,
+    {
+        "CARD": "sslkit.zoo.entry:CARD",
+        "WEIGHTS": "sslkit.zoo.entry:WEIGHTS",
+        "Zoo": "sslkit.zoo.folder:Zoo",
+        "ZooEntry": "sslkit.zoo.entry:ZooEntry",
+        "export": "sslkit.zoo.transfer:export",
+        "load": "sslkit.zoo.transfer:load",
+        "load_lines": "sslkit.zoo.entry:load_lines",
+        "open": "sslkit.zoo.folder:open",
+        "save": "sslkit.zoo.entry:save",
+        "update": "sslkit.zoo.entry:update",
+        "write_whole": "sslkit.files:write_whole",
+        "write_whole_folder": "sslkit.files:write_whole_folder",
+    },
+)

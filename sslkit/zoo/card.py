@@ -1,0 +1,188 @@
+"""The card of a zoo entry: what sslkit reads of it, as a JSON Schema. Fields beyond the schema are kept as they are."""
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sslkit import json_files
+from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
+from sslkit.errors import UserError
+
+# Beyond these a network's input alone would fill the memory, and a file of a few bytes could ask for it.
+MAX_FRAMES = 1024
+MAX_INPUT = 2**28  # numbers in one image or clip, 1 GiB
+FORMAT = 1  # raised when a card of before would be misread, not when a field is added
+
+
+def _field(kind: str | list[str], said: str, **more: Any) -> dict[str, Any]:
+    """A schema with what stands in the error: `expected {said}`."""
+    return {"type": kind, "description": said, **more}
+
+
+def _object(said: str, *required: str, **fields: dict[str, Any]) -> dict[str, Any]:
+    return _field("object", said, properties=fields, required=list(required))
+
+
+def _count(said: str, most: int) -> dict[str, Any]:
+    return _field("integer", f"{said}, at least 1 and at most {most:,}", minimum=1, maximum=most)
+
+
+_NUMBER = _field("number", "a number")
+_CHANNELS = _field("array", "one number for each channel", items=_NUMBER, minItems=1)
+_FEATURES = _field("array", "one number for each feature", minItems=1)
+_INPUT = {
+    "image_size": _count("a whole number of pixels", MAX_SIZE),
+    "in_chans": _count("a whole number of channels", MAX_CHANNELS),
+    "frames": _count("the frames of a clip", MAX_FRAMES),
+    "stride": _count("the frames from one frame of a clip to the next", MAX_FRAMES),
+}
+_MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n"), _NUMBER)
+
+SCHEMA: dict[str, Any] = _object(
+    "a JSON object",
+    format=_field("integer", f"the whole number {FORMAT}", minimum=1),
+    method=_field("string", 'a method such as "byol+dsa"', minLength=1),
+    options=_field("object", "the method's options"),
+    config=_field("object", "the settings of the run"),
+    backbone=_object(
+        "the network: name, lines, image_size, in_chans",
+        *("name", "lines", "image_size", "in_chans"),
+        name=_field("string", "the network's name", minLength=1),
+        lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
+        stem=_field("string", "what was changed for small images, in words"),
+        width=_field("integer", "the number of features", minimum=1),
+        **_INPUT,
+    ),
+    load=_field("string", "Python that loads the backbone"),
+    normalize=_object("mean and std of the pixels", "mean", "std", mean=_CHANNELS, std=_CHANNELS),
+    data=_object(
+        "what was trained on: source and more",
+        "source",
+        source=_field("string", "the name or path of the data"),
+        images=_field("integer", "a number of images", minimum=0),
+        digest=_field("string", "the data's digest"),
+        licence=_field(["string", "null"], "the data's licence or null"),
+        held_out=_field(["boolean", "null"], "true, false or null"),
+    ),
+    seed=_field("integer", "a whole number"),
+    epochs=_field("number", "a number of epochs", minimum=0),
+    date=_field("string", "a date such as 2026-11-21T16:28:47+00:00"),
+    commit=_field(["string", "null"], "a commit or null"),
+    versions=_field("object", "versions by package"),
+    seconds=_field("number", "seconds of training"),
+    before=_object("numbers of the untrained network", **_MEASURED),
+    after=_object("numbers of the trained network", **_MEASURED),
+    diagnostics=_object("diagnostics by name", rankme=_NUMBER, uniformity=_NUMBER),
+    features=_object("mean and std of the features", "mean", "std", mean=_FEATURES, std=_FEATURES),
+    unreadable=_field("array", "paths of images that were left out", items=_field("string", "a path")),
+) | {
+    # A card that names its format is a finished run's; others were written by hand around a network.
+    "if": {"required": ["format"]},
+    "then": {"required": ["method", "backbone", "normalize", "data", "config", "epochs", "date"]},
+}
+
+# What travels along with exported weights: `sslkit.zoo.frozen.About` as JSON.
+EXPORT: dict[str, Any] = _object(
+    "a JSON object",
+    *("format", "name", "method", "lines", "width", "image_size", "in_chans", "mean", "std", "crop_pct"),
+    "interpolation",
+    format=_field("integer", f"the whole number {FORMAT}", minimum=1),
+    name=_field("string", "the entry's name"),
+    method=_field("string", "a method or nothing"),
+    lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
+    width=_field("integer", "the number of features", minimum=1),
+    mean=_CHANNELS,
+    std=_CHANNELS,
+    crop_pct=_field("number", "a share above 0 and up to 1", exclusiveMinimum=0, maximum=1),
+    interpolation=_field("string", "how images are resized"),
+    **_INPUT,
+)
+SCHEMAS = {"card": SCHEMA, "export": EXPORT}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The card in a file, checked. Raises UserError for what is no JSON, does not fit, or is of a newer format."""
+    card = json_files.read(path, "take the card from a copy, or train the entry again")
+    check(card, path)
+    return card
+
+
+def written(card: dict[str, Any], path: Path) -> str:
+    """The text of a card that is to be written to `path`, checked. Raises UserError for one that does not fit."""
+    check(card, path)
+    try:
+        return json.dumps(card, indent=2) + "\n"
+    except TypeError as error:
+        raise UserError(f"{path}: {error}; a card holds texts, numbers, lists and mappings") from error
+
+
+def check(card: Any, path: Path) -> None:
+    """Raises UserError with the card's path, the field and what was expected, unless the card fits the schema."""
+    number = card.get("format") if isinstance(card, dict) else None
+    if isinstance(number, int) and number > FORMAT:
+        raise UserError(
+            f"{path}: format {number} is newer than {FORMAT}, which this sslkit reads: pip install --upgrade sslkit"
+        )
+    _check_schema(card, path, "card")
+    if "backbone" in card:
+        check_input(card["backbone"], path)
+    if fault := _pixels_fault(card):
+        raise UserError(f"{path}: {fault}")
+
+
+def check_export(about: Any, path: Path) -> None:
+    """Raises UserError unless `about`, read from an exported file, fits `EXPORT`."""
+    _check_schema(about, path, "export")
+    check_input(about, path)
+
+
+def check_input(network: dict[str, Any], path: Path) -> None:
+    """Raises UserError for an image or a clip that would fill the memory."""
+    shape = [network["in_chans"], network.get("frames") or 1, network["image_size"], network["image_size"]]
+    if math.prod(shape) > MAX_INPUT:
+        raise UserError(f"{path}: one input would have {math.prod(shape):,} numbers, at most {MAX_INPUT:,} are read")
+
+
+def _check_schema(content: Any, path: Path, kind: str) -> None:
+    faults = _validator(kind).iter_errors(content)
+    errors = sorted(faults, key=lambda error: [str(step) for step in error.absolute_path])
+    if errors:
+        more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
+        raise UserError(f"{path}: {_said(errors[0], kind)}{more}")
+
+
+def _pixels_fault(card: dict[str, Any]) -> str:
+    """Return why pixels cannot be normalised as the card says, "" if they can."""
+    normalize = card.get("normalize")
+    if normalize is None:
+        return ""
+    channels = card.get("backbone", {}).get("in_chans", len(normalize["mean"]))
+    for name in ("mean", "std"):
+        if len(normalize[name]) != channels:
+            return f"normalize.{name} has {len(normalize[name])} numbers, expected one for each of {channels} channels"
+        if not all(math.isfinite(value) for value in normalize[name]):
+            return f"normalize.{name} is {normalize[name]}, expected finite numbers"
+    if min(normalize["std"]) <= 0:
+        return f"normalize.std is {normalize['std']}, expected numbers above 0"
+    return ""
+
+
+@cache
+def _validator(kind: str) -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(SCHEMAS[kind])
+
+
+def _said(error: Any, kind: str) -> str:
+    """`backbone.image_size is '28', expected a whole number of pixels, at least 1`."""
+    field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
+    if error.validator == "required":
+        name = next(name for name in error.validator_value if name not in error.instance)
+        known = error.schema.get("properties", SCHEMAS[kind]["properties"])
+        return f"{field}{'.' if field else ''}{name} is missing, expected {known[name]['description']}"
+    shown = json.dumps(error.instance)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return f"{field or f'the {kind}'} is {shown}, expected {error.schema['description']}"

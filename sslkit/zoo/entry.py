@@ -1,0 +1,105 @@
+"""An entry of the zoo: one pretrained backbone, its weights and the card that says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sslkit.errors import UserError
+from sslkit.files import write_whole
+from sslkit.zoo import card as cards
+from sslkit.zoo import weights
+
+if TYPE_CHECKING:  # a table of the zoo needs no torch
+    from torch import Tensor, nn
+
+WEIGHTS, CARD = "backbone.safetensors", "card.json"
+
+
+@dataclass(frozen=True)
+class ZooEntry:
+    """One pretrained backbone. folder: where it lies. card: what is known of it (method, data, numbers, versions)."""
+
+    folder: Path
+    card: dict[str, Any]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ZooEntry:
+        """Read an entry's card.
+
+        Raises UserError when the folder holds no finished entry, and for a card that does not fit `sslkit.zoo.card`.
+        """
+        folder = Path(folder)
+        missing = [name for name in (CARD, WEIGHTS) if not (folder / name).is_file()]
+        if missing:
+            raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; a run makes one when it ends")
+        return cls(folder, cards.read(folder / CARD))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the plain network's weights; no pickle is executed. Raises UserError for a damaged file."""
+        return weights.read(self.folder / WEIGHTS)
+
+    def backbone(self, net: nn.Module | None = None, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
+        """The network with its weights, in eval mode; every key must match.
+
+        net: the network to fill, needed only if the run was given a module object instead of a name.
+        trust: "package.module:function", or several: functions of your own that the card may name as its network's
+            maker, and that are then called. No other code of a card is run.
+        Raises UserError if the card does not say how the network is made or names code that is not trusted, for damaged
+        weights, and for weights that do not fit the network.
+        """
+        state = self.state_dict()
+        if net is None:
+            net = self.untrained(trust=trust)
+        return weights.fill(net, state, self.folder / WEIGHTS).eval()
+
+    def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
+        """The network as the card makes it, its weights drawn by torch's generator. Raises as `backbone` does."""
+        from sslkit.backbones import network_lines  # it loads torch
+
+        if "backbone" not in self.card:
+            raise UserError(f"{self.folder / CARD} has no field backbone, which says how the network is made")
+        lines = self.card["backbone"]["lines"]
+        if not lines:
+            raise UserError(f"{self.folder} was trained from a module object: pass one, entry.backbone(module)")
+        return network_lines.build(lines, str(self.folder / CARD), trust)
+
+
+def load_lines(build: list[str], weights: Path) -> str:
+    """Python that loads a backbone without sslkit; the last line is an expression. build: lines that bind `net`."""
+    read = f"load_file({str(weights.resolve())!r})"
+    if not build:
+        return f"from safetensors.torch import load_file\n{read}"
+    return "\n".join(
+        [*build, "from safetensors.torch import load_file", f"net.load_state_dict({read}, strict=True)", "net.eval()"]
+    )
+
+
+def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
+    """Write an entry: the weights first, then the card, each whole or not at all.
+
+    Raises UserError for a card that does not fit `sslkit.zoo.card`, before anything is written, and for a full disk.
+    """
+    import safetensors.torch
+
+    text = cards.written(card, folder / CARD)
+    with write_whole(folder / WEIGHTS) as partial:
+        partial.write_bytes(safetensors.torch.save(state))
+    with write_whole(folder / CARD) as partial:
+        partial.write_text(text)
+    return ZooEntry(folder, card)
+
+
+def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
+    """The entry with these fields of its card set, on the disk too; every other field stays as it stands there.
+
+    Raises UserError for a value that does not fit `sslkit.zoo.card`; the card then stays as it was.
+    """
+    path = entry.folder / CARD
+    card = cards.read(path) | fields
+    text = cards.written(card, path)
+    with write_whole(path) as partial:
+        partial.write_text(text)
+    return ZooEntry(entry.folder, card)

@@ -1,0 +1,90 @@
+"""Forms in which an entry leaves the zoo. One file each; the file name is the name in `export(entry, to=...)`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sslkit import members
+from sslkit.errors import UserError
+from sslkit.files import write_whole, write_whole_folder
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
+from sslkit.zoo.exporting.base import Source, Target, about_entry
+from sslkit.zoo.frozen import Frozen
+
+
+def names() -> tuple[str, ...]:
+    """The name of every form."""
+    return members.names(__name__)
+
+
+def find(name: str) -> type[Target]:
+    """The class of a form by its name, or `package.module:Class`."""
+    return members.find(__name__, name)
+
+
+def export(
+    entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
+) -> Path:
+    """Write an entry's network in another library's form; see `sslkit.zoo.export`."""
+    target = find(to)()
+    source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
+    folder = source.entry.folder
+    if reason := target.refusal(source):
+        possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"
+        raise UserError(f"{folder} cannot be exported to {to}: {reason}; possible for this network: {possible}")
+    path = _place(target, folder, to, out)
+    whole = write_whole if target.suffix else write_whole_folder
+    with whole(path) as partial:
+        target.write(source, partial, path.name)
+    if side := target.side(source, path):
+        with write_whole(path.with_suffix(".json")) as partial:
+            partial.write_text(side)
+    return path
+
+
+def lines(path: str | Path) -> list[str]:
+    """Python that loads an exported network without sslkit: run in the folder of `path`, it binds `net`."""
+    path = Path(path)
+    target = _owner(path)
+    return target.lines(target.load(path).about, path.name)
+
+
+def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
+    """A frozen network from an entry or from an exported file or folder; see `sslkit.zoo.load`."""
+    path = Path(path).expanduser()
+    folder = path.parent if path.name == WEIGHTS else path
+    if (folder / CARD).is_file():
+        entry = ZooEntry.load(folder)
+        net = entry.backbone(trust=trust)
+        return Frozen(net, about_entry(entry, net))
+    return _owner(path).load(path)
+
+
+def _owner(path: Path) -> Target:
+    """The form that a path is of. Raises UserError if it is of none."""
+    for name in names():
+        target = find(name)()
+        if target.owns(path):
+            return target
+    if not path.exists():
+        raise UserError(f"there is no {path}; give the folder of a zoo entry, or what sslkit.zoo.export wrote")
+    if entries := sorted(card.parent for card in path.glob(f"*/{CARD}")):
+        raise UserError(f"{path} is a folder of entries: name one of them: {', '.join(map(str, entries[:5]))}")
+    raise UserError(
+        f"{path} is neither a zoo entry nor what sslkit.zoo.export writes ({', '.join(names())}): "
+        "nothing in it says which network its weights belong to"
+    )
+
+
+def _place(target: Target, folder: Path, to: str, out: str | Path | None) -> Path:
+    """Where to write. Raises UserError for a file of another suffix, and for a folder of something else."""
+    own = f"{folder.resolve().name}-{to}{target.suffix}"
+    if out is None:
+        return folder / "exports" / own
+    path = Path(out).expanduser()
+    if target.suffix:
+        path = path / own if path.is_dir() else path
+        if path.suffix != target.suffix:
+            raise UserError(f"out={out}: a file for {to} must end in {target.suffix}")
+    elif path.is_file() or (path.is_dir() and any(path.iterdir()) and not target.owns(path)):
+        raise UserError(f"out={out} is there and is no earlier export to {to}: give a new folder, it would be replaced")
+    return path

@@ -1,0 +1,151 @@
+"""The contract of every form: what it can hold, how it is written, how it is read back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import backbones
+from sslkit.backbones import network_lines
+from sslkit.backbones.network_lines import TimmNetwork
+from sslkit.errors import UserError
+from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.frozen import About, Frozen
+
+CONTRACT = "Target"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An entry that is exported.
+
+    net: its network with its weights, in eval mode. network: how timm makes it, None if timm does not.
+    about: what travels along with the weights.
+    """
+
+    entry: ZooEntry
+    net: nn.Module
+    network: TimmNetwork | None
+    about: About
+
+    @classmethod
+    def of(cls, entry: ZooEntry, trust: str | Sequence[str] | None = ()) -> "Source":
+        """Raises UserError for an entry that was trained from a module object: nothing says how to make it again.
+
+        trust: see `ZooEntry.backbone`.
+        """
+        if not entry.card.get("backbone", {"lines": True})["lines"]:
+            raise UserError(
+                f"{entry.folder} was trained from a module object, and nobody else can make that network: to export, "
+                "train with backbone=NAME or backbone=package.module:function"
+            )
+        net = entry.backbone(trust=trust)
+        return cls(entry, net, network_lines.parse(entry.card["backbone"]["lines"]), about_entry(entry, net))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The network's tensors by name, on the CPU."""
+        return {key: value.detach().cpu().contiguous() for key, value in self.net.state_dict().items()}
+
+
+class Target:
+    """A form in which an entry leaves the zoo. Subclasses are found by the name of their file.
+
+    suffix: of the file that is written; "" for a folder.
+    """
+
+    suffix: ClassVar[str]
+
+    def refusal(self, source: Source) -> str:
+        """Why this form cannot hold the network, in words; "" if it can. Nothing is written here."""
+        return "" if source.network else f"its network is made by {source.entry.card['backbone']['name']}, not by timm"
+
+    def write(self, source: Source, path: Path, name: str) -> None:
+        """Write to `path`, a temporary file, or an empty folder; it is going to be called `name`.
+
+        Raises UserError if a package is missing.
+        """
+        raise NotImplementedError
+
+    def side(self, source: Source, path: Path) -> str:
+        """The JSON that is laid beside the file; "" where the file itself says all."""
+        return ""
+
+    def lines(self, about: About, name: str) -> list[str]:
+        """Python that loads the network without sslkit, run in the folder where `name` lies; the last line binds `net`
+        or puts it into eval mode."""
+        raise NotImplementedError
+
+    def owns(self, path: Path) -> bool:
+        """Whether a path is of this form; decided without reading weights."""
+        raise NotImplementedError
+
+    def load(self, path: Path) -> Frozen:
+        """The network of a path that it owns. Raises UserError for a damaged file."""
+        raise NotImplementedError
+
+
+def about_entry(entry: ZooEntry, net: nn.Module) -> About:
+    """What must be known to use an entry's network. Raises UserError for a card that does not say it."""
+    card = entry.card
+    missing = [name for name in ("backbone", "normalize") if name not in card]
+    if missing:
+        raise UserError(f"{entry.folder / CARD} has no field {' and no '.join(missing)}")
+    body, size = card["backbone"], card["backbone"]["image_size"]
+    time = [body["frames"]] if "frames" in body else []
+    with torch.no_grad():
+        width = net(torch.zeros(1, body["in_chans"], *time, size, size)).shape[1]
+    return About(
+        name=entry.folder.resolve().name,
+        method=card.get("method", ""),
+        lines=tuple(body["lines"]),
+        width=width,
+        image_size=size,
+        in_chans=body["in_chans"],
+        mean=tuple(card["normalize"]["mean"]),
+        std=tuple(card["normalize"]["std"]),
+        crop_pct=0.875 if size > backbones.SMALL else 1.0,  # a small image loses no border
+        frames=body.get("frames"),
+        stride=body.get("stride"),
+    )
+
+
+def network_of(about: About, path: Path) -> TimmNetwork:
+    """Raises UserError if `about`, read from `path`, is not of a timm network."""
+    network = network_lines.parse(about.lines)
+    if network is None:
+        raise UserError(f"{path}: the lines in it make no timm network, and are not run: export again")
+    return network
+
+
+def filled(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
+    """The network that `about` tells of, with the weights of `path`. Raises UserError if they do not fit."""
+    net = network_of(about, path).build(str(path))
+    try:
+        net.load_state_dict(state, strict=True)
+    except RuntimeError as error:
+        raise UserError(f"the weights in {path} do not fit the network it tells of: {_flat(error)}") from error
+    return Frozen(net, about)
+
+
+def pretrained_cfg(about: About) -> dict[str, object]:
+    """How images are prepared, in timm's words: for `pretrained_cfg_overlay`."""
+    return {
+        "input_size": about.input_size,
+        "mean": about.mean,
+        "std": about.std,
+        "interpolation": about.interpolation,
+        "crop_pct": about.crop_pct,
+    }
+
+
+def timm_call(model: str, options: dict[str, object]) -> str:
+    """The line `net = timm.create_model(...)`."""
+    return f"net = timm.create_model({', '.join([repr(model), *(f'{k}={v!r}' for k, v in options.items())])})"
+
+
+def _flat(error: Exception, words: int = 30) -> str:
+    said: Sequence[str] = str(error).split()
+    return " ".join(said[:words])

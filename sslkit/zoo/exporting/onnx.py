@@ -1,0 +1,172 @@
+"""An .onnx file: images (batch, C, S, S) -> features (batch, width), any batch size, checked against the network.
+
+Its metadata carry what sslkit knows of the network. It is the one form for networks that timm does not make.
+"""
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit.errors import UserError
+from sslkit.zoo.exporting.base import Source, Target
+from sslkit.zoo.frozen import About, Frozen
+
+KEY = "sslkit"
+LARGEST = 2**31 - 2**20  # bytes of tensors: a protobuf message holds 2 GiB
+TOLERANCE = 1e-5  # of the largest feature
+EXTRA = 'pip install "sslkit[onnx]"'
+
+
+class Onnx(Target):
+    """Any network that torch can export; its side must be the one it was trained with."""
+
+    suffix = ".onnx"
+
+    def refusal(self, source: Source) -> str:
+        size = sum(value.nbytes for value in source.state_dict().values())
+        return f"its tensors take {size / 1e9:.1f} GB, and an .onnx file holds 2" if size > LARGEST else ""
+
+    def write(self, source: Source, path: Path, name: str) -> None:
+        missing = [package for package in ("onnx", "onnxscript") if importlib.util.find_spec(package) is None]
+        if missing:
+            raise UserError(f"export to onnx needs the package {' and '.join(missing)}: {EXTRA}")
+        import onnx
+
+        proto = _exported(source)
+        onnx.helper.set_model_props(
+            proto, {KEY: source.about.to_json(), "load": "\n".join(self.lines(source.about, name))}
+        )
+        onnx.checker.check_model(proto)
+        path.write_bytes(proto.SerializeToString())
+        if importlib.util.find_spec("onnxruntime") is not None:
+            _compare(source, path)
+
+    def lines(self, about: About, name: str) -> list[str]:
+        return [
+            "import onnxruntime",
+            f"net = onnxruntime.InferenceSession({name!r})",
+            "# features, = net.run(None, {'images': images})  # float32 numpy, "
+            f"{('batch', *about.input_size)}, (pixels in [0, 1] - {about.mean}) / {about.std} by channel",
+        ]
+
+    def owns(self, path: Path) -> bool:
+        return path.is_file() and path.suffix == self.suffix
+
+    def load(self, path: Path) -> Frozen:
+        _check_whole(path)
+        session = _session(path)
+        text = session.get_modelmeta().custom_metadata_map.get(KEY)
+        if text is None:
+            raise UserError(f"{path} was not exported by sslkit: it does not say how its images are prepared")
+        names = [[value.name for value in values] for values in (session.get_inputs(), session.get_outputs())]
+        if names != [["images"], ["features"]]:
+            raise UserError(f"{path} was not exported by sslkit: it does not turn images into features")
+        return Frozen(OnnxNetwork(session), About.from_json(text, path))
+
+
+class OnnxNetwork(nn.Module):
+    """A session of onnxruntime, called with tensors: (B, C, S, S) -> (B, width) on the CPU."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__()
+        self.session = session
+
+    def forward(self, x: Tensor) -> Tensor:
+        (features,) = self.session.run(["features"], {"images": x.detach().cpu().float().contiguous().numpy()})
+        return torch.from_numpy(features)
+
+
+def _exported(source: Source) -> Any:
+    """The model as a protobuf message."""
+    shape = (2, *source.about.input_size)  # 2: one image would fix the batch size
+    free = ({0: torch.export.Dim("batch")},)
+    names = {"input_names": ["images"], "output_names": ["features"]}
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                source.net, (torch.zeros(shape),), dynamo=True, dynamic_shapes=free, verbose=False, **names
+            )
+    except Exception as error:  # whatever the exporter, its decompositions or the network raise
+        raise UserError(f"torch cannot export {source.about.name} to onnx: {_first_line(error)}") from error
+    return program.model_proto
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter tells of its own ways, in warnings and in the log."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+@torch.no_grad()
+def _compare(source: Source, path: Path) -> None:
+    """Raises UserError unless the file gives the network's features, for one image and for three."""
+    network = OnnxNetwork(_session(path))
+    generator = torch.Generator().manual_seed(0)
+    for batch in (1, 3):
+        images = torch.randn(batch, *source.about.input_size, generator=generator)
+        expected = source.net(images)
+        apart = (network(images) - expected).abs().max() / expected.abs().max().clamp(min=1e-12)
+        if not apart <= TOLERANCE:
+            raise UserError(
+                f"{source.about.name} as onnx gives other features than the network (they differ by {apart:.1e} of the "
+                "largest): nothing is written"
+            )
+
+
+def _check_whole(path: Path) -> None:
+    """Raises UserError for a file whose tensors lie in other files: it could name any file of this machine."""
+    missing = [package for package in ("onnx", "onnxruntime") if importlib.util.find_spec(package) is None]
+    if missing:
+        raise UserError(f"reading {path} needs the package {' and '.join(missing)}: {EXTRA}")
+    import onnx
+
+    try:
+        proto = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf's own kinds
+        raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error
+    if _lies_elsewhere(proto):
+        raise UserError(f"{path} keeps tensors in other files, which sslkit neither writes nor reads: export it again")
+
+
+def _lies_elsewhere(message: Any) -> bool:
+    """True if any tensor in a protobuf message, at any depth, is one in an external file."""
+    import onnx
+    from google.protobuf.message import Message
+
+    if isinstance(message, onnx.TensorProto):
+        return bool(message.external_data) or message.data_location == onnx.TensorProto.EXTERNAL
+    for field, value in message.ListFields():
+        parts = [value] if isinstance(value, Message) else value
+        if field.message_type is not None and any(map(_lies_elsewhere, parts)):
+            return True
+    return False
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _session(path: Path) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own kinds
+        raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error

@@ -1,0 +1,48 @@
+"""A safetensors file that plain `timm.create_model(NAME, checkpoint_path=FILE, ...)` loads strictly.
+
+Its header carries what sslkit knows of the network and the lines that load it.
+"""
+
+import json
+from pathlib import Path
+
+from sslkit.backbones.pretrained import read_weights
+from sslkit.errors import UserError
+from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call
+from sslkit.zoo.frozen import About, Frozen
+
+KEY = "sslkit"
+
+
+class Timm(Target):
+    """timm's names and shapes; a changed stem is one more line."""
+
+    suffix = ".safetensors"
+
+    def write(self, source: Source, path: Path, name: str) -> None:
+        import safetensors.torch
+
+        header = {"format": "pt", KEY: source.about.to_json(), "load": "\n".join(self.lines(source.about, name))}
+        path.write_bytes(safetensors.torch.save(source.state_dict(), metadata=header))
+
+    def lines(self, about: About, name: str) -> list[str]:
+        network = network_of(about, Path(name))
+        options = network.arguments | {"checkpoint_path": name, "pretrained_cfg_overlay": pretrained_cfg(about)}
+        return ["import timm", timm_call(network.model, options), *network.change_lines, "net.eval()"]
+
+    def owns(self, path: Path) -> bool:
+        return path.is_file() and path.suffix == self.suffix and KEY in header(path)
+
+    def load(self, path: Path) -> Frozen:
+        return filled(About.from_json(header(path)[KEY], path), read_weights(path, "sslkit.zoo.load"), path)
+
+
+def header(path: Path) -> dict[str, str]:
+    """The texts in a safetensors file's header. Raises UserError for a file that is none."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is no whole safetensors file: {error}; export or copy it again") from error

@@ -1,0 +1,80 @@
+"""A state dict with torchvision's names that loads strictly into its ResNets, and a .json beside it.
+
+The .json says which network, how images are prepared, the lines that load it, and the digest of the file it is about.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+
+from sslkit import json_files
+from sslkit.backbones.pretrained import read_weights
+from sslkit.errors import UserError
+from sslkit.zoo.exporting.base import Source, Target, filled, network_of
+from sslkit.zoo.frozen import About, Frozen
+
+# timm and torchvision have these under one name, with one set of tensors.
+RESNETS = (
+    *("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2", "wide_resnet101_2"),
+    *("resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"),
+)
+PLAIN = {"num_classes", "in_chans"}
+
+
+class Torchvision(Target):
+    """torchvision's ResNets; other channels and a changed stem are one more line each."""
+
+    suffix = ".pth"
+
+    def refusal(self, source: Source) -> str:
+        if reason := super().refusal(source):
+            return reason
+        name = source.entry.card["backbone"]["name"]
+        if _name(source.network.model) not in RESNETS or not source.network.arguments.keys() <= PLAIN:
+            return f"{name} is none of torchvision's networks that timm has too ({', '.join(RESNETS)})"
+        return ""
+
+    def write(self, source: Source, path: Path, name: str) -> None:
+        torch.save(source.state_dict(), path)
+
+    def side(self, source: Source, path: Path) -> str:
+        about = json.loads(source.about.to_json(sha256=_sha256(path), load=self.lines(source.about, path.name)))
+        return json.dumps(about, indent=2) + "\n"
+
+    def lines(self, about: About, name: str) -> list[str]:
+        network = network_of(about, Path(name))
+        channels = f"net.conv1 = torch.nn.Conv2d({about.in_chans}, 64, 7, 2, 3, bias=False)"
+        return [
+            "import torch, torchvision",
+            f"net = torchvision.models.{_name(network.model)}(weights=None)",
+            "net.fc = torch.nn.Identity()",
+            *([channels] if about.in_chans != 3 else []),
+            *(line for line in network.change_lines if not line.startswith("import")),
+            f"net.load_state_dict(torch.load({name!r}, weights_only=True), strict=True)",
+            "net.eval()",
+        ]
+
+    def owns(self, path: Path) -> bool:
+        return path.is_file() and path.suffix == self.suffix
+
+    def load(self, path: Path) -> Frozen:
+        state = read_weights(path, "sslkit.zoo.load")
+        side = path.with_suffix(".json")
+        if not side.is_file():
+            raise UserError(f"{path} needs {side.name} beside it, which says what network it is: copy or export both")
+        given = json_files.read(side, "copy or export both again")
+        about = About.from_json(json.dumps(given), side)
+        if given.get("sha256") != _sha256(path):
+            raise UserError(f"{side} is about another file than {path.name}: copy or export both together")
+        return filled(about, state, path)
+
+
+def _name(model: str) -> str:
+    """Without timm's tag of weights."""
+    return model.partition(".")[0]
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,34 @@
+"""Held-out images are drawn by name."""
+
+import numpy as np
+
+from evaluation.datasets._splits import draw_keys, held_out
+
+Y = np.repeat(np.arange(4), [1, 2, 10, 33])
+IDS = np.array([f"class/{i}.png" for i in range(len(Y))])
+
+
+def test_the_same_share_of_each_class_and_never_all() -> None:
+    chosen = held_out(Y, IDS, 0.2)
+    assert np.bincount(Y[chosen], minlength=4).tolist() == [0, 1, 2, 7]
+
+
+def test_row_order_does_not_matter_and_the_seed_does() -> None:
+    order = np.random.default_rng(0).permutation(len(Y))
+    assert (held_out(Y[order], IDS[order]) == held_out(Y, IDS)[order]).all()
+    assert (held_out(Y, IDS, seed=1) != held_out(Y, IDS)).any()
+
+
+def test_a_new_file_moves_at_most_one_other_per_class() -> None:
+    before = held_out(Y, IDS)
+    after = held_out(np.append(Y, 3), np.append(IDS, "class/new.png"))[:-1]
+    assert (before != after).sum() <= 1
+
+
+def test_several_labels_share_one_draw() -> None:
+    y = np.ones((50, 3), np.int8)
+    assert held_out(y, np.arange(50)).sum() == 10
+
+
+def test_purposes_draw_apart() -> None:
+    assert (np.argsort(draw_keys(IDS, 0, "a")) != np.argsort(draw_keys(IDS, 0, "b"))).any()

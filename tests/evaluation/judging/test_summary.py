@@ -1,0 +1,124 @@
+"""judge: every model is opened first; a damaged member of a zoo is named and left out, the others are judged."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import evaluation
+from evaluation.judging.summary import judge
+from evaluation.ranking.summary import rank_tasks
+from sslkit import backbones, zoo
+from sslkit.data.sources import open_images
+from sslkit.errors import UserError
+
+CARD = {"normalize": {"mean": [0.3], "std": [0.4]}}
+
+
+def make_entry(folder: Path, **own: object) -> zoo.ZooEntry:
+    body = backbones.build("narrow_resnet", image_size=8, in_chans=1)
+    net = {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 8, "in_chans": 1}
+    return zoo.save(folder, body.export(), {**CARD, "backbone": {**net, **own}})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Two sound entries and four damaged ones: by card, file, tensors and numbers; and real digits."""
+    for name in ("sound", "sound2", "card", "file", "other", "numbers"):
+        make_entry(tmp_path / "zoo" / name)
+    (tmp_path / "zoo" / "card" / zoo.CARD).write_text("[]")
+    path = tmp_path / "zoo" / "file" / zoo.WEIGHTS
+    path.write_bytes(path.read_bytes()[:1000])
+    other = zoo.ZooEntry.load(tmp_path / "zoo" / "other")
+    zoo.save(other.folder, {"fc.weight": torch.zeros(3)}, other.card)
+    numbers = zoo.ZooEntry.load(tmp_path / "zoo" / "numbers")
+    state = {name: value * (1e30 if name.endswith("weight") else 1) for name, value in numbers.state_dict().items()}
+    zoo.save(numbers.folder, state, numbers.card)  # finite weights, features that are not
+    arrays = {}
+    for split, n in (("train", 60), ("test", 40)):
+        images = open_images("digits", split=split)
+        arrays |= {f"x_{split}": images.pixels[:n, 0], f"y_{split}": images.labels[:n]}
+    np.savez(tmp_path / "few.npz", **arrays)
+    return tmp_path
+
+
+DAMAGED = {"card", "file", "other", "numbers"}
+
+
+def test_a_zoo_is_judged_without_its_damaged_members(place: Path, capsys: pytest.CaptureFixture) -> None:
+    how = {"cache": place / "cache", "out": place / "out", "progress": False}
+    results = judge(zoo=place / "zoo", data=str(place / "few.npz"), protocols="knn", **how)
+    assert [result.model for result in results] == ["sound", "sound2"]
+    said = capsys.readouterr().out
+    first, _, end = said.partition("model     sound:")
+    for name in ("card", "file", "other"):
+        assert f"left out  {name}: " in first and f"left out  {name}: " in end
+    assert "left out  numbers: numbers gives features that are not finite" in end
+    assert len(json.loads((place / "zoo" / "sound" / "results.jsonl").read_text().splitlines()[0])) > 3
+
+
+def test_a_zoo_is_ranked_without_its_damaged_members(place: Path, capsys: pytest.CaptureFixture) -> None:
+    how = {"cache": place / "cache", "out": place / "out", "pictures": False, "bootstrap": 0}
+    (ranking,) = rank_tasks(str(place / "zoo"), str(place / "few.npz"), ["logme"], **how)
+    assert ranking.models == ("sound", "sound2") and set(ranking.left_out) == DAMAGED
+    end = capsys.readouterr().out.partition("best  ")[2]
+    assert all(f"left out  {name}: " in end for name in DAMAGED)
+    again = evaluation.Ranking.from_json(next((place / "out").glob("*.json")))
+    assert again.left_out == ranking.left_out
+
+
+def test_a_truth_follows_the_models_that_are_left(place: Path) -> None:
+    names = ["file", "numbers", "other", "sound", "sound2"]
+    truth = {name: number / 10 for number, name in enumerate(names)}
+    how = {"cache": None, "bootstrap": 0, "truth": truth}
+    ranking = evaluation.rank(str(place / "zoo"), str(place / "few.npz"), ["logme"], **how)
+    assert ranking.truth.tolist() == [0.3, 0.4]
+
+
+def test_a_network_that_cannot_take_the_images_is_left_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = backbones.Backbone.forward
+
+    def fails(self: backbones.Backbone, x: torch.Tensor) -> torch.Tensor:
+        if calls and calls.pop():
+            raise AssertionError("Input height (8) doesn't match model (224)")
+        return forward(self, x)
+
+    calls = [False, True]
+    monkeypatch.setattr(backbones.Backbone, "forward", fails)
+    ranking = evaluation.rank(str(place / "zoo"), str(place / "few.npz"), ["logme"], cache=None, bootstrap=0)
+    assert "cannot take images of shape" in " ".join(ranking.left_out.values())
+    assert len(ranking.models) == 2
+
+
+def never(*_: object, **__: object) -> None:
+    raise AssertionError("something was computed")
+
+
+@pytest.mark.parametrize("name", ["card", "file", "other"])
+def test_a_damaged_model_named_is_an_error_before_anything_is_computed(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluation.features.extraction._extracted", never)
+    asked = [str(place / "zoo" / "sound"), str(place / "zoo" / name)]
+    with pytest.raises(UserError, match=name):
+        judge(asked, data=str(place / "few.npz"), protocols="knn", out=place / "out")
+    with pytest.raises(UserError, match=name):
+        rank_tasks(asked, str(place / "few.npz"), ["logme"], out=place / "out", bootstrap=0)
+
+
+def test_a_zoo_of_damaged_members_alone_is_an_error(place: Path) -> None:
+    import shutil
+
+    for name in ("sound", "sound2", "numbers"):
+        shutil.rmtree(place / "zoo" / name)
+    with pytest.raises(UserError, match=r"none of the 3 models can be used: .*card: .*file: .*other: "):
+        judge(zoo=place / "zoo", data=str(place / "few.npz"), protocols="knn", out=place / "out")
+    with pytest.raises(UserError, match="none of the 3 models can be used"):
+        evaluation.rank(str(place / "zoo"), str(place / "few.npz"), ["logme"])
+
+
+def test_what_fails_for_all_is_said_once(place: Path) -> None:
+    with pytest.raises(UserError, match=r"^there is no data 'nonsuch'"):
+        judge(zoo=place / "zoo", data="nonsuch", protocols="knn", out=place / "out")

@@ -1,0 +1,60 @@
+"""Files of any kind become RGB of their own size."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from evaluation.protocols.detection.disk_images import DiskImages, few
+from sslkit.data.folder import PathList
+from sslkit.errors import UserError
+
+RGB = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
+GRAY = RGB[:, :, 0]
+FILES = {
+    "rgb.png": (Image.fromarray(RGB), RGB),
+    "gray.png": (Image.fromarray(GRAY), GRAY[:, :, None]),
+    "sixteen.png": (Image.fromarray(GRAY.astype(np.uint16) * 257), GRAY[:, :, None]),
+    "clear.png": (Image.fromarray(np.dstack([RGB, np.zeros((7, 5), np.uint8)])), np.full((7, 5, 3), 255)),
+    "solid.png": (Image.fromarray(np.dstack([RGB, np.full((7, 5), 255, np.uint8)])), RGB),
+    "palette.png": (Image.fromarray(GRAY // 64 * 64).convert("P"), (GRAY // 64 * 64)[:, :, None]),
+    "cmyk.tif": (Image.fromarray(RGB).convert("CMYK"), RGB),
+}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> DiskImages:
+    for name, (image, _) in FILES.items():
+        image.save(tmp_path / name)
+    return DiskImages(tmp_path, PathList(list(FILES)), np.array([[7, 5]] * len(FILES)))
+
+
+def test_every_mode_becomes_rgb(images: DiskImages) -> None:
+    for row, (name, (_, wanted)) in enumerate(FILES.items()):
+        pixels = images[row]
+        assert pixels.shape == (3, 7, 5) and pixels.dtype == torch.uint8 and pixels.is_contiguous(), name
+        assert np.array_equal(pixels.permute(1, 2, 0).numpy(), np.broadcast_to(wanted, (7, 5, 3))), name
+        pixels.zero_()  # writable, without a warning
+
+
+def test_all_missing_files_are_counted(images: DiskImages, tmp_path: Path) -> None:
+    images.check_presence("own")
+    for name in list(FILES)[:4]:
+        (tmp_path / name).unlink()
+    with pytest.raises(UserError, match=r"own: 4 of 7 images .* rgb.png, gray.png, sixteen.png and 1 more"):
+        images.check_presence("own")
+    assert few(["a", "b"]) == "a, b"
+
+
+def test_a_part_has_its_own_paths_and_sizes(images: DiskImages) -> None:
+    part = images.take(np.array([4, 0]))
+    assert torch.equal(part[0], images[4]) and part.path(1).endswith("rgb.png")
+
+
+def test_another_size_is_refused(images: DiskImages) -> None:
+    wrong = DiskImages(images.root, images.paths, images.sizes[:, ::-1])
+    for read in (lambda: wrong[0], lambda: wrong.check_headers("own")):
+        with pytest.raises(UserError, match=r"rgb\.png is 5 x 7 pixels, its annotations say 7 x 5"):
+            read()

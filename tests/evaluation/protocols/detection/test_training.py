@@ -1,0 +1,248 @@
+"""The training of a detector: resumed to the last bit, learning, on several ranks, and what is refused."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from detectors import SMALL, images, narrow, schedule
+
+from evaluation.features.models import load_model
+from evaluation.protocols.detection import training as module
+from evaluation.protocols.detection.detector import build_detector
+from evaluation.protocols.detection.prediction import average_precisions, predictions
+from evaluation.protocols.detection.schedules import find_schedule
+from evaluation.protocols.detection.training import Training, make_optimizer, train_detector
+from sslkit.errors import UserError
+
+CPU = torch.device("cpu")
+QUIET = {"device": CPU, "progress": False}
+
+
+def state(detector) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in detector.state_dict().items()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture
+def often(monkeypatch) -> None:
+    """The loss is looked at, and a checkpoint written, every two steps."""
+    monkeypatch.setattr(module, "SHOWN", 2)
+
+
+@pytest.fixture(scope="module")
+def unstopped() -> module.Trained:
+    """Six steps at one go."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SHOWN", 2)
+        return train_detector(narrow(), images(), Training(schedule(6), masks=True), **QUIET)
+
+
+@pytest.mark.parametrize("stopped_at", [3, 5])
+def test_a_stopped_run_ends_with_the_same_weights(
+    stopped_at: int, unstopped: module.Trained, often, monkeypatch, tmp_path: Path
+) -> None:
+    settings, model, data, whole = Training(schedule(6), masks=True), narrow(), images(), unstopped
+
+    def stop(seed: int, step: int, device: torch.device, real=module.seed_step) -> None:
+        if step == stopped_at:
+            raise KeyboardInterrupt
+        real(seed, step, device)
+
+    file = tmp_path / "run.ckpt"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(module, "seed_step", stop)
+        train_detector(model, data, settings, checkpoint=file, every=0, **QUIET)
+    assert torch.load(file, weights_only=True)["step"] == stopped_at
+    torch.manual_seed(99)  # what else draws in the process does not matter
+    again = train_detector(model, data, settings, checkpoint=file, every=0, **QUIET)
+    assert same(state(whole.detector), state(again.detector)) and whole.losses == again.losses
+    assert [step for step, _ in again.losses] == [2, 4, 6] and not list(tmp_path.glob(".*part"))
+
+
+def test_a_seed_gives_its_own_weights_and_the_global_generator_is_put_back() -> None:
+    before = torch.random.get_rng_state()
+    runs = [state(train_detector(narrow(), images(), Training(schedule(1), seed=s), **QUIET).detector) for s in (0, 1)]
+    assert not same(*runs) and torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
+    model = narrow()
+    for trainable in ("frozen", "full"):
+        done = train_detector(model, images(), Training(schedule(2), trainable=trainable), **QUIET).detector
+        own = {n.removeprefix("inner."): v for n, v in done.backbone.state_dict().items()}
+        kept = [torch.equal(value, model.net.state_dict()[name]) for name, value in own.items()]
+        assert all(kept) if trainable == "frozen" else sum(kept) < len(kept) / 4
+
+
+def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
+    settings = Training(find_schedule("full", "voc07"))
+    detector = build_detector(narrow(), 4)
+    decaying, free = make_optimizer(detector, settings).param_groups
+    assert (decaying["weight_decay"], free["weight_decay"]) == (1e-4, 0)
+    norms = [p for m in detector.modules() if isinstance(m, torch.nn.BatchNorm2d) for p in m.parameters()]
+    assert {id(p) for p in free["params"]} == {id(p) for p in norms}
+    assert len(decaying["params"]) + len(norms) == len(list(detector.parameters()))
+    vit, smoke = replace(settings, arch="vit_pyramid"), replace(settings, schedule=find_schedule("smoke", ""))
+    for training, kind, lr in (
+        (settings, torch.optim.SGD, 0.02),
+        (vit, torch.optim.AdamW, 2.5e-5),
+        (smoke, torch.optim.AdamW, 3e-3),
+        (replace(smoke, arch="vit_pyramid"), torch.optim.AdamW, 3e-3),
+    ):
+        optimizer = make_optimizer(detector, training)
+        assert isinstance(optimizer, kind) and optimizer.param_groups[0]["lr"] == pytest.approx(lr)
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(often, tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, every=0, **QUIET)
+    with pytest.raises(UserError, match="belongs to a run with other settings"):
+        train_detector(narrow(), images(), Training(schedule(2), seed=1), checkpoint=file, **QUIET)
+    whole = file.read_bytes()
+    flipped = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
+    for content, said in ((whole[:1000], "or a part of one"), (flipped, "is damaged: its content does not have")):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=f"run.ckpt .*{said}.*: delete it to start anew"):
+            train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, **QUIET)
+
+
+def test_a_run_on_other_pixels_is_another_run(often, tmp_path: Path) -> None:
+    file, model = tmp_path / "run.ckpt", narrow()
+    train_detector(model, images(), Training(schedule(2)), checkpoint=file, every=0, **QUIET)
+    with pytest.raises(UserError, match="belongs to a run with other settings"):
+        train_detector(replace(model, mean=(0.1, 0.2, 0.3)), images(), Training(schedule(2)), checkpoint=file, **QUIET)
+
+
+def test_the_last_step_is_kept_whatever_the_time_between_checkpoints(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    train_detector(narrow(), images(), Training(schedule(3)), checkpoint=file, every=1e9, **QUIET)
+    assert torch.load(file, weights_only=True)["step"] == 3
+
+
+def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
+    detector = build_detector(load_model("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL)
+    decaying, free = make_optimizer(detector, Training(schedule(), arch="vit_pyramid")).param_groups
+    own = detector.backbone.body.net
+    places = {id(own.pos_embed), id(own.cls_token)}
+    assert places <= {id(p) for p in free["params"]} and not places & {id(p) for p in decaying["params"]}
+    assert free["weight_decay"] == 0 < decaying["weight_decay"]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_a_line() -> None:
+    wild = replace(schedule(40), lr=1e9, warmup=0)
+    with pytest.raises(UserError, match="NaN or infinite at step"):
+        train_detector(narrow(), images(), Training(wild), **QUIET)
+
+
+RUN = """
+import sys, torch
+sys.path.insert(0, {tests!r})
+torch.set_num_threads(1)
+from pathlib import Path
+from detectors import SMALL, images, narrow, schedule
+from evaluation.protocols.detection import training as module
+from evaluation.protocols.detection.ranks import process_group
+from evaluation.protocols.detection.schedules import find_schedule
+from evaluation.protocols.detection.training import Training, train_detector
+from sslkit.distributed import SyncBatchNorm, rank
+module.SHOWN = 2
+with process_group("cpu") as device:
+    model = narrow()
+    how = {{"device": device, "checkpoint": Path(sys.argv[1]), "every": 0, "progress": False}}
+    done = train_detector(model, images(), Training(schedule({steps})), **how)
+    synced = sum(isinstance(m, SyncBatchNorm) for m in done.detector.modules())
+    torch.save({{"state": done.detector.state_dict(), "synced": synced}}, f"{{sys.argv[2]}}-{{rank()}}.pt")
+"""
+
+
+def script(path: Path, steps: int) -> Path:
+    tests = str(Path(__file__).parents[3])
+    path.write_text(RUN.format(tests=tests, steps=steps))
+    return path
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[4]), **more}
+
+
+@pytest.mark.slow
+def test_a_killed_process_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    command = [sys.executable, str(script(tmp_path / "run.py", 12))]
+    process = subprocess.Popen([*command, str(tmp_path / "b.ckpt"), str(tmp_path / "b")], env=environment())
+    waited = time.monotonic()
+    while not (tmp_path / "b.ckpt").is_file():
+        assert process.poll() is None and time.monotonic() - waited < 1200
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL and not (tmp_path / "b-0.pt").exists()
+    for name in ("a", "b"):
+        subprocess.run([*command, str(tmp_path / f"{name}.ckpt"), str(tmp_path / name)], env=environment(), check=True)
+    a, b = (torch.load(tmp_path / f"{name}-0.pt", weights_only=True)["state"] for name in ("a", "b"))
+    assert same(a, b)
+
+
+def two_ranks(folder: Path, *checkpoints: str) -> list[tuple[int, str]]:
+    """What becomes of two processes of one training, each with its checkpoint: exit codes, and what is said."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, str(script(folder / "run.py", 4))]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = [
+        subprocess.Popen(
+            [*command, str(folder / checkpoint), str(folder / "r")],
+            env=environment(RANK=str(number), LOCAL_RANK=str(number), **shared),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, checkpoint in enumerate(checkpoints)
+    ]
+    said = [process.communicate(timeout=1200)[1] for process in ranks]
+    return [(process.returncode, text) for process, text in zip(ranks, said, strict=True)]
+
+
+@pytest.mark.slow
+def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path: Path) -> None:
+    assert [code for code, _ in two_ranks(tmp_path, "r.ckpt", "r.ckpt")] == [0, 0]
+    one, two = (torch.load(tmp_path / f"r-{rank}.pt", weights_only=True) for rank in (0, 1))
+    assert one["synced"] == two["synced"] > 5 and same(one["state"], two["state"])
+    assert torch.load(tmp_path / "r.ckpt", weights_only=True)["step"] == 4
+    for code, said in two_ranks(tmp_path, "r.ckpt", "elsewhere.ckpt"):
+        assert code == 1 and "the processes found different checkpoints" in said
+    (tmp_path / "damaged.ckpt").write_bytes(b"no checkpoint")
+    (_, first), (_, second) = two_ranks(tmp_path, "damaged.ckpt", "elsewhere.ckpt")
+    assert "damaged.ckpt is no checkpoint, or a part of one" in first and "found different checkpoints" in second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arch", "network", "steps"),
+    [
+        ("c4", "narrow_resnet", 160),
+        pytest.param("fpn", "narrow_resnet", 100, marks=pytest.mark.nightly),
+        pytest.param("vit_pyramid", "narrow_vit", 80, marks=pytest.mark.nightly),
+    ],
+)
+def test_the_loss_falls_and_the_images_are_learned_by_heart(arch: str, network: str, steps: int) -> None:
+    lr = None if arch == "c4" else 1e-3
+    quick = find_schedule("smoke", "clipart_boxes").changed(steps=steps, batch_size=4, lr=lr)
+    model, data = load_model(f"random:{network}", image_size=28), images(4)
+    done = train_detector(model, data, Training(quick, arch=arch), **QUIET)
+    untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes).eval()
+    trained, start = (
+        average_precisions(predictions(one, data, 3, device=CPU), data, masks=False)
+        for one in (done.detector, untrained)
+    )
+    losses = [loss for _, loss in done.losses]
+    assert losses[-1] < 0.5 * losses[0]
+    assert trained["voc_ap50"] > 0.9 > 0.1 > start["voc_ap50"] and trained["coco_ap"] > 0.5

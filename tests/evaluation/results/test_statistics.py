@@ -1,0 +1,203 @@
+"""Intervals against scipy, plain loops and simulated coverage."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evaluation.results import statistics
+from evaluation.results.statistics import (
+    bootstrap,
+    bootstrap_mean,
+    holm,
+    jackknife,
+    mean_per_class,
+    over_episodes,
+    over_seeds,
+    share,
+    sign_flip,
+)
+from sslkit.errors import UserError
+
+
+def test_share_is_scipys_wilson() -> None:
+    right = np.arange(60) < 47
+    oracle = stats.binomtest(47, 60).proportion_ci(method="wilson")
+    assert share(right).interval == pytest.approx((oracle.low, oracle.high), abs=1e-12)
+
+
+def test_over_seeds_is_scipys_t_interval() -> None:
+    values = [0.71, 0.74, 0.69, 0.75, 0.72]
+    oracle = stats.ttest_1samp(values, 0).confidence_interval()
+    found = over_seeds(values)
+    assert found.interval == pytest.approx((oracle.low, oracle.high), rel=1e-10)
+    assert (found.value, found.n, found.kind) == (pytest.approx(np.mean(values)), 5, "t over 5 seeds")
+
+
+def test_one_seed_has_no_interval_and_says_so() -> None:
+    found = over_seeds([0.7])
+    assert found.interval is None and found.kind == "one seed"
+
+
+@pytest.mark.parametrize(("values", "message"), [([], "at least one"), ([0.1, float("nan")], "number 1 is nan")])
+def test_over_seeds_refuses(values: list[float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        over_seeds(values)
+
+
+def expanded(n: int) -> float:
+    """The confidence level at which a plain percentile interval of n rows is the expanded one."""
+    return 1 - 2 * stats.norm.cdf(-((n / (n - 1)) ** 0.5) * stats.t.ppf(0.975, n - 1))
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_bootstrap_of_a_mean_is_scipys_at_the_expanded_level(few: bool) -> None:
+    rng = np.random.default_rng(0)
+    values = (rng.random(400) < 0.7).astype(float) if few else rng.exponential(size=400)
+    found = bootstrap_mean(values, n=20_000).interval
+    options = {"n_resamples": 20_000, "method": "percentile", "rng": rng, "confidence_level": expanded(400)}
+    oracle = stats.bootstrap((values,), np.mean, **options).confidence_interval
+    error = values.std() / 20  # of which the ends of 20,000 draws vary by a few hundredths
+    assert found == pytest.approx((oracle.low, oracle.high), abs=0.08 * error)
+
+
+def test_bootstrap_of_any_statistic_is_scipys_at_the_expanded_level() -> None:
+    values = np.random.default_rng(1).normal(size=60)
+    found = bootstrap(values, np.std, n=6000)
+    options = {"n_resamples": 6000, "method": "percentile", "rng": 2, "confidence_level": expanded(60)}
+    oracle = stats.bootstrap((values,), np.std, **options).confidence_interval
+    assert found.value == pytest.approx(values.std()) and found.n == 60
+    assert found.interval == pytest.approx((oracle.low, oracle.high), abs=0.012)
+
+
+def test_strata_are_drawn_by_themselves() -> None:
+    y = np.repeat([0, 1], [50, 10])
+    right = y == 0  # nothing varies within a class, so nothing varies
+    found, n = mean_per_class(right, y), 4 / (1 / 50 + 1 / 10)  # rows of one stratum that would vary as much
+    tails = stats.beta.ppf([0.025, 0.975], [n / 2, n / 2 + 1], [n / 2 + 1, n / 2])
+    assert found.interval == pytest.approx(tails, rel=1e-9) and "Clopper-Pearson on 33.3" in found.kind
+    assert bootstrap_mean(right).interval[0] < 0.8 < bootstrap_mean(right).interval[1]
+
+
+def test_classes_of_one_or_two_images_are_said_to_narrow_the_interval() -> None:
+    y = np.repeat([0, 1, 2], [30, 2, 1])
+    assert "2 of them have fewer than 3" in mean_per_class(np.arange(33) % 2 == 0, y).kind
+    assert "fewer" not in mean_per_class(np.arange(32) % 2 == 0, y[:30].repeat(2)[:32]).kind
+
+
+def test_mean_per_class_and_the_generic_stratified_bootstrap_agree() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 300)
+    right = rng.random(300) < 0.5 + 0.1 * y
+    rows = np.stack([right, y], 1)
+
+    def macro(rows: np.ndarray) -> float:
+        return float(np.mean([rows[rows[:, 1] == label, 0].mean() for label in range(4)]))
+
+    quick = mean_per_class(right, y, n=10_000)
+    plain = bootstrap(rows, macro, strata=y, n=4000)
+    assert quick.value == pytest.approx(plain.value, abs=1e-12)
+    assert quick.interval == pytest.approx(plain.interval, abs=0.004)
+
+
+def test_the_order_of_rows_does_not_matter_but_the_seed_does() -> None:
+    rng = np.random.default_rng(0)
+    right, y = rng.random(200) < 0.6, rng.integers(0, 3, 200)
+    order = rng.permutation(200)
+    found = mean_per_class(right, y)
+    assert found == mean_per_class(right[order], y[order])
+    assert found.interval != mean_per_class(right, y, seed=1).interval
+
+
+def test_blocks_of_draws_change_nothing_but_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).normal(size=100)
+    whole = bootstrap_mean(values, n=500)
+    monkeypatch.setattr(statistics, "CELLS", 1000)
+    assert bootstrap_mean(values, n=500) == whole
+
+
+def test_numpys_global_generator_is_left_alone() -> None:
+    before = np.random.get_state()[1].copy()
+    bootstrap_mean(np.arange(50.0))
+    assert (np.random.get_state()[1] == before).all()
+
+
+def coverage(sizes: list[int], repeats: int = 800) -> float:
+    """How often the interval of a mean of normal strata holds the true mean. Each data set has a bootstrap seed of its
+    own: with one for all, the error of the draws would not average out."""
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
+    rows = rng.normal(size=(repeats, len(y)))
+    found = [bootstrap_mean(row, strata=y, n=1000, seed=seed).interval for seed, row in enumerate(rows)]
+    return float(np.mean([low <= 0 <= high for low, high in found]))
+
+
+@pytest.mark.parametrize("sizes", [[8], [20], [4, 6, 20], [5] * 10])
+def test_the_bootstrap_covers_95_percent_even_of_few_rows(sizes: list[int]) -> None:
+    # three standard errors; plain percentiles reach 0.89, 0.92 and 0.89 in the first three
+    assert coverage(sizes) == pytest.approx(0.95, abs=0.023)
+
+
+def test_the_jackknife_of_means_is_the_t_interval_of_block_means() -> None:
+    blocks = np.random.default_rng(0).normal(size=(10, 7))
+    without = [np.delete(blocks, g, 0).mean() for g in range(10)]
+    oracle = stats.ttest_1samp(blocks.mean(1), 0).confidence_interval()
+    found = jackknife(blocks.mean(), without, kind="k", n=70, unit="rank")
+    assert found.interval == pytest.approx((oracle.low, oracle.high), rel=1e-10)
+
+
+def test_holm_is_its_loop() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        p = rng.random(7) ** 3
+        adjusted, largest = np.empty(7), 0.0
+        for rank, place in enumerate(sorted(range(7), key=lambda i: p[i])):
+            largest = max(largest, (7 - rank) * p[place])
+            adjusted[place] = min(largest, 1.0)
+        assert holm(p) == pytest.approx(adjusted)
+
+
+def test_a_bootstrap_of_nothing_to_draw_is_refused() -> None:
+    with pytest.raises(UserError, match="two rows"):
+        bootstrap_mean(np.ones(3), strata=np.arange(3))
+    with pytest.raises(UserError, match=r"strata must be \(4,\)"):
+        bootstrap_mean(np.ones(4), strata=np.zeros(3))
+
+
+def test_one_image_of_each_class_gives_no_interval_and_says_why() -> None:
+    found = mean_per_class(np.array([True, False, True]), np.arange(3))
+    assert found.value == pytest.approx(2 / 3) and found.interval is None and "one image of each class" in found.kind
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_a_fraction_that_never_varied_gets_scipys_clopper_pearson(p: float) -> None:
+    oracle = stats.binomtest(int(40 * p), 40).proportion_ci(method="exact")
+    values, y = np.full(40, p), np.repeat(np.arange(4), 10)
+    for found in (
+        over_episodes(values),
+        bootstrap_mean(values),
+        mean_per_class(values == 1, y),
+        bootstrap(values, np.mean, n=50),
+    ):
+        assert found.interval == pytest.approx((oracle.low, oracle.high), abs=1e-9)
+        assert found.value == p and found.kind.endswith("none of which varies: Clopper-Pearson on 40")
+    assert bootstrap_mean(values, unit="distance").interval == (p, p)
+
+
+def test_episodes_of_one_accuracy_between_keep_room_on_both_sides() -> None:
+    low, high = over_episodes(np.full(30, 0.6)).interval
+    oracle = stats.binomtest(18, 30).proportion_ci(method="exact")
+    assert (low, high) == pytest.approx((oracle.low, oracle.high), rel=1e-9)
+
+
+def test_intervals_of_fractions_stay_between_0_and_1() -> None:
+    assert over_seeds([0.9, 1.0]).interval[1] == 1.0 and over_seeds([0.0, 0.1]).interval[0] == 0.0
+    assert over_seeds([0.9, 1.0], unit="distance").interval[1] > 1.5
+    assert over_episodes(np.array([1.0, 1.0, 0.8])).interval[1] == 1.0
+    assert over_seeds([-0.1, 0.1]).interval[0] < -1  # differences are no fractions
+
+
+def test_the_sign_flip_test_is_scipys_permutation_test() -> None:
+    difference = np.array([0.1, 0.3, -0.05, 0.2])
+    oracle = stats.permutation_test((difference,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    assert sign_flip(difference) == pytest.approx(oracle.pvalue)
+    assert [sign_flip(np.full(n, 0.1)) for n in (2, 3, 8)] == [1 / 2, 1 / 4, 1 / 128]
+    assert sign_flip(np.zeros(4)) == 1.0

@@ -1,0 +1,116 @@
+"""Results beside the weights: appended, repaired after a kill, read back with their outcomes."""
+
+import json
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluation.results.comparison import compare
+from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate, over_episodes, share
+from evaluation.results.store import append, read
+from sslkit.errors import UserError
+from sslkit.zoo import ZooEntry
+
+
+def result(seed: int = 0, **fields) -> Result:
+    right = np.random.default_rng(seed).random(500) < 0.7
+    given = {"protocol": "knn", "recipe": "k=20", "metric": "top1", "model": "byol", "data": "digits", **fields}
+    return Result.of(share(right), outcomes=right, paired_on="rows", seeds=[seed], details={"k": 20}, **given)
+
+
+def test_results_come_back_with_their_outcomes(tmp_path: Path) -> None:
+    accuracy = np.random.default_rng(0).random(50)
+    episodes = Result.of(over_episodes(accuracy), protocol="few_shot", recipe="", metric="accuracy", outcomes=accuracy)
+    others = {"top5": Estimate(0.9, (0.8, 0.95), "wilson over images", 500)}
+    kept = [result(others=others), episodes, Result.of(Estimate(0.5), protocol="crowding", recipe="", metric="inter")]
+    for one in kept:
+        assert append(ZooEntry(tmp_path, {}), one) == tmp_path / "results.jsonl"
+    found = read(tmp_path)
+    assert found == kept  # outcomes are no part of the comparison
+    assert found[0].outcomes.dtype == bool and (found[0].outcomes == kept[0].outcomes).all()
+    assert found[1].outcomes.dtype == float and (found[1].outcomes == accuracy).all()
+    assert found[2].outcomes is None
+
+
+def test_stored_results_can_be_compared(tmp_path: Path) -> None:
+    for seed, model in ((0, "x"), (1, "y")):
+        append(tmp_path, result(seed, model=model))
+    a, b = read(tmp_path)
+    assert compare(a, b) == compare(result(0, model="x"), result(1, model="y"))
+
+
+def test_a_second_measurement_replaces_and_another_choice_stands_beside(tmp_path: Path) -> None:
+    append(tmp_path, result())
+    append(tmp_path, replace(result(), seconds=99.0))
+    append(tmp_path, replace(result(), details={"k": 200}))
+    found = read(tmp_path)
+    assert [(one.details["k"], one.seconds) for one in found] == [(20, 99.0), (200, 0.0)]
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 3  # the file forgets nothing
+
+
+def test_a_line_cut_short_is_repaired_by_the_next(tmp_path: Path) -> None:
+    path = append(tmp_path, result())
+    append(tmp_path, result(1))
+    path.write_bytes(path.read_bytes()[:-40])
+    assert read(tmp_path) == [result()]
+    append(tmp_path, result(2))
+    assert read(tmp_path) == [result(), result(2)]
+
+
+def _append_many(folder: Path, start: int) -> None:
+    for seed in range(start, start + 10):
+        append(folder, result(seed))
+
+
+def test_several_processes_append_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    jobs = [context.Process(target=_append_many, args=(tmp_path, start)) for start in (0, 10, 20)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    found = read(tmp_path)
+    assert sorted(one.seeds[0] for one in found) == list(range(30))
+    for one in found:
+        assert (one.outcomes == result(one.seeds[0]).outcomes).all()
+
+
+def test_missing_and_damaged_outcomes_are_said(tmp_path: Path) -> None:
+    append(tmp_path, result())
+    (file,) = (tmp_path / "outcomes").glob("*.npy")
+    file.write_bytes(file.read_bytes()[:-1] + b"\x07")
+    with pytest.raises(UserError, match="not what was written"):
+        read(tmp_path)
+    file.unlink()
+    with pytest.raises(UserError, match=r"names outcomes.*outcomes=False"):
+        read(tmp_path)
+    assert read(tmp_path, outcomes=False) == [result()]
+
+
+def test_bad_input_is_refused(tmp_path: Path) -> None:
+    assert read(tmp_path) == []
+    with pytest.raises(UserError, match="there is no folder"):
+        append(tmp_path / "nowhere", result())
+    with pytest.raises(UserError, match="there is no folder"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="NaN or infinite"):
+        append(tmp_path, replace(result(), value=float("nan")))
+    assert read(tmp_path) == []
+    append(tmp_path, result())
+    path = tmp_path / "results.jsonl"
+    path.write_text("no record\n" + path.read_text())
+    with pytest.raises(UserError, match="line 1"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/absolute/secret", "a\0b", "x" * 64, 5])
+def test_outcomes_are_not_looked_for_elsewhere(name: object, tmp_path: Path) -> None:
+    path = append(ZooEntry(tmp_path, {}), result())
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"outcomes": name}) + "\n")
+    with pytest.raises(UserError, match="which is no sha256"):
+        read(tmp_path)

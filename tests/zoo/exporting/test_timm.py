@@ -1,0 +1,87 @@
+"""The safetensors file in plain timm: strict, the same numbers, the normalisation in pretrained_cfg."""
+
+import os
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+
+from sslkit import zoo
+from sslkit.errors import UserError
+from sslkit.zoo import exporting
+
+NETWORKS = [
+    ("resnet18", 16, 1, "conv1.stride"),
+    pytest.param("resnet18", 72, 3, None, marks=pytest.mark.slow),
+    ("resnet10t", 32, 3, "conv1[0].stride"),
+    pytest.param("vit_tiny_patch16_224", 32, 3, None, marks=pytest.mark.slow),
+    ("narrow_resnet", 28, 1, "conv1.stride"),
+    ("narrow_vit", 28, 1, None),
+    ("tf_efficientnet_lite0", 32, 3, "conv_stem.stride"),
+    ("convnext_atto", 72, 3, None),
+]
+
+
+def run(lines: list[str], folder: Path, monkeypatch) -> torch.nn.Module:
+    """The network that a person gets who pastes the lines."""
+    monkeypatch.chdir(folder)
+    scope: dict = {}
+    exec("\n".join(lines), scope)
+    return scope["net"]
+
+
+@pytest.mark.parametrize(("name", "size", "in_chans", "changed"), NETWORKS)
+def test_plain_timm_gives_the_same_numbers(name, size, in_chans, changed, entry_of, monkeypatch) -> None:
+    entry = entry_of(name, size, in_chans)
+    x, state = torch.randn(2, in_chans, size, size), entry.state_dict()
+    expected = entry.backbone()(x).detach()
+    for to in ("timm", "hf"):
+        path = zoo.export(entry, to=to)
+        lines = exporting.lines(path)
+        assert (changed or "net.eval()") in "\n".join(lines) and "sslkit" not in "\n".join(lines)
+        net = run(lines, path.parent, monkeypatch)
+        loaded = net.state_dict()
+        assert loaded.keys() == state.keys() and all(torch.equal(loaded[k], state[k]) for k in state)
+        assert torch.equal(net(x), expected) and torch.equal(zoo.load(path)(x), expected)
+        config = timm.data.resolve_model_data_config(net)
+        assert config["input_size"] == (in_chans, size, size)
+        assert {key: list(config[key]) for key in ("mean", "std")} == entry.card["normalize"]
+        assert config["crop_pct"] == (1.0 if size <= 64 else 0.875) and config["interpolation"] == "bicubic"
+
+
+def test_the_lines_stand_in_the_file(exported) -> None:
+    from safetensors import safe_open
+
+    path = exported("timm")
+    with safe_open(path, framework="pt") as file:
+        assert file.metadata()["load"].splitlines() == exporting.lines(path)
+
+
+def test_lines_of_another_kind_are_not_run(entry_of, tmp_path: Path) -> None:
+    import json
+
+    import safetensors.torch
+
+    path = zoo.export(entry_of("narrow_resnet", 16, 1), to="timm")
+    about = json.loads(_header(path)) | {"lines": [f"import os; os.mkdir({str(tmp_path / 'owned')!r})", "net = 1"]}
+    state = safetensors.torch.load_file(path)
+    path.write_bytes(safetensors.torch.save(state, metadata={"sslkit": json.dumps(about)}))
+    with pytest.raises(UserError, match="make no timm network, and are not run"):
+        zoo.load(path)
+    assert "owned" not in os.listdir(tmp_path)
+
+
+def test_weights_of_another_network(entry_of) -> None:
+    import safetensors.torch
+
+    path = zoo.export(entry_of("narrow_resnet", 16, 1), to="timm")
+    safetensors.torch.save_file({"a": torch.zeros(1)}, path, metadata={"sslkit": _header(path)})
+    with pytest.raises(UserError, match="do not fit the network"):
+        zoo.load(path)
+
+
+def _header(path: Path) -> str:
+    from sslkit.zoo.exporting.timm import header
+
+    return header(path)["sslkit"]

@@ -1,0 +1,195 @@
+"""The zoo: a list that is a table, entries that damaged neighbours do not hide, files written whole."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import sslkit
+from sslkit import backbones, files, zoo
+from sslkit.errors import UserError
+
+CARD = {
+    "format": 1,
+    "method": "byol+dsa",
+    "config": {},
+    "normalize": {"mean": [0.5], "std": [0.5]},
+    "data": {"source": "fashion_mnist", "held_out": True},
+    "epochs": 6,
+    "date": "2026-11-21T16:28:47+00:00",
+    "after": {"knn": 0.75, "probe": 0.7845, "n": 2000},
+    "diagnostics": {"rankme": 44.5},
+}
+
+
+def make(folder: Path, **fields) -> zoo.ZooEntry:
+    body = backbones.build("narrow_resnet", image_size=28, in_chans=1)
+    recipe = {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 28, "in_chans": 1}
+    return zoo.save(folder, body.export(), CARD | {"backbone": recipe} | fields)
+
+
+def test_a_zoo_is_a_list_and_a_table(tmp_path: Path) -> None:
+    make(tmp_path / "b")
+    make(tmp_path / "a", method="simclr", data={"source": "clipart", "held_out": False}, epochs=12)
+    make(tmp_path / "c", after={}, diagnostics={})
+    zoo.save(tmp_path / "d", {"a": torch.zeros(3)}, {})
+    found = sslkit.zoo.open(tmp_path)
+    assert isinstance(found, list) and [e.folder.name for e in found] == ["a", "b", "c", "d"]
+    assert found == [zoo.ZooEntry.load(tmp_path / name) for name in "abcd"]
+    lines = str(found).splitlines()
+    assert [" ".join(line.split()) for line in lines[:1] + lines[2:6]] == [
+        "name method data epochs kNN linear RankMe M params MB date",
+        "a simclr clipart 12 75.0 %^ 78.5 %^ 44.5 0.32 1.29 2026-11-21",
+        "b byol+dsa fashion_mnist 6 75.0 % 78.5 % 44.5 0.32 1.29 2026-11-21",
+        "c byol+dsa fashion_mnist 6 - - - 0.32 1.29 2026-11-21",
+        "d - - - - - - 0.00 0.00 -",
+    ]
+    assert lines[6:] == ["^ at the end of training, on images that were trained on"]
+    assert found.table() == str(found) == repr(found)
+
+
+def test_numbers_of_evaluation_stand_before_those_of_training(tmp_path: Path) -> None:
+    entry = make(tmp_path / "a")
+    knn = {"protocol": "knn", "data": "fashion_mnist", "metric": "top1", "leaky": False}
+    records = [
+        {**knn, "value": 0.1},
+        {**knn, "value": 0.7351},  # the latest counts
+        {**knn, "value": 0.2, "data": "clipart"},
+        {**knn, "value": 0.3, "metric": "mean_per_class"},
+        {**knn, "value": 0.99, "protocol": "linear", "leaky": True},
+    ]
+    (entry.folder / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records) + '5\n{"cut sho')
+    lines = str(zoo.open(tmp_path)).splitlines()
+    assert "73.5 %*  78.5 % " in lines[2] and lines[3] == "* by evaluation, on the same data"
+
+
+def test_what_evaluation_writes_is_read(tmp_path: Path) -> None:
+    from evaluation.results.result import Result
+    from evaluation.results.statistics import share
+    from evaluation.results.store import append
+
+    entry = make(tmp_path / "a")
+    right = torch.arange(500).numpy() < 366
+    given = {"recipe": "k=20", "metric": "top1", "model": "a", "data": "fashion_mnist", "details": {"k": 20}}
+    append(entry, Result.of(share(right), protocol="knn", outcomes=right, paired_on="rows", seeds=[0], **given))
+    assert " 73.2 %* " in str(zoo.open(tmp_path))
+
+
+def test_damaged_entries_are_told_and_hide_no_other(tmp_path: Path) -> None:
+    for name in "abcd":
+        make(tmp_path / name)
+    (tmp_path / "a" / zoo.CARD).write_text("{")
+    (tmp_path / "b" / zoo.WEIGHTS).unlink()
+    (tmp_path / "c" / zoo.WEIGHTS).write_bytes(b"cut short")
+    found = zoo.open(tmp_path)
+    assert [e.folder.name for e in found] == ["d"]
+    assert [folder.name for folder in found.damaged] == ["a", "b", "c"]
+    *_, said, a, b, c = str(found).splitlines()
+    assert said == "left out, 3 that cannot be read:"
+    assert a.startswith("  a: ") and "is no JSON" in a and b.startswith("  b: ") and zoo.WEIGHTS in b
+    assert c.startswith("  c: ") and "not a whole safetensors file" in c
+
+
+def test_an_empty_zoo_and_none(tmp_path: Path) -> None:
+    assert zoo.open(tmp_path) == [] and str(zoo.open(tmp_path)).startswith("name")
+    with pytest.raises(UserError, match="there is no zoo folder"):
+        zoo.open(tmp_path / "x")
+
+
+def test_the_card_of_a_run_passes(tmp_path: Path) -> None:
+    """From make_card to the file, and back."""
+    images = sslkit.open_images("digits", split="train")
+    np.savez(tmp_path / "few.npz", x_train=images.pixels[:48, 0], y_train=images.labels[:48])
+    run = {"method": "simclr", "data": {"source": str(tmp_path / "few.npz"), "batch_size": 16}, "epochs": 1}
+    options = {"out": str(tmp_path / "zoo"), "eval": {"tsne": 0}, "trainer": {"progress": False}}
+    entry = sslkit.pretrain(run | options)
+    (found,) = zoo.open(tmp_path / "zoo")
+    assert found.card == entry.card and "simclr" in str(zoo.open(tmp_path / "zoo"))
+    net, x = zoo.load(zoo.export(found, to="timm")), torch.zeros(1, 1, 8, 8)
+    assert torch.equal(net(x), found.backbone()(x))
+
+
+def test_a_frozen_network_is_ready_to_use(tmp_path: Path) -> None:
+    entry = make(tmp_path / "a", normalize={"mean": [0.25], "std": [0.5]})
+    for path in (entry.folder, str(entry.folder), entry.folder / zoo.WEIGHTS):
+        net = zoo.load(path)
+        assert (net.name, net.width, net.image_size, net.in_chans, net.mean, net.std) == (
+            "a",
+            128,
+            28,
+            1,
+            (0.25,),
+            (0.5,),
+        )
+    pixels = torch.randint(0, 256, (2, 1, 28, 28), dtype=torch.uint8)
+    torch.testing.assert_close(net.normalize(pixels), (pixels / 255 - 0.25) / 0.5)
+    torch.testing.assert_close(net.normalize(pixels), net.normalize(pixels / 255))
+    x = net.normalize(pixels)
+    assert torch.equal(net(x), entry.backbone()(x)) and not net(x).requires_grad and "128" in repr(net)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("nothing", "there is no"),
+        ("zoo", r"is a folder of entries: name one of them: .*/a"),
+        ("weights", "nothing in it says which network"),
+        ("text", "nothing in it says which network"),
+    ],
+)
+def test_what_cannot_be_loaded(what: str, said: str, tmp_path: Path) -> None:
+    entry = make(tmp_path / "zoo" / "a")
+    (tmp_path / "text").write_text("x")
+    (tmp_path / "weights.safetensors").write_bytes((entry.folder / zoo.WEIGHTS).read_bytes())
+    path = {"nothing": "x", "zoo": "zoo", "weights": "weights.safetensors", "text": "text"}[what]
+    with pytest.raises(UserError, match=said):
+        zoo.load(tmp_path / path)
+
+
+def test_a_card_that_says_too_little(tmp_path: Path) -> None:
+    bare = zoo.save(tmp_path, {"a": torch.zeros(3)}, {})
+    with pytest.raises(UserError, match=r"card\.json has no field backbone"):
+        zoo.load(tmp_path)
+    with pytest.raises(UserError, match=r"card\.json has no field backbone"):
+        zoo.export(bare, to="timm")
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "x"
+    with zoo.write_whole_folder(path) as partial:
+        (partial / "a").write_text("1")
+    with pytest.raises(RuntimeError), zoo.write_whole_folder(path) as partial:
+        (partial / "b").write_text("2")
+        raise RuntimeError
+    with zoo.write_whole_folder(tmp_path / "y") as partial:
+        (partial / "c").write_text("3")
+    replace = files.os.replace
+
+    def refuse(old, new) -> None:
+        if str(old).endswith(".new"):
+            raise OSError(28, "No space left on device")
+        replace(old, new)
+
+    monkeypatch.setattr(files.os, "replace", refuse)
+    with pytest.raises(UserError, match="No space left"), zoo.write_whole_folder(path) as partial:
+        (partial / "b").write_text("2")
+    monkeypatch.undo()
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["x", "x/a", "y", "y/c"]
+    with zoo.write_whole_folder(path) as partial:
+        (partial / "b").write_text("2")
+    assert [p.name for p in path.iterdir()] == ["b"]
+
+
+def test_a_table_needs_no_torch(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    code = (
+        "import sys, time; start = time.process_time(); import sslkit\n"
+        "assert time.process_time() - start < 0.3\n"
+        f"assert 'narrow' not in str(sslkit.zoo.open({str(tmp_path)!r})); sslkit.zoo.export; sslkit.zoo.load\n"
+        "assert not {'torch', 'timm', 'onnx', 'onnxruntime'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
