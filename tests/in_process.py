@@ -15,7 +15,8 @@ def logging_as_it_was() -> Iterator[None]:
         yield
     finally:
         for logger, (level, disabled, propagate, handlers) in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+            if logger.level != level:  # setting one empties the caches of all
+                logger.setLevel(level)
             logger.disabled, logger.propagate, logger.handlers = disabled, propagate, handlers
         for name in logging.root.manager.loggerDict.keys() - set(names):  # of modules that it imported
             logging.getLogger(name).disabled = False
