@@ -44,12 +44,12 @@ class SwAV(Objective):
     What keeps it from collapsing: Sinkhorn's codes share the global batch equally among the prototypes.
     z: the projections of the full-size views, before their normalisation; those of the local crops stand in e.local.
 
-    prototypes: clusters K. 3000 as published, for the 1.3 million images of ImageNet; take less for a small data set
-        (a few hundred for 10,000 images).
+    prototypes: clusters, K; 3000 as published for the 1.3 million images of ImageNet, a few hundred for 10,000 images.
     temperature: divides the scores that predict. epsilon: divides those that the codes are made of: smaller means
         sharper codes. iterations: of Sinkhorn.
-    queue_size: older embeddings per view that join the batch in Sinkhorn, from the epoch queue_start on; the published
-        value for batches of 256; 0: none, as for batches of thousands.
+    queue_size: older embeddings per view that join the batch in Sinkhorn (published for batches of 256); 0: none, as
+        for batches of thousands.
+    queue_start: epoch from which the queue is used.
     freeze_prototypes: epochs at the start in which the prototypes stay (published: one epoch at a batch of 256,
         the first 313 steps at 4096).
     hidden: width of the projector; None takes the backbone's (2048 for a ResNet-50, as published). dim: width of z.

@@ -9,6 +9,7 @@ import yaml
 from sslkit import file_names
 from sslkit.errors import UserError
 from sslkit.files import write_whole
+from sslkit.method import filled
 from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
@@ -100,13 +101,15 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
 def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings, of those that the weights depend on, in which a run differs: {name: (its, now)}.
 
-    Raises UserError for a damaged config.yaml.
+    What was not said of the method has its default, and an option that is no more has none to have.
+    Raises UserError for a damaged config.yaml, and for one with another value of an option that is no more.
     """
     written = folder / "config.yaml"
     if not os.path.lexists(written):
         return {}
     before = settings_in(written).to_dict()
     now = config.to_dict()
+    before["method"], now["method"] = filled(before["method"]), filled(now["method"])
     return {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
 
 
