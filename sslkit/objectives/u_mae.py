@@ -12,7 +12,7 @@ class UMAE(MAE):
     """MAE, and as `constrain` the mean squared cosine of different images, of the pooled features.
 
     uniformity: weight of the term (lambda of the paper: 0.01).
-    The other options are MAE's.
+    As in MAE: mask_ratio, sets, decoder_dim, decoder_depth, normalize_pixels, position.
     """
 
     def __init__(

@@ -1,18 +1,18 @@
 """What DSA's options may be, and what stands in the place of those that it had."""
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sslkit.errors import UserError
 from sslkit.members import Former
 from sslkit.regularizers.dsa.arranging import one_of
 
-CHOICES = {
-    "variant": ("paper", "code"),
-    "arranger": ("mlp", "cosine"),
-    "mode": ("cached", "view"),
-    "neighbours": ("auto", "batch", "dataset", "none"),
-}
+Variant = Literal["paper", "code"]
+Arranger = Literal["mlp", "cosine"]
+Mode = Literal["cached", "view"]
+Neighbours = Literal["auto", "batch", "dataset", "none"]
+
+CHOICES = {"variant": Variant, "arranger": Arranger, "mode": Mode, "neighbours": Neighbours}
 _CODE = "variant=code has the public code's form; in Python the argument of that name of "
 FORMER = {
     "phi": Former("relu", "in Python: ArrangingMLP(phi=...)"),
@@ -40,7 +40,7 @@ FORMER = {
 def check(given: dict[str, Any]) -> None:
     """Raises UserError for the first option that is out of range, by name."""
     for name, known in CHOICES.items():
-        one_of(f"dsa.{name}", given[name], known)
+        one_of(f"dsa.{name}", given[name], get_args(known))
     for name in ("nu", "upsilon", "mu"):
         if not given[name] >= 0:
             raise UserError(f"dsa.{name}={given[name]} must not be negative")

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from torch import Tensor
 from sslkit import distributed
 from sslkit.embeddings import Embeddings, wide
 from sslkit.errors import UserError
+from sslkit.members import Former
 from sslkit.ranges import Count, Rows, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
@@ -79,13 +80,13 @@ class DSA(Regularizer):
     bias of f_s starts at 0.5, or whole rows may be dead from the start.
     """
 
-    former = options.FORMER
+    former: ClassVar[dict[str, Former]] = options.FORMER
 
     def __init__(
         self,
         dim: int,
         *,
-        variant: str = "paper",
+        variant: options.Variant = "paper",
         hidden: Width = 128,
         nu: Weight = 0.1,
         upsilon: Weight = 100.0,
@@ -94,12 +95,12 @@ class DSA(Regularizer):
         eta: Rows = 20,
         mu: Count = 1,
         tau: Temperature | str = 0.5,
-        arranger: str = "mlp",
+        arranger: options.Arranger = "mlp",
         prior: str | Callable[[Tensor], Tensor] = "pca",
         prior_size: Size | None = None,
         prior_precision: str = "float32",
-        mode: str = "cached",
-        neighbours: str = "auto",
+        mode: options.Mode = "cached",
+        neighbours: options.Neighbours = "auto",
     ) -> None:
         given = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
         super().__init__()

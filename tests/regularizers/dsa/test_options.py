@@ -1,5 +1,8 @@
 """Options out of range are refused by name; those that DSA has no more say what stands in their place."""
 
+import importlib
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -96,6 +99,12 @@ def test_a_run_of_before_may_go_on_if_its_former_options_have_their_defaults(tmp
     with pytest.raises(UserError, match="no option 'phi' any more"):
         written({"phi": "softplus"})
     assert filled("byol+dsa") == filled({"name": "byol+dsa", "dsa": {"ddp": "gathered", "nu": 0.1}, "views": None})
+
+
+def test_the_options_of_the_study_of_dsa_are_there(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "recipes" / "benchmarks"))
+    for given in importlib.import_module("dsa_effect").VARIANTS.values():
+        assert members.check_options(DSA, given or {}, "dsa") == (given or {})
 
 
 def test_checkpoints_of_before_hold_a_count_more() -> None:
