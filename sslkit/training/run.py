@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -110,7 +111,21 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     before = settings_in(written).to_dict()
     now = config.to_dict()
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])
-    return {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
+    other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
+    if "method" in other and before["method"]["name"] == now["method"]["name"]:
+        other |= _options(*other.pop("method"))
+    return other
+
+
+def _options(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[object, object]]:
+    """The options in which one method differs, {"method.dsa.nu": (its, now)}."""
+    parts = {part: (before.get(part, {}), now.get(part, {})) for part in before | now if part != "name"}
+    return {
+        f"method.{part}.{name}": (a.get(name), b.get(name))
+        for part, (a, b) in parts.items()
+        for name in a | b
+        if a.get(name) != b.get(name)
+    }
 
 
 def settings_in(path: Path) -> Config:

@@ -95,7 +95,8 @@ def test_a_run_of_before_may_go_on_if_its_former_options_have_their_defaults(tmp
         return changed(tmp_path, now)
 
     assert written(old["method"]["dsa"]) == {} == written({"eta": 20, "phi": "relu"})
-    assert set(written({"eta": 3})) == {"method"} == set(written({"variant": "code"}))
+    assert written({"eta": 3}) == {"method.dsa.eta": (3, 20)}
+    assert written({"variant": "code", "nu": 0.1}) == {"method.dsa.variant": ("code", "paper")}
     with pytest.raises(UserError, match="no option 'phi' any more"):
         written({"phi": "softplus"})
     assert filled("byol+dsa") == filled({"name": "byol+dsa", "dsa": {"ddp": "gathered", "nu": 0.1}, "views": None})
