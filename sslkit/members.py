@@ -20,6 +20,10 @@ from sslkit.errors import UserError, nearest
 from sslkit.settings import Declared, plain
 
 
+class NoMoreError(UserError):
+    """An option that a member has no more has another value than its default."""
+
+
 @dataclass(frozen=True)
 class Former:
     """An option that a member has no more. default: the value at which nothing changed. instead: what does the same."""
@@ -29,7 +33,7 @@ class Former:
 
     def refusal(self, name: str, where: str) -> UserError:
         """The error for a value that is not the default."""
-        return UserError(f"{where} has no option {name!r} any more: {self.instead}")
+        return NoMoreError(f"{where} has no option {name!r} any more: {self.instead}")
 
 
 @cache
