@@ -44,7 +44,7 @@ class Settings:
 
 def run_protocol(name: str, usage: str) -> None:
     """A command line whose settings are those above and the protocol's own options."""
-    own = members.options(protocols.find(name))
+    own = members.options(protocols.find(name).Options)
 
     def task(config: dict[str, Any]) -> None:
         from evaluation.judging.summary import judge
