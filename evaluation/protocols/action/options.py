@@ -9,17 +9,19 @@ from evaluation.protocols._option_types import (
     Count,
     CountOrNone,
     CountsOrNone,
+    CountsRule,
     DecayOrNone,
     OnError,
     PositiveOrNone,
     Precision,
+    ReadersOrAuto,
     Seconds,
+    Seed,
+    SizeOrNone,
 )
 from evaluation.protocols.action.training import SAVE_SECONDS
 from evaluation.protocols.base import Subject
 from sslkit.settings import Limits
-
-Frames = Annotated[int | None, Limits(least=1, most=4096)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,8 @@ class Options:
     lr: PositiveOrNone = None
     weight_decay: DecayOrNone = None
     dropout: Annotated[float | None, Limits(least=0, below=1)] = None
-    frames: Frames = None
-    stride: Frames = None
+    frames: SizeOrNone = None
+    stride: SizeOrNone = None
     clips: Count = 10
     crops: Annotated[int, Limits(least=1, most=3)] = 3
     rule: str = "slowfast"
@@ -49,14 +51,14 @@ class Options:
 class Place:
     """Where and how runs are done; see `evaluation.protocols.action.action`."""
 
-    seed: int = 0
+    seed: Seed = 0
     root: str | Path = "data"
     out: str | Path = "runs/evaluation"
     cache: str | Path | None = "runs/cache"
-    counts: str = "raise"
+    counts: CountsRule = "raise"
     device: str = "auto"
-    workers: int | str = "auto"
-    image_size: int | None = None
+    workers: ReadersOrAuto = "auto"
+    image_size: SizeOrNone = None
     progress: bool = True
     say: Callable[[str], None] = lambda line: None
 

@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from evaluation.protocols._option_types import CountOrNone, PositiveOrNone, Trials
+from evaluation.protocols._option_types import (
+    CountOrNone,
+    CountsRule,
+    PositiveOrNone,
+    Precision,
+    Readers,
+    Seconds,
+    Seed,
+    Trials,
+)
 from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.detector import ARCHITECTURES
@@ -34,14 +43,14 @@ class Place:
     device: "auto" is a GPU if there is one. workers: processes that read images. every: seconds between checkpoints.
     """
 
-    seed: int = 0
+    seed: Seed = 0
     out: str | Path | None = None
     root: str | Path = "data"
-    precision: str = "float32"
+    precision: Precision = "float32"
     device: str = "auto"
-    workers: int = 0
-    counts: str = "raise"
-    every: float = SAVED
+    workers: Readers = 0
+    counts: CountsRule = "raise"
+    every: Seconds = SAVED
     progress: bool = True
 
     @classmethod
