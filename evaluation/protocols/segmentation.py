@@ -43,17 +43,8 @@ def segmentation(
     """
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
     options = Options(arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
-    place = Place(
-        seed=seed,
-        out=out,
-        root=root,
-        precision=precision,
-        device=device,
-        workers=workers,
-        counts=counts,
-        every=every,
-        progress=progress,
-    )
+    how = {"device": device, "workers": workers, "counts": counts, "every": every, "progress": progress}
+    place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return run(opened("segmentation", model, data, options, place, masks=True), options)
 
 

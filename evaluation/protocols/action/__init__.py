@@ -85,37 +85,12 @@ def action(
     interval, each split with its own interval in `others`, and values and std in `details`.
     Raises UserError for options out of range, a network of images, missing films, and a loss that becomes infinite.
     """
-    options = Options(
-        protocol=protocol,
-        recipe=recipe,
-        folds=folds,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        weight_decay=weight_decay,
-        dropout=dropout,
-        frames=frames,
-        stride=stride,
-        clips=clips,
-        crops=crops,
-        rule=rule,
-        features=features,
-        precision=precision,
-        on_error=on_error,
-        save_seconds=save_seconds,
-    )
-    place = Place(
-        seed=seed,
-        root=root,
-        out=out,
-        cache=cache,
-        counts=counts,
-        device=device,
-        workers=workers,
-        image_size=image_size,
-        progress=progress,
-        say=say,
-    )
+    changes = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "weight_decay": weight_decay, "dropout": dropout}
+    seen = {"frames": frames, "stride": stride, "clips": clips, "crops": crops, "rule": rule, "features": features}
+    how = {"precision": precision, "on_error": on_error, "save_seconds": save_seconds}
+    options = Options(protocol=protocol, recipe=recipe, folds=folds, **changes, **seen, **how)
+    read = {"root": root, "cache": cache, "counts": counts, "workers": workers, "image_size": image_size}
+    place = Place(seed=seed, out=out, device=device, progress=progress, say=say, **read)
     return run(opened(model, data, options, place), options)[0]
 
 

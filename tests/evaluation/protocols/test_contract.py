@@ -104,6 +104,18 @@ def test_options_are_frozen_keywords_with_defaults_and_ranges(name: str) -> None
 FREE = {"schedule", "protocol", "recipe", "rule", "features"}  # names that `open` checks, with the nearest
 
 
+@pytest.mark.parametrize("name", ["action", "detection", "segmentation"])
+def test_a_public_function_hands_on_every_keyword(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, asked = importlib.import_module(f"evaluation.protocols.{name}"), {}
+    function = getattr(module, name)
+    assert members.options(function) == {**vars(module.Options()), **vars(module.Place())}
+    monkeypatch.setattr(module, "opened", lambda *given, **_: asked.update(vars(given[-2]) | vars(given[-1])))
+    monkeypatch.setattr(module, "run", lambda *_: [None])
+    given = {keyword: object() for keyword in members.options(function)}
+    function("a model", "a source", **given)
+    assert asked == given
+
+
 @pytest.mark.parametrize("name", LISTED)
 def test_nothing_stands_beside_a_result_that_has_nothing_else(name: str) -> None:
     result = Result(name, "", "top1", 0.5)
