@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evaluation import protocols as family
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.plots import plot_results
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
@@ -15,12 +16,6 @@ from evaluation.results.result import Result
 from evaluation.results.tables import table
 from sslkit.distributed import rank
 from sslkit.errors import UserError
-
-BESIDE = {  # further numbers in the table; all of them are in results.jsonl
-    "crowding": ("intra/{centroid}", "rankme"),
-    "few_shot": ("nearest_centroid",),
-    "lidar": ("alignment",),
-}
 
 
 def judge(
@@ -64,17 +59,15 @@ def judge(
 
 
 def shown(results: list[Result]) -> list[Result]:
-    """The rows of the table: each result, and the further numbers that a reader expects beside it.
+    """The rows of the table and of the page: each result, and the numbers that its protocol puts beside it.
 
     The model's name is left out where there is only one.
     """
     rows = []
     for result in results:
-        rows.append(result)
-        for pattern in BESIDE.get(result.protocol, ()):
-            name = pattern.format(**result.details)
-            if name in result.others:
-                rows.append(replace(result, metric=name, **asdict(result.others[name])))
+        known = result.protocol in family.names()  # a file of results may come from another version
+        beside = family.find(result.protocol).beside(result) if known else ()
+        rows += [result, *(replace(result, metric=name, **asdict(result.others[name])) for name in beside)]
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]
 
