@@ -16,6 +16,7 @@ from evaluation.protocols.action.recipes import chosen as recipe_of
 from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from sslkit import say
 
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
 
@@ -40,7 +41,7 @@ def judge(
     options = {**options, **_of_entries([one.model for one in asked.values()], options)}
 
     def judged(_: str, one: Opened) -> Result:
-        print(f"model     {described(one.model)}", flush=True)
+        say.line(f"model     {described(one.model)}")
         folder = results_folder(one.model, out)
         result = action(one.model, out=folder, say=_line, **options)
         store.append(folder, result)
@@ -48,13 +49,13 @@ def judge(
 
     done = asked.of_each(judged)
     models, results = [asked[name].model for name in done], list(done.values())
-    print(f"\n{table(shown(results))}\n")
+    say.line(f"\n{table(shown(results))}\n")
     print_differences(results)
     _print_unpaired(results)
-    print(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
+    say.line(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
     print_left_out(done.left_out)
     names = [name_of(asked[name].asked, asked[name].model) for name in done]
-    print(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
+    say.line(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
     return results
 
 
@@ -99,8 +100,8 @@ def _print_unpaired(results: list[Result]) -> None:
     shapes = {result.model: "{length} x {stride} at {sizes[crop]} px".format(**result.details) for result in results}
     if len(set(shapes.values())) > 1:
         told = "; ".join(f"{model}: {shape}" for model, shape in shapes.items())
-        print(f"no verdict between networks of other clips ({told}): give frames, stride and image_size for all\n")
+        say.line(f"no verdict between networks of other clips ({told}): give frames, stride and image_size for all\n")
 
 
 def _line(text: str) -> None:
-    print(f"          {text}", flush=True)
+    say.line(f"          {text}")

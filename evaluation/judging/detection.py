@@ -23,6 +23,7 @@ from evaluation.protocols.segmentation import segmentation
 from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from sslkit import say
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.members import nearest
@@ -139,25 +140,27 @@ def _announce(model: LoadedModel, train: Boxes, test: Boxes, task: str, plan: Ma
     objects = f"{int(train.instances.counts.sum()):,} objects of {len(train.classes)} classes"
     ranks = f" on {world_size()} processes" if world_size() > 1 else ""
     trials = "1 trial" if plan["trials"] == 1 else f"{plan['trials']} trials"
-    print(f"model     {model_line(model)}")
-    print(f"data      {train.name}: {len(train):,} training images with {objects}, {len(test):,} test images")
-    print(f"plan      {described(training, model, train, test)}")
-    print(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}", flush=True)
+    say.line(f"model     {model_line(model)}")
+    say.line(f"data      {train.name}: {len(train):,} training images with {objects}, {len(test):,} test images")
+    say.line(f"plan      {described(training, model, train, test)}")
+    say.line(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}")
 
 
 def _conclude(
     results: list[Result], models: list[LoadedModel], out: str | Path, following: str, left_out: Mapping[str, str]
 ) -> None:
-    print(f"\n{table(shown(results))}\n")
+    say.line(f"\n{table(shown(results))}\n")
     print_differences(results)
     pictures = {}
     for model in models:
         own = [result for result in results if result.model == model.name]
         folder = results_folder(model, out) / own[0].protocol
         pictures |= {str(folder / name): None for result in own for name in result.details["pictures"]}
-    print(f"pictures  {', '.join(pictures)}")
-    print(f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}")
-    print(f"seconds   {sum(result.seconds for result in results):.0f}")
+    say.line(f"pictures  {', '.join(pictures)}")
+    say.line(
+        f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}"
+    )
+    say.line(f"seconds   {sum(result.seconds for result in results):.0f}")
     print_left_out(left_out)
     if following:
-        print(f"next      {following}")
+        say.line(f"next      {following}")
