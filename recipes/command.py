@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from words import check, is_sweep, joined, lengthened, one_line, quoted
 
-from sslkit import members, objectives, regularizers
+from sslkit import members, objectives, regularizers, say
 from sslkit.allocator import keep_freed_memory
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
@@ -136,6 +136,7 @@ def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
         # Lightning starts its other ranks by this command line: it must be this job's, not the whole sweep's.
         sys.argv[1:] = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
         HydraConfig.instance().cfg = None
+        say.print_lines()
         with _one_line_errors():
             task(OmegaConf.to_container(config, resolve=True))
 

@@ -11,6 +11,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 import torch
 
+from sslkit import say
+
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the million objects of the imports, which it would visit during every test."""
@@ -20,6 +22,11 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def lines_are_printed() -> None:
+    say.print_lines()
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.multiprocessing as mp
 
+from sslkit import say
+
 WORLD = 2
 IMPORTED = [
     "torch._dynamo",
@@ -57,5 +59,6 @@ def exit_code(log: Path, function: Callable[..., None], *arguments: Any) -> int:
 
 def _logged(log: Path, function: Callable[..., None], arguments: tuple) -> None:
     torch.set_num_threads(1)
+    say.print_lines()
     with log.open("w", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
         function(*arguments)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from sslkit import say
 from sslkit.errors import UserError
 
 FORMAT = 1
@@ -32,7 +33,7 @@ def exclusive(root: Path, key: str) -> Iterator[None]:
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            print(f"another process is extracting the same features into {root}: waiting for it", flush=True)
+            say.line(f"another process is extracting the same features into {root}: waiting for it")
             lock.acquire()
     except OSError as error:
         raise UserError(f"cannot write the feature cache {root}: {error.strerror}; give cache=FOLDER") from error
@@ -143,7 +144,7 @@ def read_whole(folder: Path) -> dict[str, Any] | None:
         reason = "its files are not those that were written"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError) as error:
         reason = f"{type(error).__name__}: {error}"  # whatever a damaged file makes of the index
-    print(f"the feature cache {folder} is damaged ({reason}): extracting again", flush=True)
+    say.warning(f"the feature cache {folder} is damaged ({reason}): extracting again")
     return None
 
 

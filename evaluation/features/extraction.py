@@ -20,6 +20,7 @@ from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclus
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
+from sslkit import say
 from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources import collate
 from sslkit.distributed import rank, world_size
@@ -271,9 +272,7 @@ def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str
         raise UserError(f"{lost[0]} of {split.name} cannot be read, nor can {len(lost) - 1} others: on_error=skip")
     if lost and rank() == 0:
         shown = ", ".join(lost[:5]) + (" ..." if len(lost) > 5 else "")
-        print(
-            f"{len(lost)} of {len(split)} images of {split.name} cannot be read and are left out: {shown}", flush=True
-        )
+        say.warning(f"{len(lost)} of {len(split)} images of {split.name} cannot be read and are left out: {shown}")
     return tuple(lost)
 
 

@@ -74,9 +74,10 @@ def _solve_chunk(x: Tensor, target: Tensor, c: float) -> Solved:
 def _best(scores: Tensor, a: Tensor, rounding: Tensor) -> Tensor:
     """(E, queries, K) bool: the highest of scores (E, queries, K), and those that equal it but for rounding.
 
-    Scores are sums of inner products with A (E, n, K), each of which is known to `rounding` (E,).
+    Scores are sums of inner products with A (E, n, K), each of which is known to `rounding` (E,). Their errors have
+    either sign, so that those of a sum add up as their squares do.
     """
-    bound = rounding * a.abs().sum(1).amax(-1).clamp_min(1)
+    bound = rounding * a.square().sum(1).amax(-1).sqrt().clamp_min(1)
     return scores >= scores.amax(-1, keepdim=True) - bound[:, None, None]
 
 

@@ -13,6 +13,7 @@ from evaluation.ranking.checks import BOOTSTRAP, checked_metrics
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import finish, line, open_tasks
+from sslkit import say
 from sslkit.errors import UserError
 
 
@@ -56,8 +57,8 @@ def rank_published(
         ranking = rank(models, images, metrics, truth=known, split=split, say=line, **drawn, **how)
         rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
-        print(told)
-    print(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")
+        say.line(told)
+    say.line(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")
     return rankings
 
 

@@ -17,6 +17,7 @@ from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
+from sslkit import say
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -52,7 +53,7 @@ def rank_tasks(
     checked_metrics(metrics, **drawn)
     models = members(zoo).of_each(lambda _, one: load_member(one, image_size, trust=trust))  # once for all tasks
     for told in lines_of(models.left_out):
-        print(told, flush=True)
+        say.line(told)
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
     for accuracies in known.values():
         truth_values(accuracies, list(models))
@@ -84,9 +85,9 @@ def open_tasks(
 
 def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
     """Print a ranking and write it to out/FILE.json."""
-    print(f"\n{ranking.data}: {ranking.n:,} images\n{ranking.table()}")
+    say.line(f"\n{ranking.data}: {ranking.n:,} images\n{ranking.table()}")
     for note in ranking.notes:
-        print(f"note      {note}")
+        say.line(f"note      {note}")
     _write(ranking, out, file, pictures)
     return ranking
 
@@ -171,7 +172,7 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
         written.append(plot_ranking(ranking, out / f"{file}.png"))
         if ranking.truth is not None:
             written.append(plot_agreement(ranking, out / f"{file}{AGREEMENT}.png"))
-    print(f"written   {', '.join(map(str, written))}\n", flush=True)
+    say.line(f"written   {', '.join(map(str, written))}\n")
 
 
 def _print_end(rankings: Sequence[Ranking]) -> None:
@@ -181,13 +182,13 @@ def _print_end(rankings: Sequence[Ranking]) -> None:
             continue
         first = np.nanmin(ranking.mean_rank)
         best = [name for name, mean in zip(ranking.models, ranking.mean_rank, strict=True) if mean == first]
-        print(f"best      {ranking.data}: {' and '.join(best)} (mean rank {first:.1f} of {len(ranking.models)})")
+        say.line(f"best      {ranking.data}: {' and '.join(best)} (mean rank {first:.1f} of {len(ranking.models)})")
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
-        print(told)
+        say.line(told)
     last = rankings[-1]
-    print(f"next      python recipes/evaluate.py checkpoint=NAME_OR_FOLDER data={last.data} protocols=[fine_tune]")
+    say.line(f"next      python recipes/evaluate.py checkpoint=NAME_OR_FOLDER data={last.data} protocols=[fine_tune]")
 
 
 def line(text: str) -> None:
     """A line of progress."""
-    print(f"          {text}", flush=True)
+    say.line(f"          {text}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sslkit import say
 from sslkit.data.sources import Images, open_images, splits
 from sslkit.data.video import DEFAULT_SIZE, open_videos
 from sslkit.errors import UserError
@@ -106,7 +107,7 @@ def _judged(data: Data, config: Config) -> Data:
     learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
     if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
         if run.is_main():
-            print(f"too few labelled {data.unit} to judge by ({len(asked)} held out): this run is not judged")
+            say.line(f"too few labelled {data.unit} to judge by ({len(asked)} held out): this run is not judged")
         return replace(data, bank=None, query=None, held_out=True)
     if len(learned) < config.eval.k:
         raise UserError(

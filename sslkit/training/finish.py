@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sslkit import diagnostics
+from sslkit import diagnostics, say
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.figures import NoMap
@@ -78,7 +78,7 @@ def finish(
         _picture(config, data, method, folder, (x, y))
     entry = save(folder, method.backbone.export(), card)
     tidy(folder)
-    print(summary(entry, data), flush=True)
+    say.line(summary(entry, data))
     return entry
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from sslkit import members, objectives
+from sslkit import members, objectives, say
 from sslkit.errors import UserError, nearest
 from sslkit.method import Method, classes, method, parse
 from sslkit.step_checks import check_batch, check_clips
@@ -46,7 +46,7 @@ def _finished(folder: Path) -> ZooEntry:
         entry = ZooEntry.load(folder)
     except UserError as error:
         raise UserError(f"{error}; without {folder / CARD}, resume=true writes it anew") from error
-    print(f"{folder} is already finished; nothing to do")
+    say.line(f"{folder} is already finished; nothing to do")
     return entry
 
 

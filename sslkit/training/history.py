@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from sslkit import say
 from sslkit.files import write_whole
 from sslkit.training.loading import Loading
 
@@ -60,7 +61,7 @@ class History(pl.Callback):
         self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **self.noted}, trainer)
         if trainer.is_global_zero:
             self.write()
-            print(self.line(trainer), flush=True)
+            say.line(self.line(trainer))
 
     def write(self) -> None:
         """Write metrics.csv whole."""

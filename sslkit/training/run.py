@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from sslkit import file_names
+from sslkit import file_names, say
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 from sslkit.method import filled
@@ -93,7 +93,7 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
     whole, note = checkpoint_files.newest_whole(folder)
     if is_main():
         if note:
-            print(f"warning: {note}", flush=True)
+            say.warning(f"warning: {note}")
         if whole is None:
             create(folder, config)  # stopped before the first epoch ended: config.yaml may be missing
     return folder, whole

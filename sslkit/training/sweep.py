@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sslkit import objectives
+from sslkit import objectives, say
 from sslkit.errors import UserError
 from sslkit.members import NoMoreError
 from sslkit.method import parse
@@ -217,7 +217,7 @@ def report(outcomes: Iterable[Outcome], members: Sequence[Member]) -> list[Outco
     for outcome in outcomes:
         ended.append(outcome)
         member = by_name.get(outcome.job.name)
-        print(progress(ended, total, member) if member else f"{outcome.job.log}: ended with {outcome.code}", flush=True)
+        say.line(progress(ended, total, member) if member else f"{outcome.job.log}: ended with {outcome.code}")
     return ended
 
 

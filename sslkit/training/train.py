@@ -14,7 +14,7 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from sslkit import backbones, members
+from sslkit import backbones, members, say
 from sslkit.errors import UserError
 from sslkit.method import Method, parse
 from sslkit.training import run
@@ -95,7 +95,7 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     _quiet()
     if run.is_main():
         run.sweep(folder)
-    say(config, data, method, folder, checkpoint)
+    announce(config, data, method, folder, checkpoint)
     loading = Loading(config, data)
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
@@ -176,7 +176,7 @@ def precision(asked: str, accelerator: str) -> str:
     return "32-true"
 
 
-def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
+def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
     """The first lines of a run: what is trained on what, and every choice that was made for the user."""
     if not run.is_main():
         return
@@ -199,7 +199,7 @@ def say(config: Config, data: Data, method: Method, folder: Path, checkpoint: Pa
     ]
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += _oversized(config, method, data)
-    print("\n".join(lines), flush=True)
+    say.line("\n".join(lines))
 
 
 def _chosen(config: Config, method: Method, data: Data) -> str:

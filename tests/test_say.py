@@ -1,0 +1,49 @@
+"""Lines for people: silent in a library, printed by a command line, once."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sslkit import say
+
+QUIET = """
+from sslkit import say
+say.line("epoch 1"); say.warning("a file was left out")
+"""
+
+
+def output(code: str) -> tuple[str, str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def test_a_library_shows_warnings_alone() -> None:
+    assert output(QUIET) == ("", "a file was left out\n")
+
+
+def test_a_program_may_log_them() -> None:
+    said = output(f"import logging; logging.basicConfig(level=logging.INFO, format='%(message)s')\n{QUIET}")
+    assert said == ("", "epoch 1\na file was left out\n")
+
+
+def test_printed_once_to_what_is_stdout_then(capsys: pytest.CaptureFixture) -> None:
+    say.print_lines()
+    say.print_lines()
+    say.line("epoch 2 of 100 %")
+    say.warning("warning: odd")
+    assert capsys.readouterr() == ("epoch 2 of 100 %\nwarning: odd\n", "")
+
+
+def test_libraries_do_not_print() -> None:
+    root = Path(__file__).parents[1]
+    printing = {
+        path.relative_to(root).as_posix()
+        for package in ("sslkit", "evaluation")
+        for path in (root / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
+    }
+    assert printing == {"sslkit/say.py", "sslkit/training/train.py"}  # the latter to stderr, on Ctrl+C
