@@ -13,11 +13,11 @@ SMALL = {"dim": 8, "hidden": 16, "queue_size": 40, "prototypes": 12, "queue_star
 
 
 @pytest.fixture
-def run(small_run):
+def run(illustrated_run):
     def made(method: str, **changes) -> dict:
         known = signature(method)["objective"]
         method = {"name": method, "objective": {k: v for k, v in SMALL.items() if k in known}}
-        return {**small_run, "method": method, "epochs": 3, "eval": {"k": 3, "tsne": 0}, **changes}
+        return {**illustrated_run, "method": method, "epochs": 3, "eval": {"k": 3, "tsne": 0}, **changes}
 
     return made
 
