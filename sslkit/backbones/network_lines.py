@@ -89,7 +89,7 @@ def build(lines: Sequence[str], where: str, trust: str | Sequence[str] | None = 
         network = _read(lines)
     except ValueError as error:
         raise UserError(
-            f"{where}: its backbone.lines are not of the form that sslkit writes, and are not run ({error}): make the "
+            f"{where}: its backbone.lines are not lines that sslkit writes, and are not run ({error}): make the "
             "network yourself and pass it, entry.backbone(net)"
         ) from error
     return network.build(where) if isinstance(network, TimmNetwork) else network.build(where, trust)

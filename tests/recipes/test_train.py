@@ -157,7 +157,7 @@ SIMCLR, DIGITS = "method=simclr", "data=digits"
         ([f"optimizer.lr={'9' * 400}"], "optimizer.lr must be"),
         ([DIGITS, "backbone=123"], "timm knows no model '123'; did you mean"),
         (["eval.max_images=1"], "eval.max_images must be a whole number"),
-        (["eval.max_images=4", "eval.k=3"], "eval.max_images=4 images make no picture"),
+        (["eval.max_images=4", "eval.k=3"], "eval.max_images=4 is too few for the picture"),
         (["eval.max_images=9"], "eval.max_images=9 is fewer than the eval.k=10 neighbours"),
         (["hydra/launcher=nope"], "hydra/launcher/nope"),
         (["epochs=[1"], "cannot read 'epochs=[1'"),
