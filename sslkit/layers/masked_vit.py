@@ -125,7 +125,7 @@ class Decoder(nn.Module):
         super().__init__()
         if dim < HEAD or dim % HEAD or depth < 1:
             raise UserError(
-                f"decoder_dim={dim}, decoder_depth={depth}: set a multiple of {HEAD} (an attention head has {HEAD} "
+                f"decoder_dim={dim}, decoder_depth={depth}: give a multiple of {HEAD} (an attention head has {HEAD} "
                 "channels) and at least 1 block"
             )
         self.embed = nn.Linear(width, dim)

@@ -18,7 +18,7 @@ class Queue(nn.Module):
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
         if not isinstance(size, int) or size < 1:
-            raise UserError(f"queue_size must be at least 1, got {size!r}")
+            raise UserError(f"queue_size must be a whole number, at least 1, got {size!r}")
         self.register_buffer("rows", F.normalize(torch.randn(size, dim), dim=1))
         self.position = 0
         self.filled = 0

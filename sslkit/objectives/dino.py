@@ -36,8 +36,8 @@ class DINO(Objective):
     prototypes: K. 65536 as published for ImageNet; for small data a few hundred to a few thousand are enough.
     momentum: of the teacher at the start; it rises to 1 as a cosine.
     temperature: of the student. warmup_teacher_temperature, teacher_temperature, warmup_epochs: the teacher's rises
-        linearly from the first to the second over these epochs. 0.04 throughout, as in the authors' code; the paper's
-        ViTs end at 0.07 after 30 epochs.
+        linearly from the first to the second over the first epochs. 0.04 throughout, as in the authors' code; the
+        paper's ViTs end at 0.07 after 30 epochs.
     center_momentum: of the moving average of the teacher's mean logits.
     freeze_last_layer: number of first epochs in which the prototypes are not trained.
     hidden, dim: widths of the head and of its bottleneck. batch_norm: in the head; off for ViTs, as published.

@@ -94,7 +94,7 @@ class WMSE(Objective):
         if size <= dim:
             raise UserError(
                 f"w_mse cannot whiten {dim} dimensions with {size} images: "
-                f"set whitening_size > dim, better {2 * dim} or more"
+                f"give whitening_size > dim, better {2 * dim} or more"
             )
         if whitening_iters < 1:
             raise UserError(f"w_mse: whitening_iters must be at least 1, got {whitening_iters}")

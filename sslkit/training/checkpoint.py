@@ -15,8 +15,8 @@ from sslkit.training.history import History
 class SaveLast(Checkpoint):
     """Runs after every other callback (Lightning sorts checkpoints last), so it saves their final state.
 
-    resumed: the checkpoint that the run continues from. If that is not last.ckpt, last.ckpt is damaged: the next
-    checkpoint replaces it, and previous.ckpt is kept until then.
+    resumed: the checkpoint that the run continues from. Any other last.ckpt is damaged: the next checkpoint
+    replaces it, and a whole previous.ckpt is kept.
     """
 
     def __init__(self, folder: Path, history: History, resumed: Path | None = None) -> None:

@@ -108,7 +108,7 @@ def _judged(data: Data, config: Config) -> Data:
     learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
     if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
         if run.is_main():
-            say.line(f"too few labelled {data.unit} to evaluate ({len(asked)} held out): no kNN and no probe")
+            say.line(f"too few labelled {data.unit} to evaluate ({len(asked)} held out): this run is not evaluated")
         return replace(data, bank=None, query=None, held_out=True)
     if len(learned) < config.eval.k:
         raise UserError(

@@ -51,7 +51,7 @@ SCHEMA: dict[str, Any] = _object(
         *("name", "lines", "image_size", "in_chans"),
         name=_field("string", "the network's name", minLength=1),
         lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
-        stem=_field("string", "what was changed for small images, in words"),
+        stem=_field("string", "the change for small images, in words"),
         width=_field("integer", "the number of features", minimum=1),
         **_INPUT,
     ),

@@ -55,7 +55,7 @@ def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
     told = "; ".join(f"{what} {_listed(names)}" for what, names in faults.items() if names)
     if told:
         raise UserError(
-            f"{path} does not fit the network that the card beside it makes ({told}): they belong to different "
+            f"{path} does not fit the network that the card beside it makes ({told}): the two belong to different "
             f"networks; {REMEDY}"
         )
     net.load_state_dict(state, strict=True)
