@@ -36,7 +36,7 @@ def check_trusted(name: str, trust: str | Sequence[str] | None, where: str) -> N
     """
     if name not in trusted_names(trust):
         raise UserError(
-            f"{where}: its network is made by {name}, not by sslkit; if you trust it, pass trust={name!r} "
+            f"{where}: its network is made by {name}, code that is not sslkit's; if you trust it, pass trust={name!r} "
             f"(trust={name} on a command line)"
         )
 

@@ -167,7 +167,7 @@ def _check(config: Config) -> None:
         )
     if config.eval.max_images < config.eval.k:
         raise UserError(
-            f"eval.max_images={config.eval.max_images} must be at least the number of neighbours, eval.k={config.eval.k}"
+            f"eval.max_images={config.eval.max_images} must be at least eval.k={config.eval.k}, the kNN neighbours"
         )
     _check_videos(config.data)
 

@@ -116,7 +116,7 @@ def network_of(about: About, path: Path) -> TimmNetwork:
     """Raises UserError if `about`, read from `path`, is not of a timm network."""
     network = network_lines.parse(about.lines)
     if network is None:
-        raise UserError(f"{path}: its lines do not make a timm network, and are not run: export again")
+        raise UserError(f"{path}: the lines in it make no timm network, and are not run: export again")
     return network
 
 
