@@ -20,8 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from command import run_plain
+from evaluating import option
 
-from sslkit.settings import MOST_SEED, setting
+from evaluation.protocols.action.options import Options, Place
+from evaluation.protocols.action.recipes import PROTOCOLS
+from evaluation.protocols.action.runs import FEATURES
+from sslkit.settings import setting
 
 
 @dataclass
@@ -36,48 +40,41 @@ class Settings:
     data: str | None = setting(
         None, "video:FOLDER, kinetics400, ucf101, hmdb51, NAME:ROOT; null: the recipe's or the entry's"
     )
-    protocol: str | None = setting(
-        None, "linear or fine_tune; null: the recipe's, else linear", choices=("linear", "fine_tune")
+    protocol: str | None = option(
+        Options, "protocol", "linear or fine_tune; null: the recipe's, else linear", choices=PROTOCOLS
     )
-    recipe: str | None = setting(None, "a name of those above; null: paper_k400 for linear, else paper_ucf101")
-    folds: int | list[int] | None = setting(
-        None, "official splits, as [1,2,3]; null: the recipe's", least=1, most=10**9
+    recipe: str | None = option(
+        Options, "recipe", "a name of those above; null: paper_k400 for linear, else paper_ucf101"
     )
-    epochs: int | None = setting(None, "null: the recipe's; so are the next four", least=1, most=10**9)
-    batch_size: int | None = setting(None, "clips a step; a rate that is not given goes with it", least=1, most=10**9)
-    lr: float | None = setting(None, "highest learning rate", above=0)
-    weight_decay: float | None = setting(None, "added to the gradient, but for batch normalisation", least=0)
-    dropout: float | None = setting(None, "in front of the linear layer", least=0, below=1)
-    frames: int | None = setting(None, "of a clip; null: the network's", least=1, most=4096)
-    stride: int | None = setting(
-        None, "frames from one to the next; null: as pretrained, else 64 / frames", least=1, most=4096
-    )
-    clips: int = setting(10, "of a test film", least=1, most=10**9)
-    crops: int = setting(3, "of a test clip: 1 or 3", least=1, most=3)
-    rule: str = setting("slowfast", "where the test clips start: slowfast, slowfast_offset or endpoints")
-    features: str = setting(
-        "live",
+    folds: int | list[int] | None = option(Options, "folds", "official splits, as [1,2,3]; null: the recipe's")
+    epochs: int | None = option(Options, "epochs", "null: the recipe's; so are the next four")
+    batch_size: int | None = option(Options, "batch_size", "clips a step; a rate that is not given goes with it")
+    lr: float | None = option(Options, "lr", "highest learning rate")
+    weight_decay: float | None = option(Options, "weight_decay", "added to the gradient, but for batch normalisation")
+    dropout: float | None = option(Options, "dropout", "in front of the linear layer")
+    frames: int | None = option(Options, "frames", "of a clip; null: the network's")
+    stride: int | None = option(Options, "stride", "frames from one to the next; null: as pretrained, else 64 / frames")
+    clips: int = option(Options, "clips", "of a test film")
+    crops: int = option(Options, "crops", "of a test clip: 1 or 3")
+    rule: str = option(Options, "rule", "where the test clips start: slowfast, slowfast_offset or endpoints")
+    features: str = option(
+        Options,
+        "features",
         "once: the linear protocol on features that are extracted once, not augmented",
-        choices=("live", "once"),
+        choices=FEATURES,
     )
-    precision: str = setting("float32", "of the network: float32 or bfloat16", choices=("float32", "bfloat16"))
-    seed: int = setting(0, "of order, clips, crops, colours and the head's start", least=0, most=MOST_SEED)
-    image_size: int | None = setting(None, "pixels; null: the network's", least=1, most=4096)
-    root: str = setting("data", "folder of the published data sets")
-    cache: str = setting("runs/cache", "folder of the index of films")
-    out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
-    counts: str = setting(
-        "raise",
-        "a published set with another number of films than published: raise, or warn",
-        choices=("raise", "warn"),
-    )
-    on_error: str = setting(
-        "skip", "a film that cannot be decoded: skip (counted and named), or raise", choices=("skip", "raise")
-    )
-    save_seconds: float = setting(300.0, "between two checkpoints", least=0)
-    device: str = setting("auto", "auto, cpu, cuda")
-    workers: int | str = setting("auto", "processes that decode", least=0, most=256, choices=("auto",))
-    progress: bool = setting(True, "bars on a terminal")
+    precision: str = option(Options, "precision", "of the network: float32 or bfloat16")
+    seed: int = option(Place, "seed", "of order, clips, crops, colours and the head's start")
+    image_size: int | None = option(Place, "image_size", "pixels; null: the network's")
+    root: str = option(Place, "root", "folder of the published data sets")
+    cache: str = option(Place, "cache", "folder of the index of films")
+    out: str = option(Place, "out", "folder of the results of what is no zoo entry")
+    counts: str = option(Place, "counts", "a published set with another number of films than published: raise, or warn")
+    on_error: str = option(Options, "on_error", "a film that cannot be decoded: skip (counted and named), or raise")
+    save_seconds: float = option(Options, "save_seconds", "between two checkpoints")
+    device: str = option(Place, "device", "auto, cpu, cuda")
+    workers: int | str = option(Place, "workers", "processes that decode")
+    progress: bool = option(Place, "progress", "bars on a terminal")
 
 
 def main(config: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +22,9 @@ from words import check, is_sweep, joined, lengthened, one_line, quoted
 
 from sslkit import members, objectives, regularizers, say
 from sslkit.allocator import keep_freed_memory
+from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
-from sslkit.method import signature
+from sslkit.method import classes, settable, signature
 from sslkit.settings import declared, overlaid, takes_text
 
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
@@ -161,7 +163,7 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> Non
     """As `check`, with the methods' options and the experiments' names."""
     tree = {**tree, "method": {}, "hydra": None, "experiment": None}
     for name in methods:
-        tree["method"] |= signature(name)
+        tree["method"] |= settable(name)
     for word in words:
         key, _, given = word.lstrip("+~").partition("=")
         for experiment in given.split(",") if key == "experiment" else ():
@@ -189,9 +191,20 @@ def help_text(settings: Any, method: str, usage: str) -> str:
         lines += ["", title]
         lines += [f"  {name:<28} {members.summary(family.find(name))}" for name in family.names()]
     lines += ["", f"options of method={method}"]
-    for part, options in signature(method).items():
-        lines += [f"  {f'method.{part}.{k}={_shown(v)}':<44}" for k, v in options.items()]
+    lines += _method_lines(method)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _method_lines(method: str) -> Iterator[str]:
+    said = {part: members.texts(member) for part, member in classes(method).items()}
+    said["views"] = members.texts(View) | members.texts(ViewRecipe)
+    for part, options in signature(method).items():
+        for name, value in options.items():
+            yield f"  {f'method.{part}.{name}={_shown(value)}':<44} {_text(said[part].get(name, ''))}"
+
+
+def _text(said: str) -> str:
+    return re.sub(r"\bNone\b", "null", said)
 
 
 def _experiments() -> list[str]:

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from command import run_plain
+from evaluating import option
 
-from sslkit.settings import MOST_SEED, setting
+from evaluation.protocols.detection.options import Options, Place
+from sslkit.settings import setting
 
 
 @dataclass
@@ -39,29 +41,27 @@ class Settings:
     )
     schedule: str | None = setting(None, "full, full_2x (COCO), short or smoke; null: the recipe's, else full")
     arch: str | None = setting(None, "c4, fpn, or vit_pyramid for a plain ViT; null: c4")
-    trials: int | None = setting(None, "trained from as many seeds; null: the recipe's, else 1", least=1, most=1000)
-    trainable: str = setting("full", "full, or frozen: the backbone stays as it is", choices=("full", "frozen"))
-    steps: int | None = setting(None, "null: the schedule's; so are the next two", least=1, most=10**9)
-    batch_size: int | None = setting(
-        None, "images a step, of all processes; the rate goes with it", least=1, most=10**9
+    trials: int | None = option(
+        Options, "trials", "trained from as many seeds; null: the recipe's, else 1", default=None
     )
-    lr: float | None = setting(None, "learning rate at that batch", above=0)
-    seed: int = setting(0, "of the first trial", least=0, most=MOST_SEED)
-    precision: str = setting("float32", "float32 or bfloat16", choices=("float32", "bfloat16"))
+    trainable: str = option(Options, "trainable", "full, or frozen: the backbone stays as it is")
+    steps: int | None = option(Options, "steps", "null: the schedule's; so are the next two")
+    batch_size: int | None = option(Options, "batch_size", "images a step, of all processes; the rate goes with it")
+    lr: float | None = option(Options, "lr", "learning rate at that batch")
+    seed: int = option(Place, "seed", "of the first trial")
+    precision: str = option(Place, "precision", "float32 or bfloat16")
     image_size: int | None = setting(
         None, "pixels, for random:NAME, whose stem depends on it; null: 224", least=1, most=4096
     )
-    root: str = setting("data", "folder of the published data sets")
-    counts: str = setting(
-        "raise",
-        "a published set with another number of images than published: raise, or warn",
-        choices=("raise", "warn"),
+    root: str = option(Place, "root", "folder of the published data sets")
+    counts: str = option(
+        Place, "counts", "a published set with another number of images than published: raise, or warn"
     )
     out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
-    every: float = setting(60.0, "seconds between two checkpoints", least=0)
-    device: str = setting("auto", "auto, cpu, cuda")
-    workers: int = setting(0, "processes that read images, for each process that trains", least=0, most=256)
-    progress: bool = setting(True, "bars on a terminal")
+    every: float = option(Place, "every", "seconds between two checkpoints")
+    device: str = option(Place, "device", "auto, cpu, cuda")
+    workers: int = option(Place, "workers", "processes that read images, for each process that trains")
+    progress: bool = option(Place, "progress", "bars on a terminal")
 
 
 def main(config: dict[str, Any]) -> None:

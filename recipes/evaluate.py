@@ -35,4 +35,6 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, Settings(), __doc__, {name: members.options(protocols.find(name)) for name in protocols.names()})
+    run_plain(
+        main, Settings(), __doc__, {name: members.options(protocols.find(name).Options) for name in protocols.names()}
+    )

@@ -1,5 +1,6 @@
 """What the evaluating command lines share: their settings, and a command line made of one protocol."""
 
+import inspect
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,7 +8,13 @@ from command import run_plain
 
 from evaluation import protocols
 from sslkit import members
-from sslkit.settings import MOST_SEED, setting
+from sslkit.settings import MOST_SEED, plain, setting
+
+
+def option(own: type, name: str, help: str, **changed: Any) -> Any:
+    """The setting of an option of a protocol: its default and its range, but for what is changed of them."""
+    declared = inspect.signature(own).parameters[name]
+    return setting(**{"default": declared.default, "help": help, **vars(plain(declared.annotation)[1]), **changed})
 
 
 @dataclass
@@ -44,7 +51,7 @@ class Settings:
 
 def run_protocol(name: str, usage: str) -> None:
     """A command line whose settings are those above and the protocol's own options."""
-    own = members.options(protocols.find(name))
+    own = members.options(protocols.find(name).Options)
 
     def task(config: dict[str, Any]) -> None:
         from evaluation.judging.summary import judge

@@ -67,7 +67,7 @@ def is_sweep() -> bool:
 def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
     """Refuse an unknown key with the nearest known one, and a value that Hydra cannot read, in one line.
 
-    tree: the known keys, nested; None stands for any keys below it.
+    tree: the known keys, nested; None stands for any keys below it, a `members.Former` for one that is no more.
     """
     for word in words:
         if word.startswith("-"):
@@ -100,3 +100,5 @@ def _check_key(key: str, tree: Mapping[str, Any]) -> None:
             of = f" in {path}" if path else ""
             raise UserError(f"there is no setting {key!r}{of}: {members.nearest(part, known)}")
         node = node[part]
+        if isinstance(node, members.Former):
+            raise node.refusal(part, ".".join(parts[:depth]))

@@ -7,15 +7,33 @@ its options. Nothing is registered by hand.
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sslkit import own_code
 from sslkit.errors import UserError, nearest
 from sslkit.settings import Declared, plain
+
+
+class NoMoreError(UserError):
+    """An option that a member has no more has another value than its default."""
+
+
+@dataclass(frozen=True)
+class Former:
+    """An option that a member has no more. default: the value at which nothing changed. instead: what does the same."""
+
+    default: Any
+    instead: str
+
+    def refusal(self, name: str, where: str) -> UserError:
+        """The error for a value that is not the default."""
+        return NoMoreError(f"{where} has no option {name!r} any more: {self.instead}")
 
 
 @cache
@@ -63,16 +81,60 @@ def options(member: type) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
+def former(member: type) -> dict[str, Former]:
+    """The options that a member had, by name: its class attribute `former`."""
+    return getattr(member, "former", {})
+
+
+def without_former(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`given` less the options that the member has no more. Raises UserError for one that has not its default."""
+    gone = former(member)
+    for name, value in given.items():
+        if name in gone and (value != gone[name].default or type(value) is not type(gone[name].default)):
+            raise gone[name].refusal(name, where)
+    return {name: value for name, value in given.items() if name not in gone}
+
+
+def texts(documented: Any) -> dict[str, str]:
+    """What each option of a class or function means: the first sentence of its `name: text` in the docstring.
+
+    `a, b: text` stands for both. What a class does not say, its bases may.
+    """
+    found: dict[str, str] = {}
+    for one in reversed(inspect.getmro(documented) if inspect.isclass(documented) else (documented,)):
+        found |= _sentences(vars(one).get("__doc__") if inspect.isclass(one) else one.__doc__)
+    return found
+
+
+_NAMES = re.compile(r"(?:^|(?<=\. ))([a-z_]\w*(?:, [a-z_]\w*)*): ")
+
+
+def _sentences(doc: str | None) -> dict[str, str]:
+    paragraphs: list[str] = []
+    for line in inspect.cleandoc(doc or "").splitlines():
+        if line.startswith(" ") and paragraphs:
+            paragraphs[-1] += f" {line.strip()}"
+        else:
+            paragraphs.append(line)
+    found = {}
+    for paragraph in paragraphs:
+        _, *parts = _NAMES.split(paragraph)
+        for listed, text in zip(parts[::2], parts[1::2], strict=True):
+            found |= dict.fromkeys(listed.split(", "), re.split(r"(?<! al)\. (?=[A-Z0-9])|\.? *$", text)[0])
+    return found
+
+
 def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return `given` as a dict, once every key is an option of `member` and every value fits its annotation.
 
-    An annotation may carry its range, `Annotated[float, Limits(above=0)]`: see `sslkit.ranges`.
+    An annotation may carry its range, `Annotated[float, Limits(above=0)]`: see `sslkit.ranges`. An option that the
+    member has no more, such as an old card or config.yaml holds, is left out if it has its default.
     Raises UserError for an unknown key, with the nearest one, and for a value of another type or out of range.
     """
     if not isinstance(given, Mapping):
         raise UserError(f"{where} must be a mapping of options, got {given!r}")
     known, parameters, checked = options(member), inspect.signature(member).parameters, {}
-    for name, value in given.items():
+    for name, value in without_former(member, given, where).items():
         if name not in known:
             raise UserError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
         kind, limits = plain(parameters[name].annotation)

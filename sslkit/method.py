@@ -170,10 +170,37 @@ def key(part: str) -> str:
 
 def signature(name: str) -> dict[str, dict[str, Any]]:
     """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
+    found = classes(name)
+    views = {"views": found["objective"].views.options()}
+    known = {part: members.options(member) for part, member in found.items()}
+    return {"objective": known.pop("objective")} | views | known
+
+
+def classes(name: str) -> dict[str, type]:
+    """The class of each part of a method, the objective's first: {"objective": BYOL, "dsa": DSA}."""
     first, rest = parse(name)
-    member = objectives.find(first)
-    known = {"objective": members.options(member), "views": member.views.options()}
-    return known | {key(part): members.options(regularizers.find(part)) for part in rest}
+    return {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
+
+
+def settable(name: str) -> dict[str, dict[str, Any]]:
+    """`signature`, with the removed options of each part as `members.Former`."""
+    gone = {part: dict(members.former(member)) for part, member in classes(name).items()}
+    return {part: gone.get(part, {}) | known for part, known in signature(name).items()}
+
+
+def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
+
+    A removed option is left out if it has its default value. Raises UserError otherwise.
+    """
+    given = {"name": given} if isinstance(given, str) else dict(given)
+    found = classes(given["name"])
+    for part, known in signature(given["name"]).items():
+        own = given.get(part) or {}
+        if not isinstance(own, Mapping):
+            raise UserError(f"{part} must be a mapping of options, got {own!r}")
+        given[part] = known | (members.without_former(found[part], own, part) if part in found else own)
+    return given
 
 
 def method(
@@ -203,16 +230,16 @@ def method(
     normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
-    classes, options = _parts(name, objective or {}, plugins)
+    found, options = _parts(name, objective or {}, plugins)
     if backbone == "auto":
-        backbone = backbones.default(classes["objective"].families[0], image_size, frames)
+        backbone = backbones.default(found["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
-        head = classes["objective"](body, **options["objective"])
-        parts = {part: classes[part](head.dim, **own) for part, own in options.items() if part != "objective"}
-    own = classes["objective"].views
+        head = found["objective"](body, **options["objective"])
+        parts = {part: found[part](head.dim, **own) for part, own in options.items() if part != "objective"}
+    own = found["objective"].views
     recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
     step_checks.check_crops(body, recipe, image_size)
     return Method(
@@ -231,13 +258,11 @@ def _parts(
 ) -> tuple[dict[str, type], dict[str, dict[str, Any]]]:
     """The class and the checked options of each part of a method, the objective's first."""
     known = signature(name)
-    first, rest = parse(name)
     for given in plugins:
         if given not in known:
             raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
-    classes = {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
-    given = {"objective": objective, **plugins}
-    return classes, {part: members.check_options(classes[part], given.get(part) or {}, part) for part in classes}
+    found, given = classes(name), {"objective": objective, **plugins}
+    return found, {part: members.check_options(found[part], given.get(part) or {}, part) for part in found}
 
 
 def _normalization(in_chans: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -122,8 +122,13 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def plain(kind: Any) -> tuple[Any, Limits]:
-    """Split `Annotated[float, Limits(...)]`, also in a union or a list, into `float` and the limits."""
+    """Split `Annotated[float, Limits(...)]`, also in a union or a list, into `float` and the limits.
+
+    `Literal["a", "b"]` is a text whose limits are these choices.
+    """
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:  # of texts
+        return str, Limits(choices=parts)
     if origin is typing.Annotated:
         return parts[0], next((mark for mark in parts[1:] if isinstance(mark, Limits)), Limits())
     if origin not in (*UNIONS, list, Sequence):

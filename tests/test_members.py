@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from typing import ClassVar, Literal
 
 import pytest
 
@@ -63,6 +64,48 @@ def test_a_name_that_begins_another_one_finds_its_own() -> None:
     assert objectives.find("mae").__name__ == "MAE" and objectives.find("u_mae").__name__ == "UMAE"
 
 
+@pytest.mark.parametrize("family", [objectives, regularizers])
+def test_every_option_has_a_line_of_text(family) -> None:
+    for name in family.names():
+        member = family.find(name)
+        said = members.texts(member)
+        assert {option for option in members.options(member) if len(said.get(option, "")) < 5} == set(), name
+
+
+def test_the_text_of_an_option_is_its_first_sentence() -> None:
+    class Base:
+        """One.
+
+        a: of the base. More of it.
+        b, c: of both (Song et al. 2024), over
+            two lines; no more. d: on the same line.
+        Raises UserError: never.
+        """
+
+    class Own(Base):
+        """As in Base: a, b, c.
+
+        d: its own
+        """
+
+    own = {"a": "of the base", "b": "of both (Song et al. 2024), over two lines; no more", "d": "its own"}
+    assert members.texts(Own) == {**own, "c": own["b"]}
+    assert members.texts(Base)["d"] == "on the same line"
+    assert members.texts(lambda: None) == {}
+
+
+def test_an_option_that_is_no_more_is_dropped_at_its_default() -> None:
+    class Shorter:
+        former: ClassVar = {"old": members.Former(1, "say new=2"), "flag": members.Former(False, "nothing")}
+
+        def __init__(self, *, new: int = 1) -> None: ...
+
+    assert members.check_options(Shorter, {"old": 1, "new": 3, "flag": False}, "x") == {"new": 3}
+    for given in ({"old": 2}, {"old": True}, {"old": None}):
+        with pytest.raises(UserError, match=r"^x has no option 'old' any more: say new=2$"):
+            members.check_options(Shorter, given, "x")
+
+
 def test_numpys_numbers_are_numbers() -> None:
     import numpy as np
 
@@ -102,3 +145,12 @@ def test_options_must_be_a_mapping_and_lists_are_checked_within() -> None:
     for value in (5, "20", [20, "4"], [20, 0], [math.nan]):
         with pytest.raises(UserError, match="num_matches must be a list"):
             members.check_options(vicregl, {"num_matches": value}, "x")
+
+
+def test_a_literal_is_a_text_of_a_list() -> None:
+    def evaluate(*, form: Literal["a", "b"] = "a") -> None: ...
+
+    assert members.check_options(evaluate, {"form": "b"}, "x") == {"form": "b"}
+    for value in ("c", 1, None):
+        with pytest.raises(UserError, match=r"^x option form must be a or b, got "):
+            members.check_options(evaluate, {"form": value}, "x")

@@ -46,7 +46,4 @@ def test_libraries_do_not_print() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
     }
-    assert printing - BY_NOW == {"sslkit/say.py", "sslkit/training/train.py"}  # the latter to stderr, on Ctrl+C
-
-
-BY_NOW = {"evaluation/judging/summary.py", "evaluation/judging/detection.py", "evaluation/judging/action.py"}
+    assert printing == {"sslkit/say.py", "sslkit/training/train.py"}  # the latter to stderr, on Ctrl+C

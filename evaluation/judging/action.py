@@ -1,25 +1,23 @@
 """What a person sees of action recognition: a line for each split as it goes, one table, and the next command."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from evaluation.features.models import LoadedModel
 from evaluation.judging.command_line import name_of, words
 from evaluation.judging.run import results_folder
-from evaluation.judging.summary import Opened, described, opened, print_differences, print_left_out
-from evaluation.protocols.action import action, check_clips, source_of
+from evaluation.judging.summary import Opened, described, opened, print_differences, print_left_out, shown
+from evaluation.protocols.action import action
+from evaluation.protocols.action.opening import check_clips, source_of
+from evaluation.protocols.action.options import Options, Place
 from evaluation.protocols.action.recipes import RECIPES
 from evaluation.protocols.action.recipes import chosen as recipe_of
-from evaluation.protocols.action.results import fold_name
 from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.results.tables import table
-from sslkit import members
+from sslkit import say
 
-FOLDS = (1, 2, 3)  # the official splits that a set can have
-SHOWN = ("top5", *map(fold_name, FOLDS))  # beside the main number
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
 
 
@@ -27,7 +25,7 @@ def judge(
     checkpoint: Any = None,
     zoo: str | Path | None = None,
     *,
-    out: str | Path = "runs/evaluation",
+    out: str | Path = Place.out,
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
     **options: Any,
@@ -43,7 +41,7 @@ def judge(
     options = {**options, **_of_entries([one.model for one in asked.values()], options)}
 
     def judged(_: str, one: Opened) -> Result:
-        print(f"model     {described(one.model)}", flush=True)
+        say.line(f"model     {described(one.model)}")
         folder = results_folder(one.model, out)
         result = action(one.model, out=folder, say=_line, **options)
         store.append(folder, result)
@@ -51,13 +49,13 @@ def judge(
 
     done = asked.of_each(judged)
     models, results = [asked[name].model for name in done], list(done.values())
-    print(f"\n{table(shown(results))}\n")
+    say.line(f"\n{table(shown(results))}\n")
     print_differences(results)
     _print_unpaired(results)
-    print(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
+    say.line(f"results   {', '.join(str(results_folder(model, out) / store.RESULTS) for model in models)}")
     print_left_out(done.left_out)
     names = [name_of(asked[name].asked, asked[name].model) for name in done]
-    print(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
+    say.line(f"next      {hint(names, models[0], results[0], {**options, 'image_size': image_size, 'out': out})}")
     return results
 
 
@@ -70,27 +68,13 @@ def _of_entries(models: list[LoadedModel], options: Mapping[str, Any]) -> dict[s
     return {name: known.pop() for name, known in own.items() if options.get(name) is None and len(known) == 1}
 
 
-def shown(results: list[Result]) -> list[Result]:
-    """The rows of the table: each result, its top-5 and its splits; the model's name only where there are several."""
-    rows = []
-    for result in results:
-        rows.append(result)
-        rows += [_row(result, name) for name in result.others if name in SHOWN]
-    several = len({result.model for result in results}) > 1
-    return rows if several else [replace(row, model="") for row in rows]
-
-
-def _row(result: Result, name: str) -> Result:
-    return replace(result, metric=name, **asdict(result.others[name]))
-
-
 def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[str, Any]) -> str:
     """The next command to type, as a shell takes it: beside an untrained network, then the other protocol.
 
     names: of all models on a command line. first, result: the first of them, and what it got. options: those of
     `judge`; each that differs from its default is in the command.
     """
-    defaults = {"data": None, **members.options(action)}
+    defaults = {"data": None, **vars(Options()), **vars(Place())}
     asked = {name: value for name, value in options.items() if name in defaults and value != defaults[name]}
     if len(names) == 1 and first.entry:
         # the untrained network is no entry, so it does not know the entry's films and stride
@@ -116,8 +100,8 @@ def _print_unpaired(results: list[Result]) -> None:
     shapes = {result.model: "{length} x {stride} at {sizes[crop]} px".format(**result.details) for result in results}
     if len(set(shapes.values())) > 1:
         told = "; ".join(f"{model}: {shape}" for model, shape in shapes.items())
-        print(f"no verdict between networks of other clips ({told}): give frames, stride and image_size for all\n")
+        say.line(f"no verdict between networks of other clips ({told}): give frames, stride and image_size for all\n")
 
 
 def _line(text: str) -> None:
-    print(f"          {text}", flush=True)
+    say.line(f"          {text}")

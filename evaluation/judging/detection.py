@@ -1,34 +1,36 @@
 """What a person sees of detection: the plan, a bar for each trial, one table, the pictures, and the next command."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from inspect import signature
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel
 from evaluation.judging.command_line import name_of, words
 from evaluation.judging.run import make_folder, results_folder
-from evaluation.judging.summary import Opened, opened, print_differences, print_left_out
+from evaluation.judging.summary import Opened, opened, print_differences, print_left_out, shown
 from evaluation.judging.summary import described as model_line
 from evaluation.protocols.detection import detection
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.measure import check_trials, open_splits, planned
+from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.ranks import process_group
 from evaluation.protocols.detection.recipes import RECIPES, USUAL
-from evaluation.protocols.detection.results import described, seed_name
+from evaluation.protocols.detection.results import described
 from evaluation.protocols.segmentation import segmentation
 from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from sslkit import say
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
 TASKS = {"boxes": detection, "masks": segmentation}
-PLANNED = ("arch", "schedule", "trainable", "steps", "batch_size", "lr", "precision", "seed")
+OUT = "runs/evaluation"
+T = TypeVar("T", Options, Place)
 UNTOLD = ("progress", "workers", "every", "device")  # they change no number
 
 
@@ -39,10 +41,10 @@ def judge(
     *,
     recipe: str | None = None,
     task: str | None = None,
-    out: str | Path = "runs/evaluation",
-    root: str | Path = "data",
-    counts: str = "raise",
-    device: str = "auto",
+    out: str | Path = OUT,
+    root: str | Path = Place.root,
+    counts: str = Place.counts,
+    device: str = Place.device,
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
     **options: Any,
@@ -59,7 +61,7 @@ def judge(
     plan = _plan(recipe, {"data": data, "task": task, **options})
     source, task = plan.pop("data"), plan.pop("task")
     train, test = open_splits(source, root, masks=task == "masks", counts=counts)
-    check_trials(plan["trials"], plan.get("seed", 0))
+    check_trials(plan["trials"], plan.get("seed", Place.seed))
     device_of(device)
     asked = opened(
         checkpoint, zoo, image_size=image_size, trust=trust, check=lambda model: check_fit(model, plan["arch"])
@@ -87,17 +89,6 @@ def judge(
     return results
 
 
-def shown(results: list[Result]) -> list[Result]:
-    """The rows of the table: every number under its own name; the model's only where there are several."""
-    rows = []
-    for result in results:
-        rows.append(result)
-        names = [name for name in result.others if name not in map(seed_name, result.seeds)]
-        rows += [replace(result, metric=name, **asdict(result.others[name])) for name in names]
-    several = len({result.model for result in results}) > 1
-    return rows if several else [replace(row, model="") for row in rows]
-
-
 def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, Any]) -> str:
     """The next command to type: beside the same network untrained, over more seeds, or all on one page; "" for none.
 
@@ -119,11 +110,12 @@ def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, A
 
 
 def _usual(name: str) -> Any:
-    """The default of an option of `detection` or `judge`."""
-    if name in USUAL:
-        return USUAL[name]
-    known = {**signature(detection).parameters, **signature(judge).parameters}
-    return known[name].default if name in known else None
+    """The default of an option of `judge`; None where it is the recipe's or the model's."""
+    return {**vars(Place()), **vars(Options()), **USUAL, "out": OUT}.get(name)
+
+
+def _of(kind: type[T], plan: Mapping[str, Any]) -> T:
+    return kind(**{field.name: plan[field.name] for field in fields(kind) if field.name in plan})
 
 
 def _plan(recipe: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,31 +135,32 @@ def _plan(recipe: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _announce(model: LoadedModel, train: Boxes, test: Boxes, task: str, plan: Mapping[str, Any]) -> None:
-    how = {name: plan[name] for name in PLANNED if name in plan}
-    training = planned(train, masks=task == "masks", **how)
+    training = planned(train, _of(Options, plan), _of(Place, plan), masks=task == "masks")
     schedule = training.schedule
     objects = f"{int(train.instances.counts.sum()):,} objects of {len(train.classes)} classes"
     ranks = f" on {world_size()} processes" if world_size() > 1 else ""
     trials = "1 trial" if plan["trials"] == 1 else f"{plan['trials']} trials"
-    print(f"model     {model_line(model)}")
-    print(f"data      {train.name}: {len(train):,} training images with {objects}, {len(test):,} test images")
-    print(f"plan      {described(training, model, train, test)}")
-    print(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}", flush=True)
+    say.line(f"model     {model_line(model)}")
+    say.line(f"data      {train.name}: {len(train):,} training images with {objects}, {len(test):,} test images")
+    say.line(f"plan      {described(training, model, train, test)}")
+    say.line(f"          {trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}")
 
 
 def _conclude(
     results: list[Result], models: list[LoadedModel], out: str | Path, following: str, left_out: Mapping[str, str]
 ) -> None:
-    print(f"\n{table(shown(results))}\n")
+    say.line(f"\n{table(shown(results))}\n")
     print_differences(results)
     pictures = {}
     for model in models:
         own = [result for result in results if result.model == model.name]
         folder = results_folder(model, out) / own[0].protocol
         pictures |= {str(folder / name): None for result in own for name in result.details["pictures"]}
-    print(f"pictures  {', '.join(pictures)}")
-    print(f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}")
-    print(f"seconds   {sum(result.seconds for result in results):.0f}")
+    say.line(f"pictures  {', '.join(pictures)}")
+    say.line(
+        f"results   {', '.join(dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models))}"
+    )
+    say.line(f"seconds   {sum(result.seconds for result in results):.0f}")
     print_left_out(left_out)
     if following:
-        print(f"next      {following}")
+        say.line(f"next      {following}")

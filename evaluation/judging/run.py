@@ -59,14 +59,23 @@ def evaluate(
 
 
 @dataclass(frozen=True)
+class Task:
+    """A protocol on a source: what it opened, and its options."""
+
+    source: Any
+    name: str
+    opened: Any
+    options: Any
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """One model's protocols, checked and ready to run.
 
-    tasks: (source, protocol, what runs it on a subject), in their order. subjects: of the model, by source.
-    folder: of the results.
+    tasks: in their order. subjects: of the model, by source. folder: of the results.
     """
 
-    tasks: Sequence[tuple[Any, str, Callable[[Subject], list[Result]]]]
+    tasks: Sequence[Task]
     subjects: Mapping[str, Subject]
     folder: Path
 
@@ -75,17 +84,17 @@ class Evaluation:
         results: list[Result] = []
         previous = None
         make_folder(self.folder)
-        for source, name, task in self.tasks:
-            subject, images = self.subjects[str(source)], not family.has_own_data(name)
-            if images and source is not previous and (note := _twins(subject)):
+        for task in self.tasks:
+            subject, images = self.subjects[str(task.source)], isinstance(task.opened, Subject)
+            if images and task.source is not previous and (note := _twins(subject)):
                 say(note)
-            previous = source if images else previous
-            say(f"{name} on {source}")
-            for result in task(subject):
+            previous = task.source if images else previous
+            say(f"{task.name} on {task.source}")
+            for result in family.find(task.name).run(task.opened, task.options):
                 results.append(subject.noted(result))
                 store.append(self.folder, results[-1])
         if pictures:
-            classified = dict.fromkeys(str(source) for source, name, _ in self.tasks if name in ("linear", "knn"))
+            classified = dict.fromkeys(str(task.source) for task in self.tasks if task.name in ("linear", "knn"))
             drawn = draw(self.folder, results, map(self.subjects.get, classified))
             say(f"pictures: {', '.join(path.name for path in drawn)}")
         return results
@@ -106,13 +115,13 @@ def prepared(
     checked("seed", seed, int, least=0, most=MOST_SEED)
     check_extraction(**how)
     plan = planned(data, protocols)
-    tasks = [(source, name, _task(name, options)) for source, name in plan]
+    chosen = {name: _options(name, (options or {}).get(name, {})) for _, name in plan}
     folder = results_folder(model, out)
     subjects: dict[str, Subject] = {}
-    for source, name in plan:
+    tasks = []
+    for source, name in plan:  # a source that is not there is refused before another is extracted
         subject = subjects.setdefault(str(source), Subject(model, source, root, seed, how, folder))
-        family.opener(name)(subject)  # a source that is not there is refused before another is extracted
-        family.checker(name)(subject, **dict((options or {}).get(name, {})))
+        tasks.append(Task(source, name, family.find(name).open(subject, chosen[name]), chosen[name]))
     return Evaluation(tasks, subjects, folder)
 
 
@@ -161,7 +170,6 @@ def results_folder(model: LoadedModel, out: str | Path) -> Path:
     return model.entry.folder if model.entry else Path(out) / file_names.made_of(model.name)
 
 
-def _task(name: str, options: Mapping[str, Mapping[str, Any]] | None) -> Callable[[Subject], list[Result]]:
-    function = family.find(name)
-    given = members.check_options(function, (options or {}).get(name, {}), f"protocol {name}")
-    return lambda subject: function(subject, **given)
+def _options(name: str, given: Mapping[str, Any]) -> Any:
+    own = family.find(name).Options
+    return own(**members.check_options(own, given, f"protocol {name}"))

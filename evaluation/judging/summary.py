@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evaluation import protocols as family
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.plots import plot_results
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
@@ -13,14 +14,9 @@ from evaluation.results import store
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from sslkit import say
 from sslkit.distributed import rank
 from sslkit.errors import UserError
-
-BESIDE = {  # further numbers in the table; all of them are in results.jsonl
-    "crowding": ("intra/{centroid}", "rankme"),
-    "few_shot": ("nearest_centroid",),
-    "lidar": ("alignment",),
-}
 
 
 def judge(
@@ -46,35 +42,33 @@ def judge(
     ready = asked.of_each(lambda _, one: prepared(one.model, data, protocols, options=options, out=out, **how))
 
     def judged(name: str, evaluation: Evaluation) -> list[Result]:
-        print(f"model     {described(asked[name].model)}", flush=True)
+        say.line(f"model     {described(asked[name].model)}")
         return evaluation.run(pictures, _line)
 
     done = ready.of_each(judged)
     models, results = [asked[name].model for name in done], [result for each in done.values() for result in each]
-    print(f"\n{table(shown(results))}\n")
+    say.line(f"\n{table(shown(results))}\n")
     print_differences(results)
     if len(models) > 1 and pictures:
         plot_results(results, Path(out) / "comparison.png")
-        print(f"picture   {Path(out) / 'comparison.png'}")
+        say.line(f"picture   {Path(out) / 'comparison.png'}")
     folders = dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models)
-    print(f"results   {', '.join(folders)}" + ("; pictures beside them" if pictures else ""))
+    say.line(f"results   {', '.join(folders)}" + ("; pictures beside them" if pictures else ""))
     print_left_out(done.left_out)
-    print(f"next      {hint(models)}")
+    say.line(f"next      {hint(models)}")
     return results
 
 
 def shown(results: list[Result]) -> list[Result]:
-    """The rows of the table: each result, and the further numbers that a reader expects beside it.
+    """The rows of the table and of the page: each result, and the numbers that its protocol puts beside it.
 
     The model's name is left out where there is only one.
     """
     rows = []
     for result in results:
-        rows.append(result)
-        for pattern in BESIDE.get(result.protocol, ()):
-            name = pattern.format(**result.details)
-            if name in result.others:
-                rows.append(replace(result, metric=name, **asdict(result.others[name])))
+        known = result.protocol in family.names()  # a file of results may come from another version
+        beside = family.find(result.protocol).beside(result) if known else ()
+        rows += [result, *(replace(result, metric=name, **asdict(result.others[name])) for name in beside)]
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]
 
@@ -115,7 +109,7 @@ def print_left_out(left_out: Mapping[str, str]) -> None:
     """A line for each member of the zoo that was left out."""
     if rank() == 0:
         for told in lines_of(left_out):
-            print(told, flush=True)
+            say.line(told)
 
 
 def chosen(checkpoint: Any, zoo: str | Path | None) -> Members[Any]:
@@ -155,13 +149,13 @@ def print_differences(results: list[Result]) -> None:
     """The verdict on every two models, a block for each protocol and data set; see `paired`."""
     pairs = paired(results)
     for name in sorted({result.data for result in results if result.metric == "mean_per_class"}):
-        print(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
+        say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
     for found in pairs:
-        print(f"{found[0].protocol} on {found[0].data}, {found[0].metric}")
+        say.line(f"{found[0].protocol} on {found[0].data}, {found[0].metric}")
         for comparison in compare_all(found):
-            print(f"  {comparison.verdict}")
+            say.line(f"  {comparison.verdict}")
     if pairs:
-        print()
+        say.line("")
 
 
 def hint(models: list[LoadedModel]) -> str:
@@ -173,4 +167,4 @@ def hint(models: list[LoadedModel]) -> str:
 
 
 def _line(text: str) -> None:
-    print(f"          {text}", flush=True)
+    say.line(f"          {text}")

@@ -1,13 +1,11 @@
-"""Protocols: one file each, found by its name; `evaluate(subject, *, options) -> list[Result]` is what runs it.
+"""Protocols: one file or folder each, found by its name, with the four names that `base.Protocol` describes.
 
-The keyword arguments of `evaluate` are the protocol's options; command lines and help are made from that signature.
+The fields of a protocol's `Options` are its options; command lines and help are made from them.
 """
 
 import importlib
-from collections.abc import Callable
-from typing import Any
 
-from evaluation.results.result import Result
+from evaluation.protocols.base import Protocol
 from sslkit import members
 from sslkit.errors import UserError
 
@@ -17,29 +15,9 @@ def names() -> tuple[str, ...]:
     return members.names(__name__)
 
 
-def find(name: str) -> Callable[..., list[Result]]:
-    """The `evaluate` of a protocol. Raises UserError for an unknown name, with the nearest."""
+def find(name: str) -> Protocol:
+    """A protocol by its name. Raises UserError for an unknown one, with the nearest."""
     if name not in names():
         raise UserError(f"there is no protocol {name!r}: {members.nearest(name, names())}")
-    return importlib.import_module(f"{__name__}.{name}").evaluate
-
-
-def opener(name: str) -> Callable[[Any], Any]:
-    """What opens a protocol's data before anything is computed: its own `open_data(subject)`.
-
-    Without one its data are labelled images, and the subject's splits are looked up.
-    """
-    return getattr(importlib.import_module(f"{__name__}.{name}"), "open_data", lambda subject: subject.splits)
-
-
-def has_own_data(name: str) -> bool:
-    """Whether a protocol opens its data itself."""
-    return hasattr(importlib.import_module(f"{__name__}.{name}"), "open_data")
-
-
-def checker(name: str) -> Callable[..., None]:
-    """What looks for mistakes in data and options that labels alone show: the protocol's own `check`, or nothing.
-
-    It takes the subject and the protocol's options and raises UserError before anything is extracted.
-    """
-    return getattr(importlib.import_module(f"{__name__}.{name}"), "check", lambda subject, **options: None)
+    module = importlib.import_module(f"{__name__}.{name}")
+    return Protocol(module.Options, module.open, module.run, module.beside)

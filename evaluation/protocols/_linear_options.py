@@ -1,21 +1,38 @@
-"""Options of the linear probe that exclude each other, checked before anything is extracted."""
+"""Options of the linear probe, of which some exclude each other: that is checked before anything is extracted."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
+from evaluation.learners.linear_heads import SCALES
 from evaluation.protocols import linear_aug
+from evaluation.protocols._option_types import CountOrNone, PositiveOrNone
 from sslkit.errors import UserError
+from sslkit.settings import Limits
+
+RECIPES = ("auto", "lbfgs", "grid")
+SELECT = ("held_out", "test")
 
 
-def check_together(
-    *,
-    recipe: str = "auto",
-    scale: str = "standardize",
-    c: float | None = None,
-    select: str = "held_out",
-    iterations: int | None = None,
-    epochs: int | None = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
+
+    iterations: of recipe grid. Others as in `linear_probe`.
+    """
+
+    recipe: Annotated[str, Limits(choices=(*RECIPES, *linear_aug.RECIPES))] = "auto"
+    scale: Annotated[str, Limits(choices=tuple(SCALES))] = "standardize"
+    c: PositiveOrNone = None
+    select: Annotated[str, Limits(choices=SELECT)] = "held_out"
+    iterations: CountOrNone = None
+    epochs: CountOrNone = None
+
+
+def check_together(options: Options) -> None:
     """Check that no option is given that the recipe does not have. Raises UserError."""
+    recipe, c, iterations, epochs = options.recipe, options.c, options.iterations, options.epochs
     if recipe in linear_aug.RECIPES:
-        if (scale, c, select, iterations) != ("standardize", None, "held_out", None):
+        if options != Options(recipe=recipe, epochs=epochs):
             raise UserError(f"recipe={recipe} has no option scale, c, select or iterations, only epochs")
         return
     if epochs is not None:

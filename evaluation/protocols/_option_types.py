@@ -15,9 +15,14 @@ Positive = Annotated[float, Limits(above=0)]
 PositiveOrNone = Annotated[float | None, Limits(above=0)]
 Seconds = Annotated[float, Limits(least=0)]
 DecayOrNone = Annotated[float | None, Limits(least=0)]
+Seed = Annotated[int, Limits(least=0, most=MOST_SEED)]
 Seeds = Annotated[int | Sequence[int], Limits(least=0, most=MOST_SEED)]
 Precision = Annotated[str, Limits(choices=("float32", "bfloat16"))]
+CountsRule = Annotated[str, Limits(choices=("raise", "warn"))]  # of a published set of another size
 OnError = Annotated[str, Limits(choices=("skip", "raise"))]
 Workers = Annotated[int, Limits(least=1, most=256)]
+Readers = Annotated[int, Limits(least=0, most=256)]
+ReadersOrAuto = Annotated[int | str, Limits(least=0, most=256, choices=("auto",))]
+SizeOrNone = Annotated[int | None, Limits(least=1, most=4096)]  # pixels, or frames
 Fraction = Annotated[int | float, Limits(above=0)]  # a share, or a whole number of images
 Trials = Annotated[int, Limits(least=1, most=1000)]

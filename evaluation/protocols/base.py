@@ -1,6 +1,6 @@
-"""A subject of evaluation: one model on one data set, with its features extracted when a protocol first asks."""
+"""What a protocol is, and its subject: one model on one data set, its features extracted when first asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,31 @@ from sslkit.errors import UserError
 NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
 
 
+@dataclass(frozen=True)
+class Protocol:
+    """What every member of the family defines under these names.
+
+    Options: a frozen dataclass of keywords, each with a default and annotated with its range (see `_option_types`).
+    open(subject, options): opens data and model and checks everything before anything is computed; what it gives is
+        for `run`, and is the subject itself where the data are labelled images. Raises UserError.
+    run(opened, options): the results.
+    beside(result): names in `result.others` that are further rows of the table and of the page.
+    """
+
+    Options: type
+    open: Callable[["Subject", Any], Any]
+    run: Callable[[Any, Any], list[Result]]
+    beside: Callable[[Result], tuple[str, ...]]
+
+
+def among(result: Result, *names: str) -> tuple[str, ...]:
+    """Those of the names that `result.others` has."""
+    return tuple(name for name in names if name in result.others)
+
+
 @dataclass
 class Subject:
-    """What a protocol's `evaluate(subject, **options)` may use.
+    """What a protocol's `open(subject, options)` may use.
 
     model: loaded. data, root: as `evaluation.datasets.open_split` takes them. seed: of the protocol's draws.
     how: further arguments of `evaluation.extract` (cache, precision, batch_size, device, ...).

@@ -6,6 +6,7 @@ Sources: Song et al. 2024, section IV-A (crowding); Garrido et al. 2023, arXiv 2
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from evaluation.datasets._labels import check_classes, check_labels
 from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, generator, interval_of, jackknife
 from sslkit import diagnostics
@@ -31,10 +32,17 @@ FEWEST_CLASSES = 5  # with fewer, draws of classes say nothing about other class
 DRAWS = 2000
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `crowding`."""
+
+    centroid: Annotated[str, Limits(choices=CENTROIDS)] = "mean"
+
+
 def crowding(
     features: Any,
     *,
-    centroid: str = "mean",
+    centroid: str = Options.centroid,
     spectrum_rows: int = SPECTRUM_ROWS,
     pair_rows: int = PAIR_ROWS,
     alpha_ranks: tuple[int, int] = ALPHA_RANKS,
@@ -188,15 +196,21 @@ def _silhouette(z: np.ndarray, y: np.ndarray, seed: int) -> Estimate:
     return _over_classes(float(values.mean()), drawn @ total / (drawn @ count), k, "silhouette")
 
 
-def check(subject: Subject, **_options: Any) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Check the labels before anything is extracted. Raises UserError."""
     test = subject.opened(subject.test_split)
     check_labels(test, "crowding")
     check_classes([test], "crowding")
     if len(test) < 2 * BLOCKS:
         raise UserError(f"crowding needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
+    return subject
 
 
-def evaluate(subject: Subject, *, centroid: Annotated[str, Limits(choices=CENTROIDS)] = "mean") -> list[Result]:
+def run(opened: Subject, options: Options) -> list[Result]:
     """Of the test images; see `crowding`."""
-    return [crowding(subject.test, centroid=centroid, seed=subject.seed)]
+    return [crowding(opened.test, centroid=options.centroid, seed=opened.seed)]
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    """The variance around the centroids that the distance is between, and the effective rank."""
+    return among(result, f"intra/{result.details.get('centroid')}", "rankme")

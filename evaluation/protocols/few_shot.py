@@ -6,6 +6,7 @@ C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episo
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, 
 from evaluation.learners.episodes import EpisodeTable, draw_episodes, one_label
 from evaluation.learners.neighbours import unit_rows
 from evaluation.protocols._option_types import AtLeastTwo, Count, Counts
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError
@@ -26,7 +27,29 @@ from sslkit.settings import Limits
 
 NORMALIZE = ("l2", "none")
 MOST_EPISODES = 1_000_000
-SETTINGS = {"n_way": 5, "k_shot": 1, "n_query": 15, "episodes": 2000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """k_shot: each is a run of its own. Others as in `few_shot`."""
+
+    n_way: AtLeastTwo = 5
+    k_shot: Counts = (1, 5)
+    n_query: Count = 15
+    episodes: Annotated[int, Limits(least=2, most=MOST_EPISODES)] = 2000
+    classifier: Annotated[str, Limits(choices=CLASSIFIERS)] = "logistic"
+    on_small: Annotated[str, Limits(choices=("error", "drop"))] = "error"
+
+    @property
+    def shots(self) -> list[int]:
+        """The numbers of k_shot. Raises UserError for none."""
+        found = list(self.k_shot) if isinstance(self.k_shot, Sequence) else [self.k_shot]
+        if not found:
+            raise UserError("protocol few_shot option k_shot=[] names nothing to do")
+        return found
+
+
+SETTINGS = {"n_way": Options.n_way, "k_shot": 1, "n_query": Options.n_query, "episodes": Options.episodes}
 
 
 def few_shot(
@@ -36,11 +59,11 @@ def few_shot(
     k_shot: int | None = None,
     n_query: int | None = None,
     episodes: int | None = None,
-    classifier: str = "logistic",
+    classifier: str = Options.classifier,
     c: float = 1.0,
     table: EpisodeTable | None = None,
     seed: int = 0,
-    on_small: str = "error",
+    on_small: str = Options.on_small,
     normalize: str = "l2",
 ) -> Result:
     """Mean accuracy over episodes, with the interval over episodes of this pool of images.
@@ -145,45 +168,34 @@ def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:
             raise UserError(f"{key}={value} was asked, but the episode table has {key}={has[key]}; leave {key} out")
 
 
-def check(
-    subject: Subject,
-    *,
-    n_way: int = 5,
-    k_shot: Sequence[int] | int = (1, 5),
-    n_query: int = 15,
-    on_small: str = "error",
-    **_others: Any,
-) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Raises UserError where the labels show that no episodes can be drawn, before anything is extracted."""
     split = subject.opened(subject.novel_split)
     if split.y.ndim != 1:
         raise UserError(f"few_shot needs one label per image; {split.name} has several: use the linear probe")
-    if not isinstance(k_shot, int) and not len(k_shot):
-        raise UserError("protocol few_shot option k_shot=[] names nothing to do")
     rows = np.arange(len(split), dtype=np.float32)[:, None]  # stand for features, which episodes do not depend on
     labels = Features(rows, split.y, split.classes, "", split.ids, data=split.name, groups=split.groups).labelled()
-    for shot in [k_shot] if isinstance(k_shot, int) else k_shot:
-        draw_episodes(labels, n_way=n_way, k_shot=shot, n_query=n_query, episodes=2, on_small=on_small)
+    size = {"n_way": options.n_way, "n_query": options.n_query, "on_small": options.on_small}
+    for shot in options.shots:
+        draw_episodes(labels, k_shot=shot, episodes=2, **size)
+    return subject
 
 
-def evaluate(
-    subject: Subject,
-    *,
-    n_way: AtLeastTwo = 5,
-    k_shot: Counts = (1, 5),
-    n_query: Count = 15,
-    episodes: Annotated[int, Limits(least=2, most=MOST_EPISODES)] = 2000,
-    classifier: Annotated[str, Limits(choices=CLASSIFIERS)] = "logistic",
-    on_small: Annotated[str, Limits(choices=("error", "drop"))] = "error",
-) -> list[Result]:
+def run(opened: Subject, options: Options) -> list[Result]:
     """Each of `k_shot` on the classes that were kept back, where the data set keeps some; see `few_shot`.
 
     The episode tables are kept as `episodes-DIGEST.npz` beside the results, for models of other libraries.
     """
-    features = one_label(as_features(subject.novel), "few_shot")
-    shots = [k_shot] if isinstance(k_shot, int) else k_shot
-    size = {"n_way": n_way, "n_query": n_query, "episodes": episodes, "seed": subject.seed, "on_small": on_small}
-    tables = [draw_episodes(features, k_shot=k, **size) for k in shots]
+    features = one_label(as_features(opened.novel), "few_shot")
+    size = {"n_way": options.n_way, "n_query": options.n_query, "episodes": options.episodes}
+    how = {"seed": opened.seed, "on_small": options.on_small}
+    tables = [draw_episodes(features, k_shot=k, **size, **how) for k in options.shots]
     for table in tables:
-        table.save(subject.out / f"episodes-{table.digest[:12]}.npz")
-    return [few_shot(features, table=table, classifier=classifier, on_small=on_small) for table in tables]
+        table.save(opened.out / f"episodes-{table.digest[:12]}.npz")
+    chosen = {"classifier": options.classifier, "on_small": options.on_small}
+    return [few_shot(features, table=table, **chosen) for table in tables]
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    """The classifier that has nothing to choose."""
+    return among(result, "nearest_centroid")

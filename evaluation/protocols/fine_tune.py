@@ -5,7 +5,7 @@ fine-tuning of Zheng et al. 2025, arXiv 2510.23145.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
 from pathlib import Path
@@ -49,23 +49,39 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """grid: on the command line fine_tune.grid=itm, or fine_tune.grid={lr:[0.1,0.01],weight_decay:[0]}.
+
+    Others as in `fine_tune`.
+    """
+
+    grid: str | Mapping = "ped"
+    steps: Count = 5000
+    batch_size: AtLeastTwo = 64
+    seeds: Seeds = (0,)
+    flip: bool = True
+    precision: Precision = "float32"
+    workers: Workers = 1
+
+
 def fine_tune(
     model: Any,
     dataset: Any,
     *,
-    grid: str | Mapping[str, Any] = "ped",
-    steps: int = 5000,
-    batch_size: int = 64,
-    seeds: Sequence[int] = (0,),
+    grid: str | Mapping[str, Any] = Options.grid,
+    steps: int = Options.steps,
+    batch_size: int = Options.batch_size,
+    seeds: Sequence[int] = Options.seeds,
     select: str = "held_out",
     out: str | Path | None = None,
     root: str | Path = "data",
     image_size: int | None = None,
     crop: tuple[float, float] = (0.08, 1.0),
-    flip: bool = True,
-    precision: str = "float32",
+    flip: bool = Options.flip,
+    precision: str = Options.precision,
     device: str = "auto",
-    workers: int = 1,
+    workers: int = Options.workers,
     counts: str = "raise",
     progress: bool = True,
 ) -> Result:
@@ -195,29 +211,20 @@ def _on_test(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> t
 _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 
 
-def check(subject: Subject, *, grid: str | Mapping = "ped", seeds: int | Sequence[int] = (0,), **_options: Any) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
-    settings_of(grid)
-    different_seeds(seeds)
+    settings_of(options.grid)
+    different_seeds(options.seeds)
     open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
+    return subject
 
 
-def evaluate(
-    subject: Subject,
-    *,
-    grid: str | Mapping = "ped",
-    steps: Count = 5000,
-    batch_size: AtLeastTwo = 64,
-    seeds: Seeds = (0,),
-    flip: bool = True,
-    precision: Precision = "float32",
-    workers: Workers = 1,
-) -> list[Result]:
-    """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`.
+def run(opened: Subject, options: Options) -> list[Result]:
+    """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
+    place = {"out": opened.out, "root": opened.root, "device": opened.how.get("device", "auto")}
+    place["counts"] = opened.how.get("counts", "raise")
+    return [fine_tune(opened.model, opened.data, **vars(options), **place)]
 
-    grid: on the command line fine_tune.grid=itm, or fine_tune.grid={lr:[0.1,0.01],weight_decay:[0]}.
-    """
-    chosen = {"grid": grid, "steps": steps, "batch_size": batch_size, "seeds": seeds, "flip": flip}
-    place = {"out": subject.out, "root": subject.root, "device": subject.how.get("device", "auto")}
-    place["counts"] = subject.how.get("counts", "raise")
-    return [fine_tune(subject.model, subject.data, **chosen, precision=precision, workers=workers, **place)]
+
+def beside(result: Result) -> tuple[str, ...]:
+    return ()

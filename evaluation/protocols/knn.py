@@ -5,6 +5,7 @@ k = 20 and T = 0.07 are those of DINO (Caron et al. 2021, arXiv 2104.14294).
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,19 @@ Own = tuple[np.ndarray, np.ndarray]
 QUERIES, VOTES = 4096, 2**22  # test images, and their votes for each class, held at a time
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `knn`."""
+
+    k: Count = 20
+    temperature: Positive = 0.07
+
+
 def knn(
     train: Any,
     test: Any,
-    k: int = 20,
-    temperature: float = 0.07,
+    k: int = Options.k,
+    temperature: float = Options.temperature,
     ks: Sequence[int] = (1, 10, 20, 100, 200),
 ) -> Result:
     """Accuracy of the k most similar training images' votes.
@@ -73,7 +82,11 @@ def knn(
 
 
 def predict(
-    train: Features, test: Features, ks: Sequence[int], temperature: float = 0.07, own: Own | None = None
+    train: Features,
+    test: Features,
+    ks: Sequence[int],
+    temperature: float = Options.temperature,
+    own: Own | None = None,
 ) -> dict[int, np.ndarray]:
     """{k: (M,) int64 label of each test image}, for each of `ks`.
 
@@ -120,12 +133,17 @@ def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str)
     return sorted({int(k), *(int(count) for count in ks if count <= most)})
 
 
-def check(subject: Subject, **_options: Any) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Check the labels before anything is extracted. Raises UserError."""
     check_train_and_test(subject, "knn")
+    return subject
 
 
-def evaluate(subject: Subject, *, k: Count = 20, temperature: Positive = 0.07) -> list[Result]:
+def run(opened: Subject, options: Options) -> list[Result]:
     """Every test image by its neighbours among all training images; see `knn`."""
-    train = subject.train
-    return [knn(train, subject.test, min(k, len(train)), temperature)]
+    train = opened.train
+    return [knn(train, opened.test, min(options.k, len(train)), options.temperature)]
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    return ()

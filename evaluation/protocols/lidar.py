@@ -18,7 +18,7 @@ from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import bootstrap_mean, jackknife
 from sslkit import diagnostics
@@ -31,6 +31,14 @@ from sslkit.settings import Limits
 BATCH = 32  # images whose views are drawn together: part of what a seed means
 BLOCKS = 10
 MOST_VIEWS = 1000  # of an image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `view_features`."""
+
+    q: Annotated[int, Limits(least=2, most=MOST_VIEWS)] = 10
+    n_images: Annotated[int, Limits(least=2 * BLOCKS)] = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +59,8 @@ def lidar(
     model: Any,
     split: Split,
     *,
-    q: int = 10,
-    n_images: int = 1000,
+    q: int = Options.q,
+    n_images: int = Options.n_images,
     view: View = SIMCLR.views[0],
     seed: int = 0,
     device: str = "auto",
@@ -90,8 +98,8 @@ def view_features(
     model: Any,
     split: Split,
     *,
-    q: int = 10,
-    n_images: int = 1000,
+    q: int = Options.q,
+    n_images: int = Options.n_images,
     view: View = SIMCLR.views[0],
     seed: int = 0,
     device: str = "auto",
@@ -176,21 +184,22 @@ def _words(view: View) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(view).items()}
 
 
-def check(subject: Subject, **_options: Any) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Check the number of images before anything is extracted. Raises UserError."""
     test = subject.opened(subject.test_split)
     if len(test) < 2 * BLOCKS:
         raise UserError(f"lidar needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
+    return subject
 
 
-def evaluate(
-    subject: Subject,
-    *,
-    q: Annotated[int, Limits(least=2, most=MOST_VIEWS)] = 10,
-    n_images: Annotated[int, Limits(least=2 * BLOCKS)] = 1000,
-) -> list[Result]:
+def run(opened: Subject, options: Options) -> list[Result]:
     """Of views of the test images; those that cannot be read are left out and named; see `lidar`."""
-    reading = {"on_error": subject.how.get("on_error", "skip"), "counts": subject.how.get("counts", "raise")}
-    split = open_split(subject.data, "test", root=subject.root, **reading)
-    options = {"q": q, "n_images": min(n_images, len(split)), "seed": subject.seed}
-    return [lidar(subject.model, split, **options, device=subject.how.get("device", "auto"))]
+    reading = {"on_error": opened.how.get("on_error", "skip"), "counts": opened.how.get("counts", "raise")}
+    split = open_split(opened.data, "test", root=opened.root, **reading)
+    how = {"seed": opened.seed, "device": opened.how.get("device", "auto")}
+    return [lidar(opened.model, split, q=options.q, n_images=min(options.n_images, len(split)), **how)]
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    """How far apart the views of one image lie."""
+    return among(result, "alignment")

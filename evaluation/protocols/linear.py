@@ -7,7 +7,7 @@ chosen among 45 values on a held-out part of the training images, then fitted to
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -19,8 +19,7 @@ from evaluation.learners.linear_parts import Part, Parts, in_both, parts_of
 from evaluation.learners.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.protocols import linear_aug
 from evaluation.protocols._label_checks import check_train_and_test
-from evaluation.protocols._linear_options import check_on_features, check_together
-from evaluation.protocols._option_types import CountOrNone, PositiveOrNone
+from evaluation.protocols._linear_options import RECIPES, SELECT, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject
 from evaluation.results.choice import highest_of, lowest_of
 from evaluation.results.measures import measured
@@ -28,10 +27,7 @@ from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import mean_per_class
 from sslkit.errors import UserError
 from sslkit.members import nearest
-from sslkit.settings import Limits
 
-RECIPES = ("auto", "lbfgs", "grid")
-SELECT = ("held_out", "test")
 STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 TWINS = 0.01  # share of the test images that may be in train too before the number is called leaky
 MANY = 200_000  # rows from which "auto" takes "grid"
@@ -47,10 +43,10 @@ def linear_probe(
     test: Any,
     *,
     val: Any = None,
-    recipe: str = "auto",
-    scale: str = "standardize",
-    c: float | None = None,
-    select: str = "held_out",
+    recipe: str = Options.recipe,
+    scale: str = Options.scale,
+    c: float | None = Options.c,
+    select: str = Options.select,
     seed: int = 0,
     tol: float = 1e-6,
     max_iter: int = 2000,
@@ -107,35 +103,27 @@ def linear_probe(
     )
 
 
-def check(subject: Subject, **options: Any) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Check labels, and options that exclude each other, before anything is extracted. Raises UserError."""
-    check_together(**options)
+    check_together(options)
     check_train_and_test(subject, "linear", several=True)
+    return subject
 
 
-def evaluate(
-    subject: Subject,
-    *,
-    recipe: Annotated[str, Limits(choices=(*RECIPES, *linear_aug.RECIPES))] = "auto",
-    scale: Annotated[str, Limits(choices=tuple(SCALES))] = "standardize",
-    c: PositiveOrNone = None,
-    select: Annotated[str, Limits(choices=SELECT)] = "held_out",
-    iterations: CountOrNone = None,
-    epochs: CountOrNone = None,
-) -> list[Result]:
-    """The linear probe of a subject; official validation images are part of its training images.
+def run(opened: Subject, options: Options) -> list[Result]:
+    """The linear probe of a subject; official validation images are part of its training images."""
+    _check(recipe=(options.recipe, (*RECIPES, *linear_aug.RECIPES)))
+    check_together(options)
+    if options.recipe in linear_aug.RECIPES:
+        return linear_aug.run(opened, linear_aug.Options(recipe=options.recipe, epochs=options.epochs))
+    chosen = {name: value for name, value in vars(options).items() if name not in ("iterations", "epochs")}
+    chosen["grid"] = None if options.iterations is None else Grid(iterations=options.iterations)
+    how = {"seed": opened.seed, "device": opened.how.get("device", "auto")}
+    return [linear_probe(opened.train, opened.test, **chosen, **how)]
 
-    recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
-    iterations: of recipe grid. Others as in `linear_probe`.
-    """
-    _check(recipe=(recipe, (*RECIPES, *linear_aug.RECIPES)))
-    check_together(recipe=recipe, scale=scale, c=c, select=select, iterations=iterations, epochs=epochs)
-    if recipe in linear_aug.RECIPES:
-        return linear_aug.evaluate(subject, recipe=recipe, epochs=epochs)
-    options = {"recipe": recipe, "scale": scale, "c": c, "select": select, "seed": subject.seed}
-    grid = None if iterations is None else Grid(iterations=iterations)
-    device = subject.how.get("device", "auto")
-    return [linear_probe(subject.train, subject.test, grid=grid, device=device, **options)]
+
+def beside(result: Result) -> tuple[str, ...]:
+    return ()
 
 
 def _check(**options: tuple[str, tuple[str, ...]]) -> None:

@@ -68,16 +68,26 @@ RECIPES = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `linear_on_views`."""
+
+    recipe: Annotated[str, Limits(choices=tuple(RECIPES))] = "simclr90"
+    epochs: CountOrNone = None
+    batch_size: AtLeastTwo = 256
+    precision: Precision = "float32"
+
+
 def linear_on_views(
     model: Any,
     train: Split,
     test: Split,
-    recipe: str = "simclr90",
+    recipe: str = Options.recipe,
     *,
-    epochs: int | None = None,
-    batch_size: int = 256,
+    epochs: int | None = Options.epochs,
+    batch_size: int = Options.batch_size,
     seed: int = 0,
-    precision: str = "float32",
+    precision: str = Options.precision,
     device: str = "auto",
     progress: bool = True,
 ) -> Result:
@@ -107,25 +117,22 @@ def linear_on_views(
     return _result(task, scores, name, setting, time.perf_counter() - start, where)
 
 
-def check(subject: Subject, **_options: Any) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Check the labels before anything is computed. Raises UserError."""
     check_train_and_test(subject, "linear_aug", several=True)
+    return subject
 
 
-def evaluate(
-    subject: Subject,
-    *,
-    recipe: Annotated[str, Limits(choices=tuple(RECIPES))] = "simclr90",
-    epochs: CountOrNone = None,
-    batch_size: AtLeastTwo = 256,
-    precision: Precision = "float32",
-) -> list[Result]:
+def run(opened: Subject, options: Options) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
-    name = subject.entry.train if subject.entry else "train"
-    train, test = (open_split(subject.data, split, root=subject.root) for split in (name, "test"))
-    options = {"epochs": epochs, "batch_size": batch_size, "precision": precision, "seed": subject.seed}
-    options["device"] = subject.how.get("device", "auto")
-    return [linear_on_views(subject.model, train, test, recipe, **options)]
+    name = opened.entry.train if opened.entry else "train"
+    train, test = (open_split(opened.data, split, root=opened.root) for split in (name, "test"))
+    how = {"seed": opened.seed, "device": opened.how.get("device", "auto")}
+    return [linear_on_views(opened.model, train, test, **vars(options), **how)]
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    return ()
 
 
 def _chosen(recipe: str, epochs: int | None) -> Recipe:

@@ -6,9 +6,10 @@ Sources: Song et al. 2024 (table VII), He et al. 2017 (arXiv 1703.06870), and Mo
 from pathlib import Path
 from typing import Any
 
-from evaluation.protocols._option_types import CountOrNone, PositiveOrNone, Trials
+from evaluation.protocols import detection
 from evaluation.protocols.base import Subject
-from evaluation.protocols.detection import measure
+from evaluation.protocols.detection.measure import Opened, measured, opened
+from evaluation.protocols.detection.options import Options, Place
 from evaluation.results.result import Result
 
 
@@ -16,22 +17,22 @@ def segmentation(
     model: Any,
     data: Any,
     *,
-    arch: str = "c4",
-    schedule: str = "full",
-    trials: int = 1,
-    trainable: str = "full",
-    steps: int | None = None,
-    batch_size: int | None = None,
-    lr: float | None = None,
-    seed: int = 0,
-    out: str | Path | None = None,
-    root: str | Path = "data",
-    precision: str = "float32",
-    device: str = "auto",
-    workers: int = 0,
-    counts: str = "raise",
-    every: float = 60.0,
-    progress: bool = True,
+    arch: str = Options.arch,
+    schedule: str = Options.schedule,
+    trials: int = Options.trials,
+    trainable: str = Options.trainable,
+    steps: int | None = Options.steps,
+    batch_size: int | None = Options.batch_size,
+    lr: float | None = Options.lr,
+    seed: int = Place.seed,
+    out: str | Path | None = Place.out,
+    root: str | Path = Place.root,
+    precision: str = Place.precision,
+    device: str = Place.device,
+    workers: int = Place.workers,
+    counts: str = Place.counts,
+    every: float = Place.every,
+    progress: bool = Place.progress,
 ) -> list[Result]:
     """AP of the masks and boxes of a Mask R-CNN, the mean over trials; the arguments are those of `detection`.
 
@@ -40,32 +41,23 @@ def segmentation(
     and VOC's of boxes (voc_ap50), as `detection` does.
     Raises UserError as `detection` does, and for a set without masks.
     """
-    given = dict(locals())
-    return measure.measure("segmentation", given.pop("model"), given.pop("data"), masks=True, **given)
+    chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
+    options = Options(arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
+    how = {"device": device, "workers": workers, "counts": counts, "every": every, "progress": progress}
+    place = Place(seed=seed, out=out, root=root, precision=precision, **how)
+    return run(opened("segmentation", model, data, options, place, masks=True), options)
 
 
-def open_data(subject: Subject) -> None:
-    """Raises UserError for a source that is no detection set with masks, before anything is computed."""
-    measure.open_splits(subject.data, subject.root, masks=True, counts=subject.how.get("counts", "raise"))
+def open(subject: Subject, options: Options) -> Opened:
+    """Check the data, the network and the schedule before anything is computed. Raises UserError."""
+    return opened("segmentation", subject.model, subject.data, options, Place.of(subject), masks=True)
 
 
-def check(subject: Subject, **options: Any) -> None:
-    """Check the network and the schedule before anything is computed. Raises UserError."""
-    measure.check(subject, masks=True, **options)
-
-
-def evaluate(
-    subject: Subject,
-    *,
-    arch: measure.Arch = "c4",
-    schedule: str = "full",
-    trials: Trials = 1,
-    trainable: measure.Trainable = "full",
-    steps: CountOrNone = None,
-    batch_size: CountOrNone = None,
-    lr: PositiveOrNone = None,
-) -> list[Result]:
+def run(opened: Opened, options: Options) -> list[Result]:
     """Mask R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `segmentation`."""
-    chosen = {"arch": arch, "schedule": schedule, "trials": trials, "trainable": trainable}
-    chosen |= {"steps": steps, "batch_size": batch_size, "lr": lr}
-    return segmentation(subject.model, subject.data, **chosen, **measure.of_subject(subject))
+    return measured(opened, options)
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    """As of detection."""
+    return detection.beside(result)

@@ -37,14 +37,27 @@ from sslkit.errors import UserError
 SHARE = 0.1  # of the labelled images, held out to choose the rates by
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `semi_supervised`."""
+
+    fraction: Fraction = 0.01
+    draws: Count = 5
+    epochs: Count = 50
+    batch_size: AtLeastTwo = 256
+    flip: bool = True
+    precision: Precision = "float32"
+    workers: Workers = 1
+
+
 def semi_supervised(
     model: Any,
     dataset: Any,
     *,
-    fraction: float = 0.01,
-    draws: int = 5,
-    epochs: int = 50,
-    batch_size: int = 256,
+    fraction: float = Options.fraction,
+    draws: int = Options.draws,
+    epochs: int = Options.epochs,
+    batch_size: int = Options.batch_size,
     lrs: Sequence[float] = (0.002, 0.005, 0.01, 0.02),
     head_lrs: Sequence[float] = (0.1, 0.5, 1.0),
     seed: int = 0,
@@ -53,10 +66,10 @@ def semi_supervised(
     root: str | Path = "data",
     image_size: int | None = None,
     crop: tuple[float, float] = (0.08, 1.0),
-    flip: bool = True,
-    precision: str = "float32",
+    flip: bool = Options.flip,
+    precision: str = Options.precision,
     device: str = "auto",
-    workers: int = 1,
+    workers: int = Options.workers,
     counts: str = "raise",
     progress: bool = True,
 ) -> Result:
@@ -222,27 +235,20 @@ def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) ->
     return {"chosen": told(tested), "grid": list(map(told, tried)), "images": len(rows), "per_class": named}
 
 
-def check(subject: Subject, *, fraction: float = 0.01, draws: int = 5, **_options: Any) -> None:
+def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
     task = open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
-    for draw in range(draws):
-        _labelled_rows(task, fraction, draw)
+    for draw in range(options.draws):
+        _labelled_rows(task, options.fraction, draw)
+    return subject
 
 
-def evaluate(
-    subject: Subject,
-    *,
-    fraction: Fraction = 0.01,
-    draws: Count = 5,
-    epochs: Count = 50,
-    batch_size: AtLeastTwo = 256,
-    flip: bool = True,
-    precision: Precision = "float32",
-    workers: Workers = 1,
-) -> list[Result]:
+def run(opened: Subject, options: Options) -> list[Result]:
     """All weights, on a share of the labels; resumed by the same command; see `semi_supervised`."""
-    chosen = {"fraction": fraction, "draws": draws, "epochs": epochs, "batch_size": batch_size, "flip": flip}
-    chosen |= {"precision": precision, "workers": workers, "seed": subject.seed}
-    place = {"out": subject.out, "root": subject.root, "device": subject.how.get("device", "auto")}
-    place["counts"] = subject.how.get("counts", "raise")
-    return [semi_supervised(subject.model, subject.data, **chosen, **place)]
+    place = {"out": opened.out, "root": opened.root, "device": opened.how.get("device", "auto"), "seed": opened.seed}
+    place["counts"] = opened.how.get("counts", "raise")
+    return [semi_supervised(opened.model, opened.data, **vars(options), **place)]
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    return ()

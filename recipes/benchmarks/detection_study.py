@@ -12,8 +12,6 @@ the seed, with the same new layers, images and order of them. Results go to resu
 """
 
 import argparse
-import contextlib
-import io
 import os
 import statistics
 from pathlib import Path
@@ -106,8 +104,7 @@ def pretrained(config: dict[str, Any], seed: int, zoo: Path) -> Path:
     if not (zoo / name / "card.json").is_file():
         data = {"source": "clipart", "workers": 0, **config["data"]}
         own = {"seed": seed, "epochs": EPOCHS, "out": str(zoo), "name": name, "eval": {"every": 1000, "tsne": 0}}
-        with contextlib.redirect_stdout(io.StringIO()):
-            sslkit.pretrain({**config, **own, "data": data, "trainer": {"progress": False}})
+        sslkit.pretrain({**config, **own, "data": data, "trainer": {"progress": False}})
     return zoo / name
 
 

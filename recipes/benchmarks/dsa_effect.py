@@ -10,8 +10,6 @@ run. "dsa" is the default: prior pca, hidden 128, MLP, neighbours in the whole d
 """
 
 import argparse
-import contextlib
-import io
 import os
 import statistics
 import tempfile
@@ -89,8 +87,7 @@ def one(objective: str, variant: str, seed: int, files: dict[str, Path], scratch
         "eval": {"every": 1000, "tsne": 0},
         "trainer": {"progress": False},
     }
-    with contextlib.redirect_stdout(io.StringIO()):
-        card = sslkit.pretrain(config).card
+    card = sslkit.pretrain(config).card
     numbers = {k: round(card["after"][k], 4) for k in ("probe", "knn", "inter", "intra")}
     keep(RESULTS, key, numbers | {"seconds": card["seconds"], "rankme": round(card["diagnostics"]["rankme"], 2)})
     print(f"{key:<50} probe {100 * numbers['probe']:.1f}  kNN {100 * numbers['knn']:.1f}", flush=True)

@@ -16,8 +16,6 @@ the table's runs take, plain and with DSA alike; DSA keeps its defaults.
 """
 
 import argparse
-import contextlib
-import io
 import itertools
 import os
 import statistics
@@ -208,8 +206,7 @@ def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data:
         "eval": {"every": 1000, "tsne": 0},
         "trainer": {"progress": False},
     }
-    with contextlib.redirect_stdout(io.StringIO()):
-        return sslkit.pretrain(config).card
+    return sslkit.pretrain(config).card
 
 
 def table(results: dict[str, Any]) -> str:

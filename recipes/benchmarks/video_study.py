@@ -13,9 +13,7 @@ after every run.
 """
 
 import argparse
-import contextlib
 import csv
-import io
 import os
 import statistics
 import tempfile
@@ -80,8 +78,7 @@ def one(pieces: Path, key: str, seed: int) -> None:
         "eval": {"k": 5, "every": 1000, "tsne": 0},
         "trainer": {"progress": False, "precision": "32-true", "log_every": 1},
     }
-    with contextlib.redirect_stdout(io.StringIO()):
-        entry = sslkit.pretrain(config)
+    entry = sslkit.pretrain(config)
     with open(entry.folder / "metrics.csv") as file:
         losses = [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]]
     steps = len(losses) // EPOCHS

@@ -20,11 +20,18 @@ PUBLISHED = 224  # pixels: image size of the published recipes
 class View:
     """The distribution of one augmented view. The defaults are SimCLR's at 224 pixels.
 
-    scale: share of the image's area in the crop. ratio: width / height of the crop. flip: probability.
-    jitter: probability of the four colour changes, of strengths brightness, contrast, saturation (factors from
-    1 - s to 1 + s) and hue (turns from -s to s). grayscale: probability.
-    blur: probability, with a Gaussian of sigma output pixels. solarize: probability of inverting values above
-    threshold. size: side in pixels; None is the image size of the run.
+    scale: share of the image's area in the crop.
+    ratio: width / height of the crop.
+    flip: probability of mirroring.
+    jitter: probability of the four colour changes.
+    brightness, contrast, saturation: strength s of the colour change, a factor from 1 - s to 1 + s.
+    hue: strength s of the colour change, a turn from -s to s.
+    grayscale: probability of a gray view.
+    blur: probability of a Gaussian blur.
+    sigma: of the blur, in output pixels.
+    solarize: probability of inverting values above the threshold.
+    threshold: brightness from which solarize inverts.
+    size: side in pixels; None is the image size of the run.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -73,6 +80,12 @@ class ViewRecipe:
     """The views of one image: full-size ones, a distribution each, and n_local smaller crops of one distribution.
 
     A recipe is stored as published, for images of 224 pixels; `at` adapts it to other sizes.
+
+    Options of `replace` for the smaller crops:
+
+    n_local: number of smaller crops.
+    local_size: side of the smaller crops in pixels.
+    local_scale: share of the image's area in a smaller crop.
     """
 
     views: tuple[View, ...]

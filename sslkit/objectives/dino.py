@@ -33,14 +33,17 @@ class DINO(Objective):
     z: the bottleneck of the full-size views, before its normalisation; target: the teacher's. e.local holds those of
     the local crops. A published run also raises the weight decay from 0.04 to 0.4 and clips gradients at 3.
 
-    prototypes: K. 65536 as published for ImageNet; for small data a few hundred to a few thousand are enough.
+    prototypes: number K; 65536 as published for ImageNet, a few hundred to a few thousand for small data.
     momentum: of the teacher at the start; it rises to 1 as a cosine.
-    temperature: of the student. warmup_teacher_temperature, teacher_temperature, warmup_epochs: the teacher's rises
-        linearly from the first to the second over the first epochs. 0.04 throughout, as in the authors' code; the
-        paper's ViTs end at 0.07 after 30 epochs.
+    temperature: of the student.
+    warmup_teacher_temperature: of the teacher at the start; it rises linearly.
+    teacher_temperature: of the teacher after its rise (0.04 throughout in the authors' code; the paper's ViTs: 0.07).
+    warmup_epochs: epochs of the teacher's rise (the paper's ViTs: 30).
     center_momentum: of the moving average of the teacher's mean logits.
     freeze_last_layer: number of first epochs in which the prototypes are not trained.
-    hidden, dim: widths of the head and of its bottleneck. batch_norm: in the head; off for ViTs, as published.
+    hidden: width of the head.
+    dim: width of the head's bottleneck.
+    batch_norm: in the head; off for ViTs, as published.
     Raises UserError for fewer than two prototypes and for temperatures that are not above 0.
     """
 

@@ -44,14 +44,14 @@ class SwAV(Objective):
     Collapse is prevented by Sinkhorn, which shares the global batch equally among the prototypes.
     z: the projections of the full-size views, before their normalisation; e.local holds those of the local crops.
 
-    prototypes: clusters K. 3000 as published, for the 1.3 million images of ImageNet; use fewer for a small data set
-        (a few hundred for 10,000 images).
-    temperature: divides the scores of the prediction. epsilon: divides the scores of the codes; smaller is sharper.
-        iterations: of Sinkhorn.
-    queue_size: older embeddings per view added to the batch in Sinkhorn, from the epoch queue_start on; the published
-        value for batches of 256; 0: none, as for batches of thousands.
-    freeze_prototypes: number of first epochs in which the prototypes are not trained (published: one epoch at a batch
-        of 256, the first 313 steps at 4096).
+    prototypes: clusters, K; 3000 as published for the 1.3 million images of ImageNet, a few hundred for 10,000 images.
+    temperature: divides the scores of the prediction. epsilon: divides the scores of the codes: smaller means
+        sharper codes. iterations: of Sinkhorn.
+    queue_size: older embeddings per view added to the batch in Sinkhorn (published for batches of 256); 0: none, as
+        for batches of thousands.
+    queue_start: epoch from which the queue is used.
+    freeze_prototypes: number of first epochs in which the prototypes are not trained (published: one epoch at a
+        batch of 256, the first 313 steps at 4096).
     hidden: width of the projector; None takes the backbone's (2048 for a ResNet-50, as published). dim: width of z.
     Raises UserError for fewer than two prototypes and for temperatures or iterations that are not above 0.
     """

@@ -12,7 +12,7 @@ class UMAE(MAE):
     """MAE with `constrain`: the mean squared cosine of the pooled features of different images.
 
     uniformity: weight of the term (lambda of the paper: 0.01).
-    mask_ratio, sets, decoder_dim, decoder_depth, normalize_pixels, position: MAE's.
+    As in MAE: mask_ratio, sets, decoder_dim, decoder_depth, normalize_pixels, position.
     """
 
     def __init__(

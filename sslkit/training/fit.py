@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from sslkit import members, objectives, regularizers, say
+from sslkit import members, objectives, say
 from sslkit.errors import UserError, nearest
-from sslkit.method import Method, key, method, parse
+from sslkit.method import Method, classes, method, parse
 from sslkit.step_checks import check_batch, check_clips
 from sslkit.training import checkpoint_files, run
 from sslkit.training.config import Config
@@ -79,8 +79,7 @@ def check_parts(config: Config) -> None:
     Raises UserError for an unknown part or option and for a value out of range.
     """
     name, options = config.method_name, config.method_options()
-    parts = {"objective": objectives.find(parse(name)[0])}
-    parts |= {key(part): regularizers.find(part) for part in parse(name)[1]}
+    parts = classes(name)
     for part, given in options.items():
         if part not in (*parts, "views"):
             raise UserError(f"{name!r} has no part {part!r}: {nearest(part, [*parts, 'views'])}")

@@ -3,12 +3,14 @@
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from sslkit import file_names, say
 from sslkit.errors import UserError
 from sslkit.files import write_whole
+from sslkit.method import filled
 from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
@@ -100,14 +102,30 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
 def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
-    Raises UserError for a damaged config.yaml.
+    What was not said of the method has its default, and an option that is no more has none to have.
+    Raises UserError for a damaged config.yaml, and for one with another value of an option that is no more.
     """
     written = folder / "config.yaml"
     if not os.path.lexists(written):
         return {}
     before = settings_in(written).to_dict()
     now = config.to_dict()
-    return {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
+    before["method"], now["method"] = filled(before["method"]), filled(now["method"])
+    other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
+    if "method" in other and before["method"]["name"] == now["method"]["name"]:
+        other |= _options(*other.pop("method"))
+    return other
+
+
+def _options(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[object, object]]:
+    """The options in which one method differs, {"method.dsa.nu": (its, now)}."""
+    parts = {part: (before.get(part, {}), now.get(part, {})) for part in before | now if part != "name"}
+    return {
+        f"method.{part}.{name}": (a.get(name), b.get(name))
+        for part, (a, b) in parts.items()
+        for name in a | b
+        if a.get(name) != b.get(name)
+    }
 
 
 def settings_in(path: Path) -> Config:

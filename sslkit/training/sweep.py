@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from sslkit import objectives, say
 from sslkit.errors import UserError
+from sslkit.members import NoMoreError
 from sslkit.method import parse
 from sslkit.training import data, fit, run
 from sslkit.training.checkpoint_files import last, newest_whole
@@ -131,7 +132,10 @@ def _can_go_on(folder: Path, config: Config, digest: str) -> bool:
 
 def _differs(folder: Path, config: Config) -> bool:
     """Return whether a run was started with other settings; one without config.yaml counts as such."""
-    return not os.path.lexists(folder / "config.yaml") or bool(run.changed(folder, config))
+    try:
+        return not os.path.lexists(folder / "config.yaml") or bool(run.changed(folder, config))
+    except NoMoreError:  # a run of an earlier version, which this one cannot go on with
+        return True
 
 
 def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:

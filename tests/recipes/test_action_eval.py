@@ -14,7 +14,7 @@ from motion_films import write_motions
 
 from evaluation.features.models import load_model
 from evaluation.judging.action import hint, judge
-from evaluation.protocols.action import action, evaluate
+from evaluation.protocols.action import Options, action
 from evaluation.protocols.action.recipes import RECIPES as NAMED
 from evaluation.results import store
 from evaluation.results.records import read_records
@@ -67,10 +67,10 @@ def test_help_says_every_recipe_and_setting(monkeypatch) -> None:
 
 
 def test_one_list_of_options_is_that_of_the_others(monkeypatch) -> None:
-    """`action`, its protocol's `evaluate` and the command's settings: the same names, the same defaults."""
+    """`action`, its protocol's `Options` and the command's settings: the same names, the same defaults."""
     monkeypatch.syspath_prepend(str(RECIPES))
     settings = dataclasses.asdict(importlib.import_module("action_eval").Settings())
-    options, of_protocol = members.options(action), members.options(evaluate)
+    options, of_protocol = members.options(action), members.options(Options)
     assert of_protocol == {name: options[name] for name in of_protocol}
     assert settings == {
         "checkpoint": None,

@@ -145,7 +145,7 @@ def _of_method(name: str) -> tuple[Declared, ...]:
 
 
 def _of_protocol(name: str, where: str | None = None) -> tuple[Declared, ...]:
-    found = tuple(_options(protocols.find(name), f"{name}." if where is None else where))
+    found = tuple(_options(protocols.find(name).Options, f"{name}." if where is None else where))
     return found if where is not None else (*_settings("evaluate"), *found)
 
 

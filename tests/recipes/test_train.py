@@ -1,5 +1,6 @@
 """The command line as a person types it."""
 
+import re
 import subprocess
 import sys
 from functools import partial
@@ -26,6 +27,8 @@ def test_help_names_every_member_and_every_option(tmp_path, typed) -> None:
     for setting in ("epochs=6", "data.batch_size=128", "trainer.precision=auto", "method.objective.momentum=0.996"):
         assert setting in said
     assert "method.dsa.nu=0.1" in said
+    lines = said[said.index("options of method=") :].splitlines()[1:]
+    assert len(lines) > 25 and all(re.fullmatch(r"  method\.\w+\.\w+=\S+ +\S.{4,}", line) for line in lines), lines
 
 
 @pytest.mark.parametrize(
@@ -36,6 +39,8 @@ def test_help_names_every_member_and_every_option(tmp_path, typed) -> None:
         (["epohcs=3"], "did you mean 'epochs'"),
         (["method=byol+dsa", "method.dsa.nuu=3"], "did you mean 'nu'"),
         (["method=byol+dsa", "method.dsa.nu=-3"], "nu"),
+        (["method=byol+dsa", "method.dsa.variant=papers"], "variant must be paper or code, got 'papers'"),
+        (["method=byol+dsa", "method.dsa.reduction=mean"], "no option 'reduction' any more: variant=code"),
         (["data=/no/such/folder"], "/no/such/folder"),
         (["data=fashion_mnist", "backbone=resnet81"], "did you mean"),
         (["data.batch_size=9000"], "batch_size=9000"),

@@ -6,9 +6,10 @@ Sources: Song et al. 2024 (table VII), He et al. 2020 (MoCo, arXiv 1911.05722) a
 from pathlib import Path
 from typing import Any
 
-from evaluation.protocols._option_types import CountOrNone, PositiveOrNone, Trials
 from evaluation.protocols.base import Subject
-from evaluation.protocols.detection import measure
+from evaluation.protocols.detection.measure import Opened, measured, opened
+from evaluation.protocols.detection.options import Options, Place
+from evaluation.protocols.detection.results import seed_name
 from evaluation.results.result import Result
 
 
@@ -16,22 +17,22 @@ def detection(
     model: Any,
     data: Any,
     *,
-    arch: str = "c4",
-    schedule: str = "full",
-    trials: int = 1,
-    trainable: str = "full",
-    steps: int | None = None,
-    batch_size: int | None = None,
-    lr: float | None = None,
-    seed: int = 0,
-    out: str | Path | None = None,
-    root: str | Path = "data",
-    precision: str = "float32",
-    device: str = "auto",
-    workers: int = 0,
-    counts: str = "raise",
-    every: float = 60.0,
-    progress: bool = True,
+    arch: str = Options.arch,
+    schedule: str = Options.schedule,
+    trials: int = Options.trials,
+    trainable: str = Options.trainable,
+    steps: int | None = Options.steps,
+    batch_size: int | None = Options.batch_size,
+    lr: float | None = Options.lr,
+    seed: int = Place.seed,
+    out: str | Path | None = Place.out,
+    root: str | Path = Place.root,
+    precision: str = Place.precision,
+    device: str = Place.device,
+    workers: int = Place.workers,
+    counts: str = Place.counts,
+    every: float = Place.every,
+    progress: bool = Place.progress,
 ) -> list[Result]:
     """AP on the test images of a detector trained on the training images, the mean over trials.
 
@@ -53,32 +54,23 @@ def detection(
     Raises UserError for options out of range, missing files, a network that does not fit, missing packages, and a
     loss that is NaN or infinite.
     """
-    given = dict(locals())
-    return measure.measure("detection", given.pop("model"), given.pop("data"), masks=False, **given)
+    chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
+    options = Options(arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
+    how = {"device": device, "workers": workers, "counts": counts, "every": every, "progress": progress}
+    place = Place(seed=seed, out=out, root=root, precision=precision, **how)
+    return run(opened("detection", model, data, options, place, masks=False), options)
 
 
-def open_data(subject: Subject) -> None:
-    """Raises UserError for a source that is no detection set, before anything is computed."""
-    measure.open_splits(subject.data, subject.root, counts=subject.how.get("counts", "raise"))
+def open(subject: Subject, options: Options) -> Opened:
+    """Check the data, the network and the schedule before anything is computed. Raises UserError."""
+    return opened("detection", subject.model, subject.data, options, Place.of(subject), masks=False)
 
 
-def check(subject: Subject, **options: Any) -> None:
-    """Check the network and the schedule before anything is computed. Raises UserError."""
-    measure.check(subject, masks=False, **options)
-
-
-def evaluate(
-    subject: Subject,
-    *,
-    arch: measure.Arch = "c4",
-    schedule: str = "full",
-    trials: Trials = 1,
-    trainable: measure.Trainable = "full",
-    steps: CountOrNone = None,
-    batch_size: CountOrNone = None,
-    lr: PositiveOrNone = None,
-) -> list[Result]:
+def run(opened: Opened, options: Options) -> list[Result]:
     """Faster R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `detection`."""
-    chosen = {"arch": arch, "schedule": schedule, "trials": trials, "trainable": trainable}
-    chosen |= {"steps": steps, "batch_size": batch_size, "lr": lr}
-    return detection(subject.model, subject.data, **chosen, **measure.of_subject(subject))
+    return measured(opened, options)
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    """Every number under its own name, without the trials."""
+    return tuple(name for name in result.others if name not in map(seed_name, result.seeds))

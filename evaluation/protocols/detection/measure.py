@@ -2,28 +2,38 @@
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from evaluation.features.checks import checked
-from evaluation.features.models import load_model
-from evaluation.protocols.base import Subject
-from evaluation.protocols.detection.body import TRAINABLE, check_trainable
+from evaluation.features.checks import checked, device_of
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_ap import CocoAP
-from evaluation.protocols.detection.detector import ARCHITECTURES, check_fit
+from evaluation.protocols.detection.detector import check_fit
+from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.results import results_of
 from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.sources import open_boxes
-from evaluation.protocols.detection.training import SAVED, Training
-from evaluation.protocols.detection.trials import Bench, Place
+from evaluation.protocols.detection.training import Training
+from evaluation.protocols.detection.trials import Bench
 from evaluation.results.result import Result
 from evaluation.tuning.loop import whole_number
 from sslkit.errors import UserError
-from sslkit.settings import MOST_SEED, Limits
+from sslkit.settings import MOST_SEED
 
-Arch = Annotated[str, Limits(choices=ARCHITECTURES)]
-Trainable = Annotated[str, Limits(choices=TRAINABLE)]
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What the trials of protocol `name` work on, checked."""
+
+    name: str
+    model: LoadedModel
+    train: Boxes
+    test: Boxes
+    masks: bool
+    place: Place
 
 
 def open_splits(
@@ -49,46 +59,31 @@ def open_splits(
     return train, test
 
 
-def measure(
-    name: str,
-    model: Any,
-    data: Any,
-    *,
-    masks: bool,
-    arch: str = "c4",
-    schedule: str = "full",
-    trials: int = 1,
-    trainable: str = "full",
-    steps: int | None = None,
-    batch_size: int | None = None,
-    lr: float | None = None,
-    seed: int = 0,
-    out: str | Path | None = None,
-    root: str | Path = "data",
-    precision: str = "float32",
-    device: str = "auto",
-    workers: int = 0,
-    counts: str = "raise",
-    every: float = SAVED,
-    progress: bool = True,
-) -> list[Result]:
-    """The results of protocol `name`; see `evaluation.protocols.detection.detection` for the arguments."""
-    check_trials(trials, seed)
-    whole_number("workers", workers, 0)
+def opened(name: str, model: Any, data: Any, options: Options, place: Place, *, masks: bool) -> Opened:
+    """Open and check all that the trials of protocol `name` need. Raises UserError."""
+    check_trials(options.trials, place.seed)
+    whole_number("workers", place.workers, 0)
     CocoAP("box")  # says now, not after the training, that its packages are missing
+    device_of(place.device)
     loaded = load_model(model)
-    check_fit(loaded, arch)
-    train, test = open_splits(data, root, masks=masks, counts=counts)
+    check_fit(loaded, options.arch)
+    train, test = open_splits(data, place.root, masks=masks, counts=place.counts)
+    planned(train, options, place, masks=masks)
     train, test = (train, test) if masks else (train.without_masks(), test.without_masks())
-    how = {"arch": arch, "trainable": trainable, "precision": precision, "seed": seed}
-    training = planned(train, masks=masks, schedule=schedule, steps=steps, batch_size=batch_size, lr=lr, **how)
-    seeds = list(range(seed, seed + trials))
+    return Opened(name, loaded, train, test, masks, place)
+
+
+def measured(opened: Opened, options: Options) -> list[Result]:
+    """The results of the trials; see `evaluation.protocols.detection.detection`."""
+    place = opened.place
+    training = planned(opened.train, options, place, masks=opened.masks)
+    seeds = list(range(place.seed, place.seed + options.trials))
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
-        bench = Bench(name, loaded, train, test, Place(folder, device, workers, every, progress))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if place.out is None else place.out)
+        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(place, out=folder))
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []
-    for result in results if out is None else ():
+    for result in results if place.out is None else ():
         del result.details["pictures"]  # they are gone with the folder
     return results
 
@@ -99,39 +94,12 @@ def check_trials(trials: int, seed: int) -> None:
     checked("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
 
 
-def planned(
-    train: Boxes,
-    *,
-    masks: bool,
-    arch: str = "c4",
-    schedule: str = "full",
-    trainable: str = "full",
-    steps: int | None = None,
-    batch_size: int | None = None,
-    lr: float | None = None,
-    precision: str = "float32",
-    seed: int = 0,
-) -> Training:
+def planned(train: Boxes, options: Options, place: Place, *, masks: bool) -> Training:
     """How a detector is trained on a set. Raises UserError for options out of range."""
-    check_trainable(trainable)
-    chosen = find_schedule(schedule, train.name).changed(steps, batch_size, lr)
-    return Training(chosen, arch, masks, trainable, precision, seed)
-
-
-def check(subject: Subject, *, masks: bool, arch: str = "c4", trials: int = 1, **options: Any) -> None:
-    """Check that the network fits the detector and that the set has the schedule. Raises UserError."""
-    check_fit(subject.model, arch)
-    train, _ = open_splits(subject.data, subject.root, masks=masks, counts=subject.how.get("counts", "raise"))
-    planned(train, masks=masks, arch=arch, **options)
-
-
-def of_subject(subject: Subject) -> dict[str, Any]:
-    """The arguments of `measure` that a subject of evaluation says."""
-    how = subject.how
-    place = {"out": subject.out, "root": subject.root, "seed": subject.seed, "device": how.get("device", "auto")}
-    place |= {"precision": how.get("precision", "float32"), "counts": how.get("counts", "raise")}
-    workers = how.get("workers", 0)
-    return place | {"workers": 0 if workers == "auto" else workers, "progress": how.get("progress", True)}
+    check_trainable(options.trainable)
+    schedule = find_schedule(options.schedule, train.name)
+    chosen = schedule.changed(options.steps, options.batch_size, options.lr)
+    return Training(chosen, options.arch, masks, options.trainable, place.precision, place.seed)
 
 
 def _both(data: Any, root: str | Path, masks: bool, counts: str) -> tuple[Boxes, Boxes]:

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}
+from evaluation.protocols.detection.options import Options
+
+USUAL = {"task": "boxes", "schedule": Options.schedule, "arch": Options.arch, "trials": Options.trials}
 RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al. 2024
     "paper_voc07": {**USUAL, "data": "voc07", "trials": 5},
     "paper_voc0712": {**USUAL, "data": "voc0712", "trials": 5},

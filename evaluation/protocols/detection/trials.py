@@ -14,10 +14,11 @@ from tqdm import tqdm
 
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.boxes import Boxes
+from evaluation.protocols.detection.options import Place
 from evaluation.protocols.detection.pictures import draw_predictions
 from evaluation.protocols.detection.prediction import Prediction, average_precisions, predictions
 from evaluation.protocols.detection.ranks import agreed, process_group
-from evaluation.protocols.detection.training import SAVED, Trained, Training, train_detector
+from evaluation.protocols.detection.training import Trained, Training, train_detector
 from evaluation.results.records import Records, run_id
 from sslkit.distributed import rank, world_size
 from sslkit.files import write_whole
@@ -25,24 +26,9 @@ from sslkit.files import write_whole
 PICTURED = 6  # images of a picture
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where and how trials are done.
-
-    out: folder of NAME.jsonl (the records) and of NAME/ (checkpoints, finished detectors' weights, pictures).
-    device: "auto" is a GPU if there is one. workers: processes that read images. every: seconds between checkpoints.
-    """
-
-    out: Path
-    device: str = "auto"
-    workers: int = 0
-    every: float = SAVED
-    progress: bool = True
-
-
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """A model, a set's two splits, and where the trials of protocol `name` are done."""
+    """A model, a set's two splits, and where the trials of protocol `name` are done: place.out is a folder."""
 
     name: str
     model: LoadedModel

@@ -1,33 +1,47 @@
-"""What DSA's options may be."""
+"""What DSA's options may be, and what stands in the place of those that it had."""
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa import arranging, scoring
+from sslkit.members import Former
 from sslkit.regularizers.dsa.arranging import one_of
 
-CHOICES = {
-    "arranger": ("mlp", "cosine"),
-    "mode": ("cached", "view"),
-    "neighbours": ("auto", "batch", "dataset", "none"),
-    "phi": arranging.PHIS,
-    "normalise": arranging.NORMALISE,
-    "inputs": arranging.INPUTS,
-    "reduction": arranging.REDUCTIONS,
-    "score_mode": arranging.SCORE_MODES,
-    "rule": scoring.RULES,
-    "frobenius": scoring.FROBENIUS,
-    "where": ("projection", "backbone"),
-    "ddp": ("gathered", "local"),
+Variant = Literal["paper", "code"]
+Arranger = Literal["mlp", "cosine"]
+Mode = Literal["cached", "view"]
+Neighbours = Literal["auto", "batch", "dataset", "none"]
+
+CHOICES = {"variant": Variant, "arranger": Arranger, "mode": Mode, "neighbours": Neighbours}
+_CODE = "variant=code has the public code's form; in Python the argument of that name of "
+FORMER = {
+    "phi": Former("relu", "in Python: ArrangingMLP(phi=...)"),
+    "normalise": Former("row", "in Python: ArrangingMLP(normalise=...) and prior_matrix(normalise=...)"),
+    "inputs": Former("concat", f"{_CODE}ArrangingMLP"),
+    "kernel": Former("auto", "in Python: ArrangingMLP(kernel=...)"),
+    "squared": Former(False, "in Python: arrange_loss(squared=...)"),
+    "reduction": Former("sum", f"{_CODE}arrange_loss"),
+    "score_mode": Former("outside", f"{_CODE}arrange_loss"),
+    "include_self": Former(False, "in Python: arrange_loss(include_self=...)"),
+    "rule": Former("threshold", "in Python: connectivity_score(rule=...)"),
+    "include_direct": Former(False, "in Python: connectivity_score(include_direct=...)"),
+    "prior_squared": Former(True, "variant=code has the plain distance; in Python: prior_matrix(squared=...)"),
+    "center": Former(False, "in Python: prior_matrix(center=...), or a function as prior that centres its features"),
+    "frobenius": Former("squared", f"{_CODE}consistency_loss"),
+    "detach_regulator": Former(False, "in Python: arrange_loss(z, m.detach())"),
+    "detach_embedding": Former(False, "in Python: ArrangingMLP(...)(z.detach())"),
+    "where": Former("projection", "in Python: DSA(width).terms(dataclasses.replace(e, z=e.h), images)"),
+    "width": Former(None, "in Python: DSA(width).terms(dataclasses.replace(e, z=e.h), images)"),
+    "ddp": Former("gathered", "variant=code pairs the images of each process alone"),
+    "nu_warmup": Former(0, "in Python: nu is read in every step, so a loop may raise it"),
 }
 
 
 def check(given: dict[str, Any]) -> None:
     """Raises UserError for the first option that is out of range, by name."""
     for name, known in CHOICES.items():
-        one_of(f"dsa.{name}", given[name], known)
-    for name in ("nu", "upsilon", "nu_warmup", "mu"):
+        one_of(f"dsa.{name}", given[name], get_args(known))
+    for name in ("nu", "upsilon", "mu"):
         if not given[name] >= 0:
             raise UserError(f"dsa.{name}={given[name]} must not be negative")
     for name in ("gamma", "hidden", "eta"):
@@ -36,8 +50,8 @@ def check(given: dict[str, Any]) -> None:
     tau = given["tau"]
     if tau != "auto" and not (isinstance(tau, (int, float)) and tau > 0):
         raise UserError(f"dsa.tau={tau!r} must be a number above 0, or auto")
-    if given["where"] == "backbone" and given["arranger"] == "mlp" and not given["width"]:
-        raise UserError("dsa.where=backbone needs dsa.width, the width of the backbone's features (or arranger=cosine)")
+    if given["arranger"] == "cosine" and given["variant"] == "code":
+        raise UserError("dsa.arranger=cosine is of the paper alone (Table X): use dsa.variant=paper")
     prior = given["prior"]
     if given["mode"] == "view" and isinstance(prior, str) and prior.startswith("features:"):
         raise UserError("dsa.prior=features:FILE knows clean images only: use dsa.mode=cached")

@@ -5,6 +5,7 @@ W1 [z_i ; z_j] + b1 splits into u_i + v_j, so that the score of a pair is b + su
 
 import math
 import shutil
+import warnings
 from collections.abc import Callable
 from functools import cache
 
@@ -22,6 +23,7 @@ KERNELS = ("auto", "blocked", "compiled")
 # 256 to 1024 pairs a side); a GPU wants few large launches instead.
 _CPU_TILE = (16, 64, 256)
 _GPU_TILE = (16, 1024, 4096)
+_failed: list[str] = []  # why compiling failed in this process: it is not tried again
 
 
 def compiling_pays(pairs_a_side: int, steps: int) -> bool:
@@ -34,15 +36,22 @@ def pair_scores(u: Tensor, v: Tensor, w: Tensor, b: Tensor, *, kernel: str = "au
 
     u: (r, H), v: (n, H), w: (H,), b: scalar; all of one floating dtype. r < n when each rank has its own rows.
     kernel: "blocked" walks tiles and recomputes them in the backward; "compiled" lets inductor fuse the
-    elementwise form, for some 15 s of compiling; "auto" is compiled on a GPU and where `compiling_pays`.
+    elementwise form, for some 15 s of compiling; "auto" is compiled on a GPU and where `compiling_pays`, and blocked,
+    with a warning, where no compiler can be had.
     steps: calls of the whole run, if known.
     Both keep only u, v and w for the backward.
     """
     if kernel not in KERNELS:
         raise UserError(f"there is no pair kernel {kernel!r}: {nearest(kernel, KERNELS)}")
     pays = u.is_cuda or compiling_pays(len(v), steps)
-    if kernel == "compiled" or (kernel == "auto" and pays):
+    if kernel == "compiled":
         return b + _run_compiled(u, v, w)
+    if kernel == "auto" and pays and not _failed:
+        try:
+            return b + _run_compiled(u, v, w)
+        except UserError as error:
+            _failed.append(str(error))
+            warnings.warn(f"{error}; DSA goes on without", stacklevel=2)
     return b + _Blocked.apply(u, v, w)
 
 
@@ -128,4 +137,4 @@ def _run_compiled(u: Tensor, v: Tensor, w: Tensor) -> Tensor:
         return _compiled()(u, v, w)
     except torch._dynamo.exc.BackendCompilerFailed as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"the compiled pair kernel cannot be built here, use kernel=blocked: {reason}") from error
+        raise UserError(f"the compiled pair kernel cannot be built here: {reason}") from error

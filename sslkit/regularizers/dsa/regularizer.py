@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,10 @@ from torch import Tensor
 from sslkit import distributed
 from sslkit.embeddings import Embeddings, wide
 from sslkit.errors import UserError
+from sslkit.members import Former
 from sslkit.ranges import Count, Rows, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
-from sslkit.regularizers.dsa import arranging, options, scoring
+from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.priors import build as build_prior
 from sslkit.regularizers.dsa.priors.features import FilePrior
@@ -45,33 +46,47 @@ class _Rows:
 class DSA(Regularizer):
     """The paper's defaults, except for the prior: its own is `clip`, which must be downloaded.
 
-    dim: width of z. hidden: width of the arranging MLP.
-    nu, upsilon: weights of L_AM^s and L_con; 0 skips what only that term needs.
-    alpha, gamma: L_AM's threshold on 2 M and its temperature; alpha="relative:C" is C / n, with n rows of z.
-    eta, mu: neighbours of an image, and the two-hop returns above which one counts as connected.
+    variant: paper, or code: the form of the public code wherever the two differ.
+    hidden: width of the arranging MLP.
+    nu: weight of L_AM^s, the arranging term; 0 skips what it alone needs.
+    upsilon: weight of L_con, the consistency of M with the prior; 0 skips what it alone needs.
+    alpha: threshold that 2 M must pass for a pair to attract; "relative:C" is C / n, with n rows of z.
+    gamma: temperature of L_AM.
+    eta: neighbours of an image, for the connectivity score sc.
+    mu: two-hop returns above which a neighbour counts as connected.
     tau: temperature of the prior's kernel; "auto" is the median distance to the eta-th neighbour.
-    phi, inputs, kernel: of `ArrangingMLP`. normalise: of M and of the prior's rows.
-    arranger: "mlp", or "cosine" for Table X's comparison.
-    prior: `prior.build_prior`: clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], hog, pca, features:FILE.npy, a function.
-    prior_size, prior_precision: side in pixels at which the prior looks; "bfloat16" for networks.
-    mode: prior features of each clean image, looked up ("cached"), or of the augmented views ("view", as printed).
-    neighbours: for sc, among the "batch" or the whole "dataset"; "auto" is the data set where its features are
-        cached; "none" is sc = 1, eq. 10.
-    squared, reduction, score_mode, include_self: of `arrange_loss`.
-    rule, include_direct: of `connectivity_score`.
-    prior_squared, center: squared distances in the prior; its features less their mean over the data set.
-    frobenius: of `consistency_loss`.
-    detach_regulator: L_AM does not train M. detach_embedding: M does not train z.
-    where: z is the "projection", or the "backbone"'s features, of `width` dimensions, which the MLP must be told.
-    ddp: pairs over all ranks, so that many processes equal one, or each rank's own ("local").
-    nu_warmup: calls over which nu rises from 0.
+    arranger: mlp, or cosine for the comparison of Table X.
+    prior: pca, hog, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE] or features:FILE.npy; in Python also a function.
+    prior_size: side in pixels at which the prior looks; None is its own.
+    prior_precision: float32, or bfloat16 for networks.
+    mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed).
+    neighbours: for sc, among the batch or the whole dataset; auto: dataset if the features are cached; none: sc = 1.
     Raises UserError for values out of range, with the option's name.
+
+    What the variants are, point by point. Numbers in brackets: the paper's equations, and lines of the code at commit
+    8a1ffcc, which `official` holds.
+
+    * f_s (9): paper: of [z_i ; z_j], z of unit length. code: of z_i - z_j, z as it is, each dimension over its L1 norm
+      over all pairs of a view (lines 109 to 117).
+    * rows of M sum to 1 (9): paper: over all views' rows. code: over the rows of each view; and M of two different
+      views is that of the first view with itself (lines 115, 117).
+    * L_AM^s (16): paper: log(1 + sum), sc_i before the sum over j. code: log(1 + mean), sc_i in the exponent
+      (lines 17 to 21).
+    * the prior (11, 12): paper: the softmax of squared distances. code: exp(-distance / tau) as it is (lines 92 to 95).
+    * L_con (13): paper: the squared Frobenius norm. code: the norm, summed over the blocks of two views (C101).
+    * several processes: paper: all pairs, so that many processes equal one. code: each its own; nothing in it gathers.
+
+    The code's further choices are options: nu=1 upsilon=0.01 mode=view neighbours=batch. In both variants the last
+    bias of f_s starts at 0.5, or whole rows may be dead from the start.
     """
+
+    former: ClassVar[dict[str, Former]] = options.FORMER
 
     def __init__(
         self,
         dim: int,
         *,
+        variant: options.Variant = "paper",
         hidden: Width = 128,
         nu: Weight = 0.1,
         upsilon: Weight = 100.0,
@@ -80,49 +95,29 @@ class DSA(Regularizer):
         eta: Rows = 20,
         mu: Count = 1,
         tau: Temperature | str = 0.5,
-        phi: str = "relu",
-        arranger: str = "mlp",
+        arranger: options.Arranger = "mlp",
         prior: str | Callable[[Tensor], Tensor] = "pca",
         prior_size: Size | None = None,
         prior_precision: str = "float32",
-        mode: str = "cached",
-        neighbours: str = "auto",
-        normalise: str = "row",
-        inputs: str = "concat",
-        kernel: str = "auto",
-        squared: bool = False,
-        reduction: str = "sum",
-        score_mode: str = "outside",
-        include_self: bool = False,
-        rule: str = "threshold",
-        include_direct: bool = False,
-        prior_squared: bool = True,
-        center: bool = False,
-        frobenius: str = "squared",
-        detach_regulator: bool = False,
-        detach_embedding: bool = False,
-        where: str = "projection",
-        width: Width | None = None,
-        ddp: str = "gathered",
-        nu_warmup: Count = 0,
+        mode: options.Mode = "cached",
+        neighbours: options.Neighbours = "auto",
     ) -> None:
         given = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
         super().__init__()
         options.check(given)
         for key, value in given.items():
-            if key not in ("dim", "prior", "alpha", "kernel"):
+            if key not in ("dim", "prior", "alpha"):
                 setattr(self, key, value)
+        self.as_code = variant == "code"
         self.alpha, self.relative_alpha = options.parse_alpha(alpha)
         self.prior = build_prior(prior, size=prior_size, precision=prior_precision)
         if arranger == "cosine":
-            self.arrange = CosineArranger(normalise=normalise)
+            self.arrange = CosineArranger()
         else:
-            dim = width if where == "backbone" else dim
-            self.arrange = ArrangingMLP(dim, hidden, phi=phi, normalise=normalise, inputs=inputs, kernel=kernel)
-        self.register_buffer("calls", torch.zeros((), dtype=torch.long))  # of terms, in training
+            self.arrange = ArrangingMLP(dim, hidden, inputs="diff" if self.as_code else "concat")
+        self.register_buffer("place", torch.zeros(()), persistent=False)  # on the device that the module is on
         self._table = FeatureTable(self.prior.array) if isinstance(self.prior, FilePrior) else None
         self._scores: Tensor | None = None
-        self._center: Tensor | None = None
         self._seen = 0
         self._warned_dead = False
         self._said_repulsive = False
@@ -138,10 +133,9 @@ class DSA(Regularizer):
             self.prior.fit(sample(self.prior, dataset))
         whole = self.neighbours == "dataset" or (self.neighbours == "auto" and self.mode == "cached")
         if self.mode == "cached" or whole:
-            self._table = tabulate(self.prior, dataset, cache=cache, device=self.calls.device)
-            self._center = self._table.all().mean(0) if self.center else None
+            self._table = tabulate(self.prior, dataset, cache=cache, device=self.place.device)
         if whole and self.nu:
-            self._scores = self._score(self._table.all(), backend="faiss").to(self.calls.device)
+            self._scores = self._score(self._table.all(), backend="faiss").to(self.place.device)
 
     def describe(self) -> str:
         """Which prior, and why."""
@@ -154,22 +148,20 @@ class DSA(Regularizer):
 
         e, images: as `Regularizer.terms` says; e.views is needed for mode="view".
         """
-        source = e.h if self.where == "backbone" else e.z
-        with arranging.without_autocast(source):
-            z, index, rows = self._rows(F.normalize(wide(source), dim=-1), e.index)
+        with arranging.without_autocast(e.z):
+            z = wide(e.z)
+            z, index, rows = self._rows(z if self.as_code else F.normalize(z, dim=-1), e.index)
             clean = self._clean_features(index, images)
             seen = self._view_features(e) if self.mode == "view" and self.upsilon else clean
             arrange = consistency = z.new_zeros(())
             with one_thread(z.device, len(z) ** 2):
                 if self.nu or self.upsilon:
-                    m = self.arrange(z.detach() if self.detach_embedding else z, rows.anchors)
+                    m = self._arranged(z, rows)
                     self._watch(m)
                 if self.nu:
-                    arrange = self._arrange(z, m, clean, index, rows)
+                    arrange = self.nu * self._arrange(z, m, clean, index, rows)
                 if self.upsilon:
                     consistency = self.upsilon * self._consistency(m, seen, rows)
-            if self.training:
-                self.calls += 1
         return {"dsa/arrange": arrange, "dsa/consistency": consistency}
 
     def _rows(self, z: Tensor, index: Tensor) -> tuple[Tensor, Tensor, _Rows]:
@@ -179,7 +171,7 @@ class DSA(Regularizer):
         own = slice(rank * count // world, (rank + 1) * count // world)
         if world == 1:
             return z.flatten(0, 1), index, _Rows(None, own, views)
-        if self.ddp == "local":
+        if self.as_code:
             return z[:, own].flatten(0, 1), index[own], _Rows(None, slice(0, count // world), views)
         anchors = torch.arange(views * count, device=z.device).view(views, count)[:, own].flatten()
         return z.flatten(0, 1), index, _Rows(anchors, own, views)
@@ -195,23 +187,15 @@ class DSA(Regularizer):
         return self._gather(self.prior(images), 0)
 
     def _gather(self, features: Tensor, dim: int) -> Tensor:
-        return features if self.ddp == "local" else distributed.gather(features, dim)
+        return features if self.as_code else distributed.gather(features, dim)
 
     def _score(self, features: Tensor, backend: str) -> Tensor:
-        centre = self._features_mean(features)
-        return scoring.connectivity_score(
-            features if centre is None else features - centre,
-            eta=self.eta,
-            mu=self.mu,
-            rule=self.rule,
-            include_direct=self.include_direct,
-            backend=backend,
-        )
+        return scoring.connectivity_score(features, eta=self.eta, mu=self.mu, backend=backend)
 
-    def _features_mean(self, features: Tensor) -> Tensor | None:
-        if not self.center:
-            return None
-        return features.mean(0) if self._center is None else self._center.to(features)
+    def _arranged(self, z: Tensor, rows: _Rows) -> Tensor:
+        if self.as_code:
+            return official.arranged(self.arrange, z.unflatten(0, (rows.views, -1)))
+        return self.arrange(z, rows.anchors)
 
     def _arrange(self, z: Tensor, m: Tensor, clean: Tensor | None, index: Tensor, rows: _Rows) -> Tensor:
         score = None
@@ -223,39 +207,27 @@ class DSA(Regularizer):
         if score is not None:
             self.watched["dsa/score_sd"] = score.std(correction=0)
             score = score[rows.images].repeat(rows.views)
-        pairs = arranging.arrange_log_sum(
-            z,
-            m.detach() if self.detach_regulator else m,
-            score,
-            alpha=self._alpha(len(z)),
-            gamma=self.gamma,
-            squared=self.squared,
-            score_mode=self.score_mode,
-            include_self=self.include_self,
-            rows=rows.anchors,
-        )
+        alpha = self._alpha(len(z))
+        if self.as_code:
+            loss = official.arrange_term(z, m, score, alpha=alpha, gamma=self.gamma)
+            self.watched["dsa/arrange_mean"] = loss.detach()
+            return self._rank_mean(loss)
+        pairs = arranging.arrange_log_sum(z, m, score, alpha=alpha, gamma=self.gamma, rows=rows.anchors)
         if rows.anchors is not None:  # log-sums of the ranks add up; -inf, all scores zero, has no gradient
             pairs = distributed.gather(pairs.clamp_min(-1e30)[None]).logsumexp(0)
-        mean = pairs - math.log(max(1, len(z) * (len(z) - (not self.include_self))))
+        mean = pairs - math.log(max(1, len(z) * (len(z) - 1)))
         self.watched["dsa/arrange_mean"] = F.softplus(mean).detach()
-        return self._rank_mean(F.softplus(mean if self.reduction == "mean" else pairs)) * self._nu()
+        return F.softplus(pairs)
 
     def _consistency(self, m: Tensor, features: Tensor, rows: _Rows) -> Tensor:
         if self.mode == "cached":
             features = features.repeat(rows.views, 1)
-        prior = scoring.prior_matrix(
-            features,
-            tau=self.tau,
-            squared=self.prior_squared,
-            center=self._features_mean(features),
-            rows=rows.anchors,
-            normalise=self.normalise,
-            neighbours=self.eta,
-        )
+        if self.as_code:
+            prior = official.prior_matrix(features, tau=self.tau, neighbours=self.eta)
+            return self._rank_mean(official.consistency_term(m, prior, rows.views))
+        prior = scoring.prior_matrix(features, tau=self.tau, rows=rows.anchors, neighbours=self.eta)
         square = scoring.consistency_loss(m, prior)
-        if rows.anchors is not None:
-            square = distributed.sum_over_ranks(square)
-        return self._rank_mean(scoring.root(square) if self.frobenius == "norm" else square)
+        return square if rows.anchors is None else distributed.sum_over_ranks(square)
 
     def _view_features(self, e: Embeddings) -> Tensor:
         if e.views is None:
@@ -264,14 +236,15 @@ class DSA(Regularizer):
         return self._gather(features, 1).flatten(0, 1)
 
     def _rank_mean(self, loss: Tensor) -> Tensor:
-        """Local losses become their mean over the ranks; global ones are the same everywhere already."""
-        return distributed.sum_over_ranks(loss) / distributed.world_size() if self.ddp == "local" else loss
-
-    def _nu(self) -> Tensor | float:
-        return self.nu * (self.calls / self.nu_warmup).clamp(max=1).float() if self.nu_warmup else self.nu
+        """The losses of the ranks' own pairs become their mean."""
+        return distributed.sum_over_ranks(loss) / distributed.world_size()
 
     def _alpha(self, n: int) -> float:
         return self.alpha / n if self.relative_alpha else self.alpha
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *others: object) -> None:
+        state.pop(f"{prefix}calls", None)  # a count that checkpoints held while nu had a warm-up
+        super()._load_from_state_dict(state, prefix, *others)
 
     @torch.no_grad()
     def _watch(self, m: Tensor) -> None:
@@ -291,7 +264,7 @@ class DSA(Regularizer):
             self._warned_dead = True
             warnings.warn(
                 f"{dead:.0%} of the rows of DSA's M are dead: they have no gradient and never recover; "
-                "dsa.phi=softplus has none, and another seed may have fewer",
+                "another seed may have fewer",
                 stacklevel=2,
             )
         if attracted == 0 and not self._said_repulsive:

@@ -263,17 +263,17 @@ BAD = [0, -1, 10**9, 1e300, float("nan"), float("inf"), "x", "", None, [], [0], 
 @pytest.mark.parametrize("name", protocols.names())
 def test_every_option_of_every_protocol_has_a_range(name: str) -> None:
     """Each option refuses some of fifteen odd values, in one line, and lets its default through."""
-    function = protocols.find(name)
-    for option, default in members.options(function).items():
+    own = protocols.find(name).Options
+    for option, default in members.options(own).items():
         refused = 0
         for value in BAD:
             try:
-                members.check_options(function, {option: value}, f"protocol {name}")
+                members.check_options(own, {option: value}, f"protocol {name}")
             except UserError as error:
                 refused += 1
                 assert option in str(error) and "\n" not in str(error)
         assert refused >= 8, option
-        members.check_options(function, {option: default}, name)
+        members.check_options(own, {option: default}, name)
 
 
 def npz(path: Path, labels: list[int], **more: np.ndarray) -> str:

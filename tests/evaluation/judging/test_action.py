@@ -1,6 +1,6 @@
 """The table of action recognition."""
 
-from evaluation.judging.action import shown
+from evaluation.judging.summary import shown
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from evaluation.judging import detection as judging
-from evaluation.judging.detection import USUAL, hint, judge, shown
+from evaluation.judging.detection import USUAL, hint, judge
+from evaluation.judging.summary import shown
 from evaluation.protocols.detection import results
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate

@@ -12,6 +12,7 @@ import evaluation
 from evaluation import protocols
 from evaluation.features.models import load_model
 from evaluation.judging import run
+from evaluation.protocols import knn
 from evaluation.protocols.base import Subject
 from evaluation.protocols.linear import STRENGTHS
 from evaluation.results import store
@@ -62,7 +63,9 @@ def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, mode
         data = {split: replace(clipart_boxes(3, split), name="six") for split in ("train", "test")}
     if name == "action":
         data, model = f"video:{write_motions(tmp_path / 'six')}", load_model("random:narrow_slow", image_size=16)
-    results = protocols.find(name)(Subject(model, data, how=how, out=tmp_path), **SMALL.get(name, {}))
+    protocol = protocols.find(name)
+    options = protocol.Options(**SMALL.get(name, {}))
+    results = protocol.run(protocol.open(Subject(model, data, how=how, out=tmp_path), options), options)
     assert results
     for result in results:
         assert result.protocol == name and result.recipe and result.metric and result.n > 0
@@ -79,8 +82,8 @@ def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, mode
 
 @pytest.mark.parametrize("name", protocols.names())
 def test_every_protocol_says_what_it_is_and_takes_options_by_name(name: str) -> None:
-    function = protocols.find(name)
-    assert members.summary(function) and function.__doc__
+    run_it = protocols.find(name).run
+    assert members.summary(run_it) and run_it.__doc__
     with pytest.raises(UserError, match=f"protocol {name} has no option 'nonsense'"):
         run.evaluate("random:narrow_resnet", "digits", [name], options={name: {"nonsense": 1}}, image_size=8)
 
@@ -138,7 +141,7 @@ def test_random_features_are_told_apart_from_pixels(data: str, model) -> None:
     results = []
     for one in (model, other):
         subject = Subject(one, data, how={"cache": None, "progress": False})
-        results += protocols.find("knn")(subject)
+        results += knn.run(subject, knn.Options())
     comparison = evaluation.compare(*results)
     assert comparison.difference == pytest.approx(results[0].value - results[1].value)
     assert comparison.n == 60 and comparison.verdict

@@ -82,5 +82,5 @@ def test_a_grid_may_be_given_as_an_option_and_counts_is_passed_on(
     asked = []
     monkeypatch.setattr(module, "fine_tune", lambda *a, **options: asked.append(options["counts"]))
     for how in ({}, {"counts": "warn"}):
-        module.evaluate(Subject(model(), "digits", how=how))
+        module.run(Subject(model(), "digits", how=how), module.Options())
     assert asked == ["raise", "warn"]

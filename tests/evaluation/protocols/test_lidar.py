@@ -14,7 +14,7 @@ from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
-from evaluation.protocols.lidar import alignment_by_image, evaluate, lidar, view_features
+from evaluation.protocols.lidar import Options, alignment_by_image, lidar, run, view_features
 from sslkit import diagnostics
 from sslkit.data.recipe import View
 from sslkit.errors import UserError
@@ -115,10 +115,10 @@ def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: 
 
 def test_the_protocol_reads_as_extraction_does(model: LoadedModel, tmp_path: Path) -> None:
     forty(tmp_path / "test"), forty(tmp_path / "train")
-    (result,) = evaluate(Subject(model, tmp_path), q=2)
+    (result,) = run(Subject(model, tmp_path), Options(q=2))
     assert [Path(name).name for name in result.details["unreadable"]] == ["04.png"] and result.n == 39
     with pytest.raises(UserError, match=r"04\.png"):
-        evaluate(Subject(model, tmp_path, how={"on_error": "raise"}), q=2)
+        run(Subject(model, tmp_path, how={"on_error": "raise"}), Options(q=2))
 
 
 def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
@@ -127,18 +127,18 @@ def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
     asked = []
     monkeypatch.setattr(module, "open_split", lambda *a, **options: asked.append(options["counts"]) or split)
     for how in ({}, {"counts": "warn"}):
-        evaluate(Subject(model, "pets", how=how), q=2, n_images=20)
+        run(Subject(model, "pets", how=how), Options(q=2, n_images=20))
     assert asked == ["raise", "warn"]
 
 
 def test_the_protocol_runs_where_it_is_told(model: LoadedModel, split: Split) -> None:
     if torch.cuda.is_available():
-        evaluate(Subject(model, split, how={"device": "cuda"}), q=2, n_images=20)
+        run(Subject(model, split, how={"device": "cuda"}), Options(q=2, n_images=20))
         assert next(model.net.parameters()).is_cuda
     else:
         with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):
-            evaluate(Subject(model, split, how={"device": "cuda"}), q=2, n_images=20)
-    evaluate(Subject(model, split, how={"device": "cpu"}), q=2, n_images=20)
+            run(Subject(model, split, how={"device": "cuda"}), Options(q=2, n_images=20))
+    run(Subject(model, split, how={"device": "cpu"}), Options(q=2, n_images=20))
     assert not next(model.net.parameters()).is_cuda
 
 

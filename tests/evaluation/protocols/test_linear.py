@@ -178,18 +178,21 @@ def test_as_a_protocol_of_a_subject(few, probed_by_few) -> None:
     class Pixels:
         train, test, seed, how = as_features(TRAIN), as_features(TEST), 0, {}
 
-    function = protocols.find("linear")
-    assert np.array_equal(function(Pixels())[0].outcomes, probed_by_few.outcomes)
-    options = members.check_options(function, {"c": 1, "scale": "l2"}, "linear")
-    assert function(Pixels(), **options)[0].details["c"] == 1.0
-    assert function(Pixels(), recipe="grid", iterations=7)[0].details["iterations"] == 7
+    def run(**options):
+        return protocol.run(Pixels(), protocol.Options(**options))
+
+    protocol = protocols.find("linear")
+    assert np.array_equal(run()[0].outcomes, probed_by_few.outcomes)
+    options = members.check_options(protocol.Options, {"c": 1, "scale": "l2"}, "linear")
+    assert run(**options)[0].details["c"] == 1.0
+    assert run(recipe="grid", iterations=7)[0].details["iterations"] == 7
     for options, message in (
         ({"recipe": "simclr90", "c": 1.0}, "only epochs"),
         ({"epochs": 3}, "epochs=3 is an option of simclr90"),
         ({"recipe": "simclr"}, "simclr90"),
     ):
         with pytest.raises(UserError, match=message):
-            function(Pixels(), **options)
+            run(**options)
 
 
 def test_the_grid(tmp_path) -> None:

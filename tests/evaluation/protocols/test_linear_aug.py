@@ -113,8 +113,9 @@ def test_several_labels_an_image(model, splits) -> None:
 
 def test_as_a_protocol_of_a_subject(model) -> None:
     subject = Subject(model, "digits", seed=3)
-    (result,) = protocols.find("linear_aug")(subject, epochs=1, batch_size=512)
-    (same,) = protocols.find("linear")(subject, recipe="moco100", epochs=1)
+    on_views, linear = protocols.find("linear_aug"), protocols.find("linear")
+    (result,) = on_views.run(subject, on_views.Options(epochs=1, batch_size=512))
+    (same,) = linear.run(subject, linear.Options(recipe="moco100", epochs=1))
     assert same.protocol == "linear_aug" and same.recipe.startswith("moco100, 1 of 100 epochs")
     assert result.seeds == [3] and result.data == "digits" and result.n == len(open_split("digits", "test"))
 

@@ -164,7 +164,7 @@ def test_counts_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(module, "semi_supervised", lambda *a, **options: asked.append(options["counts"]))
     for how in ({}, {"counts": "warn"}):
-        module.evaluate(Subject(model(), "digits", how=how))
+        module.run(Subject(model(), "digits", how=how), module.Options())
     assert asked == ["raise", "warn"]
 
 

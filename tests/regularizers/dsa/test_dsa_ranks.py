@@ -48,11 +48,11 @@ def work(rank: int, folder: str, cases: list[dict]) -> None:
 
 GATHERED = [
     {"neighbours": "batch", "alpha": "relative:2"},
-    {"mode": "view", "reduction": "mean", "frobenius": "norm", "tau": "auto", "center": True},
-    {"arranger": "cosine", "rule": "fraction", "neighbours": "batch"},
+    {"mode": "view", "tau": "auto"},
+    {"arranger": "cosine", "neighbours": "batch"},
     {"neighbours": "batch", "mu": 100},  # every score is zero
 ]
-LOCAL = {"ddp": "local", "neighbours": "batch"}
+LOCAL = {"variant": "code", "neighbours": "batch"}
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +79,8 @@ def test_two_processes_equal_one(case: int, ranks) -> None:
     assert want["z"].any()
 
 
-def test_local_is_the_mean_of_what_each_would_have_alone(ranks) -> None:
-    options = {"neighbours": "batch"}
-    alone = [run(options, slice(0, N // 2)), run(options, slice(N // 2, N))]
+def test_the_codes_form_is_the_mean_of_what_each_would_have_alone(ranks) -> None:
+    alone = [run(LOCAL, slice(0, N // 2)), run(LOCAL, slice(N // 2, N))]
     got, want = joined(ranks[0][-1], ranks[1][-1]), joined(*alone)
     for name, value in got.items():
         torch.testing.assert_close(value, want[name], rtol=1e-6, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")

@@ -78,6 +78,25 @@ def test_threads_stay_as_they_were(generator: torch.Generator) -> None:
     assert torch.get_num_threads() == 2
 
 
+def test_where_nothing_can_be_compiled_auto_goes_on_without_and_says_so_once(
+    generator: torch.Generator, monkeypatch, recwarn
+) -> None:
+    def refuse(*_: torch.Tensor) -> torch.Tensor:
+        raise UserError("the compiled pair kernel cannot be built here: no compiler")
+
+    monkeypatch.setattr(pairwise, "_run_compiled", refuse)
+    monkeypatch.setattr(pairwise, "_failed", [])
+    u, w, b = torch.randn(8, 4, generator=generator), torch.ones(4), torch.zeros(())
+    with pytest.warns(UserWarning, match="no compiler"):
+        got = pair_scores(u, u, w, b, steps=10**6)
+    torch.testing.assert_close(got, pair_scores(u, u, w, b, kernel="blocked"))
+    recwarn.clear()
+    pair_scores(u, u, w, b, steps=10**6)
+    assert not recwarn.list
+    with pytest.raises(UserError, match="cannot be built"):
+        pair_scores(u, u, w, b, kernel="compiled")
+
+
 def test_unknown_kernel() -> None:
     x = torch.ones(1, 1)
     with pytest.raises(UserError, match="blocked"):

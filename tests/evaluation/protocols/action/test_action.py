@@ -13,7 +13,7 @@ import evaluation
 from evaluation import protocols
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.judging import run
-from evaluation.protocols.action import action, evaluate
+from evaluation.protocols.action import Options, action
 from evaluation.protocols.base import Subject
 from evaluation.results import store
 from evaluation.results.records import read_records
@@ -62,7 +62,8 @@ def ucf(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("options", [{"features": "once"}, {"protocol": "fine_tune"}, {"precision": "bfloat16"}])
 def test_a_result_says_all_that_is_needed(options: dict, motion: Path, network: LoadedModel, tmp_path: Path) -> None:
     subject = Subject(network, f"video:{motion}", how={**QUIET, "cache": tmp_path / "cache"}, out=tmp_path)
-    (result,) = evaluate(subject, **QUICK, **options)
+    asked, protocol = Options(**QUICK, **options), protocols.find("action")
+    (result,) = protocol.run(protocol.open(subject, asked), asked)
     assert result.protocol == "action" and result.metric == "top1" and result.n == 6 and result.data == "motion"
     assert result.kind == "wilson over images" and 0 <= result.interval[0] <= result.value <= result.interval[1] <= 1
     kind = "fine-tune, paper_ucf101" if "protocol" in options else "linear, paper_k400"

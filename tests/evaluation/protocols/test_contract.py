@@ -1,0 +1,170 @@
+"""What every protocol of the folder defines, and that one more file is all that a new one takes."""
+
+import dataclasses
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evaluation
+from evaluation import protocols
+from evaluation.features.models import load_model
+from evaluation.judging.summary import shown
+from evaluation.protocols.base import Protocol, Subject
+from evaluation.results.result import Result
+from evaluation.results.tables import table
+from sslkit import members
+from sslkit.data.sources import open_images
+from sslkit.errors import UserError
+
+FOLDER = Path(protocols.__file__).parent
+LISTED = sorted(
+    path.stem
+    for path in FOLDER.iterdir()
+    if not path.name.startswith(("_", ".")) and path.stem != "base" and (path.suffix == ".py" or path.is_dir())
+)
+OWN = '''"""How many training images there are."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from evaluation.protocols.base import Subject, among
+from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate
+from sslkit.errors import UserError
+from sslkit.settings import Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    times: Annotated[int, Limits(least=1, most=9)] = 2
+
+
+def open(subject: Subject, options: Options) -> Subject:
+    if options.times == 9:
+        raise UserError("nine times is once too often")
+    return subject
+
+
+def run(opened: Subject, options: Options) -> list[Result]:
+    others = {"rows": Estimate(float(len(opened.train))), "hidden": Estimate(0.0)}
+    value = Estimate(float(options.times * len(opened.train)))
+    about = {"protocol": "counted", "recipe": "a count", "metric": "counted", "data": opened.train.data}
+    return [Result.of(value, **about, model=opened.model.name, others=others)]
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    return among(result, "rows", "missing")
+'''
+
+
+def test_the_folder_is_the_list_of_protocols() -> None:
+    assert tuple(LISTED) == protocols.names()
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_protocol_is_four_names(name: str) -> None:
+    module, protocol = importlib.import_module(f"evaluation.protocols.{name}"), protocols.find(name)
+    assert isinstance(protocol, Protocol) and [field.name for field in dataclasses.fields(Protocol)] == [
+        "Options",
+        "open",
+        "run",
+        "beside",
+    ]
+    for part in ("open", "run", "beside"):
+        function = getattr(protocol, part)
+        assert function is getattr(module, part) and function.__module__ == module.__name__
+        assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(function).parameters.values())
+    opening, running = inspect.signature(protocol.open), inspect.signature(protocol.run)
+    assert list(opening.parameters) == ["subject", "options"] and list(running.parameters) == ["opened", "options"]
+    assert opening.parameters["subject"].annotation is Subject
+    assert opening.parameters["options"].annotation is running.parameters["options"].annotation is protocol.Options
+    assert opening.return_annotation is running.parameters["opened"].annotation
+    assert running.return_annotation == list[Result] and protocol.open.__doc__ and protocol.run.__doc__
+    beside = inspect.signature(protocol.beside)
+    assert list(beside.parameters) == ["result"] and beside.return_annotation == tuple[str, ...]
+    assert not {"evaluate", "open_data", "check"} & set(vars(module))
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_options_are_frozen_keywords_with_defaults_and_ranges(name: str) -> None:
+    own = protocols.find(name).Options
+    assert dataclasses.is_dataclass(own) and own.__dataclass_params__.frozen
+    for field in dataclasses.fields(own):
+        assert field.kw_only and field.default is not dataclasses.MISSING, field.name
+    assert members.options(own) == vars(own()), "the command line sees each of them with its default"
+    given = members.check_options(own, vars(own()), f"protocol {name}")
+    assert own(**given) == own()
+    assert all(p.annotation is not str or p.name in FREE for p in inspect.signature(own).parameters.values())
+
+
+FREE = {"schedule", "protocol", "recipe", "rule", "features"}  # names that `open` checks, with the nearest
+
+
+@pytest.mark.parametrize("name", ["action", "detection", "segmentation"])
+def test_a_public_function_hands_on_every_keyword(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, asked = importlib.import_module(f"evaluation.protocols.{name}"), {}
+    function = getattr(module, name)
+    assert members.options(function) == {**vars(module.Options()), **vars(module.Place())}
+    monkeypatch.setattr(module, "opened", lambda *given, **_: asked.update(vars(given[-2]) | vars(given[-1])))
+    monkeypatch.setattr(module, "run", lambda *_: [None])
+    given = {keyword: object() for keyword in members.options(function)}
+    function("a model", "a source", **given)
+    assert asked == given
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_nothing_stands_beside_a_result_that_has_nothing_else(name: str) -> None:
+    result = Result(name, "", "top1", 0.5)
+    assert protocols.find(name).beside(result) == () and shown([result]) == [result]
+
+
+def test_a_result_of_an_unknown_protocol_is_one_row() -> None:
+    result = Result("of another version", "", "top1", 0.5)
+    assert shown([result]) == [result]
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One more file in the family."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "counted.py").write_text(OWN)
+    monkeypatch.setattr(protocols, "__path__", [*protocols.__path__, str(tmp_path / "own")])
+    members.names.cache_clear()
+    yield
+    members.names.cache_clear()
+    sys.modules.pop("evaluation.protocols.counted", None)
+    vars(protocols).pop("counted", None)
+
+
+def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "counted" in protocols.names() and members.options(protocols.find("counted").Options) == {"times": 2}
+    monkeypatch.syspath_prepend(str(FOLDER.parents[1] / "recipes"))
+    command = importlib.import_module("command")
+    settings = importlib.import_module("evaluating").Settings()
+    options = {name: members.options(protocols.find(name).Options) for name in protocols.names()}
+    assert "options of counted\n  counted.times=2" in command.plain_help(settings, "", options)
+    images = open_images("digits", split="train")
+    few = {"x_train": images.pixels[:40, 0], "y_train": images.labels[:40]}
+    np.savez(tmp_path / "few.npz", **few, x_test=images.pixels[40:60, 0], y_test=images.labels[40:60])
+    model = load_model("random:narrow_resnet", image_size=8, in_chans=1)
+    how = {"out": tmp_path / "out", "cache": None, "progress": False}
+    said: list[str] = []
+    [result] = evaluation.evaluate(
+        model, tmp_path / "few.npz", "counted", options={"counted": {"times": 3}}, say=said.append, **how
+    )
+    assert result.value == 120 and any(line.startswith("counted on ") for line in said)
+    assert [(row.metric, row.value) for row in shown([result])] == [("counted", 120), ("rows", 40)]
+    assert "rows" in table(shown([result])) and "hidden" not in table(shown([result]))
+    for given, message in (({"times": 10}, "at most 9"), ({"time": 1}, "did you mean 'times'"), ({"times": 9}, "nine")):
+        with pytest.raises(UserError, match=message):
+            evaluation.evaluate(model, tmp_path / "few.npz", "counted", options={"counted": given}, **how)
+
+
+def test_a_file_that_lacks_a_name_is_no_protocol(counted: None, tmp_path: Path) -> None:
+    (tmp_path / "own" / "counted.py").write_text(OWN[: OWN.index("def beside")])
+    with pytest.raises(AttributeError, match="beside"):
+        protocols.find("counted")
