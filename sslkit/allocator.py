@@ -1,4 +1,4 @@
-"""glibc gives large blocks back when they are freed, and the system clears their pages anew for each that follows."""
+"""Keep freed memory in the process: glibc returns large blocks to the system, which must then clear new pages."""
 
 import ctypes
 import platform
@@ -10,11 +10,11 @@ MOST_BEFORE_2_35 = 2**25  # older versions refuse more
 
 
 def keep_freed_memory() -> bool:
-    """Keep freed blocks of this process, and of those it forks, for those that follow; False where it is not glibc.
+    """Keep freed blocks for reuse, in this process and those it forks; False where the C library is not glibc.
 
-    A network on the CPU makes and frees each activation: an EfficientNet at 224 pixels runs 1.5 to 1.9 times as fast
-    with it (two cores, float32, batches of 8 to 32). The process then holds on to the memory of its peak. It is for
-    programs to call, before they start to compute; sslkit's own does not when it is imported.
+    A network on the CPU allocates and frees each activation: an EfficientNet at 224 pixels runs 1.5 to 1.9 times as
+    fast with it (two cores, float32, batches of 8 to 32). The process then keeps the memory of its peak. Programs
+    call it before they start to compute; importing sslkit does not call it.
     """
     if (libc := _glibc()) is None:
         return False
@@ -23,7 +23,7 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Give the system back what is free now, so that the process's size says what is in use; nothing but on glibc."""
+    """Return free memory to the system, so that the process size is the memory in use; no effect without glibc."""
     if (libc := _glibc()) is not None:
         libc.malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""What a cloud of features looks like: crowding, effective rank, spectrum, uniformity. Tensors in, floats out."""
+"""Measures of a set of features: crowding, effective rank, spectrum, uniformity. Tensors in, floats out."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from sslkit.errors import UserError
 
-BLOCK = 4096  # rows that are held in float64 at once
-EPS = 2.0**-52  # of float64: a sum of n terms is off by up to n times this share of the largest partial sum
+BLOCK = 4096  # rows held in float64 at once
+EPS = 2.0**-52  # float64: the error of a sum of n terms is at most n * EPS times the largest partial sum
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Crowding:
 class ClassGeometry:
     """The classes of l2-normalised features, float64.
 
-    labels: (K,) those with two images or more, in order. distance: (K, K) between their centroids.
-    variance: (K,) mean squared distance of a class's images to its centroid, 0 where rounding is all that parts them.
+    labels: (K,) the classes with two images or more, in order. distance: (K, K) between their centroids.
+    variance: (K,) mean squared distance of a class's images to its centroid, 0 where it is below rounding error.
     left_out: classes of one image.
     """
 
@@ -47,12 +47,12 @@ class ClassGeometry:
         return _pairs(self.distance).mean().item()
 
     def intra(self) -> float:
-        """Mean variance of a class, all classes counting the same (Song et al. 2024, section IV-A)."""
+        """Mean variance of a class, each class weighted equally (Song et al. 2024, section IV-A)."""
         return self.variance.mean().item()
 
     def fisher_ratio(self) -> float:
-        """Scatter between classes over scatter within: tr S_B / tr S_W (Fukunaga 1990, chapter 10), classes alike.
-        inf where no class varies.
+        """Scatter between classes over scatter within: tr S_B / tr S_W (Fukunaga 1990, chapter 10), classes weighted
+        equally. inf where no class varies.
 
         tr S_B is the variance of the centroids, K - 1 in its denominator: half their mean squared distance.
         """
@@ -60,7 +60,7 @@ class ClassGeometry:
 
 
 def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassGeometry:
-    """Centroids' distances and classes' variances of l2-normalised features, one pass over blocks of rows.
+    """Centroid distances and class variances of l2-normalised features, in one pass over blocks of rows.
 
     features: (N, D) tensor or array, also memory-mapped. labels: (N,) integers, at least two classes with two images.
     centroid: "mean" or "unit", see `crowding`.
@@ -82,11 +82,11 @@ def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassG
 
 
 def _distances(rows: Tensor) -> Tensor:
-    return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")  # products lose half of the digits
+    return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")  # matmul loses half of the digits
 
 
 def _class_moments(features: Any, y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """(K, D) mean and (K,) mean squared length (1, but for rows of zeros) of each class's normalised rows."""
+    """(K, D) mean and (K,) mean squared length (1, except for zero rows) of each class's normalised rows."""
     mean = torch.zeros(len(counts), features.shape[1], dtype=torch.float64, device=y.device)
     power = torch.zeros(len(counts), dtype=torch.float64, device=y.device)
     for start, block in blocks(features):
@@ -97,14 +97,14 @@ def _class_moments(features: Any, y: Tensor, counts: Tensor) -> tuple[Tensor, Te
 
 
 def blocks(features: Any) -> Iterator[tuple[int, Tensor]]:
-    """(first row, (n, D) float64) block after block, so that only one is held; features: (N, D) tensor or array."""
+    """(first row, (n, D) float64) for one block after another. features: (N, D) tensor or array."""
     for start in range(0, len(features), BLOCK):
         block = features[start : start + BLOCK]
         yield start, block.double() if isinstance(block, Tensor) else torch.from_numpy(block.astype("float64"))
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    """Rows (..., D) brought to length 1 at any scale that float64 has; rows of zeros stay."""
+    """Rows (..., D) scaled to length 1, at any float64 scale; zero rows stay zero."""
     return F.normalize(x.double(), dim=-1, eps=1e-300)
 
 
@@ -120,9 +120,9 @@ def crowding(features: Tensor, labels: Tensor, centroid: str = "mean") -> Crowdi
 
 
 def effective_rank(s: Tensor, eps: float = 1e-7) -> float:
-    """exp of the entropy of a spectrum brought to sum 1, eps added to each part (Garrido et al. 2023, eq. 1).
+    """exp of the entropy of a spectrum scaled to sum 1, eps added to each part (Garrido et al. 2023, eq. 1).
 
-    s: (D,) not negative.
+    s: (D,) non-negative.
     """
     p = s / s.sum().clamp_min(1e-300) + eps
     return torch.exp(-(p * p.log()).sum()).item()
@@ -137,15 +137,16 @@ def rankme(z: Tensor, eps: float = 1e-7) -> float:
 
 
 def directions(eigenvalues: Tensor) -> int:
-    """How many of falling eigenvalues (D,) are above zero: above what rounding makes of zeros, D * 2^-52 of the
-    largest, and above 1e-12 of it in any case."""
+    """Number of positive eigenvalues. eigenvalues: (D,) falling.
+
+    Positive: above the rounding error of zeros, D * 2^-52 of the largest, and at least 1e-12 of the largest."""
     return int((eigenvalues > eigenvalues[0] * max(1e-12, len(eigenvalues) * EPS)).sum())
 
 
 def decay(eigenvalues: Tensor, first: int = 1, last: int | None = None) -> float:
     """Minus the slope of log eigenvalue over log rank, by least squares; the spectrum part of `alpha_req`.
 
-    eigenvalues: (D,) of the covariance, falling. Those that `directions` does not count are taken for zero.
+    eigenvalues: (D,) of the covariance, falling. Those not counted by `directions` are taken as zero.
     """
     above = directions(eigenvalues)
     stop = min(last or above, above)
@@ -162,7 +163,7 @@ def decay(eigenvalues: Tensor, first: int = 1, last: int | None = None) -> float
 def alpha_req(z: Tensor, first: int = 1, last: int | None = None) -> float:
     """Decay of the covariance spectrum: minus the slope of log eigenvalue over log rank (Agrawal et al. 2022).
 
-    z: (N, D). first, last: the range of ranks, counted from 1, that the line is fitted to; None: all above zero.
+    z: (N, D). first, last: range of ranks of the fit, counted from 1; None: up to the last positive eigenvalue.
     """
     z = _finite(z)
     eigenvalues = torch.linalg.svdvals(_without_rounding(z - z.mean(0), z)).square() / max(len(z) - 1, 1)
@@ -171,10 +172,10 @@ def alpha_req(z: Tensor, first: int = 1, last: int | None = None) -> float:
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over rows, float64, that the spectra are computed from; two sets of rows add and subtract.
+    """Sums over rows, float64, from which the spectra are computed; two sets of rows add and subtract.
 
-    n: rows. total: (D,) their sum. products: (D, D) the sum of z z^T, z being the rows less `around`, (D,).
-    The covariance is that of the rows to their own digits where `around` is near their mean.
+    n: rows. total: (D,) sum of z. products: (D, D) sum of z z^T. z: the rows minus `around`, (D,).
+    The covariance has full precision where `around` is near the mean of the rows.
     """
 
     n: int
@@ -184,7 +185,7 @@ class Moments:
 
     @classmethod
     def of(cls, features: Any, around: Tensor | None = None) -> "Moments":
-        """features: (N, D) tensor or array, read in blocks. around: (D,), the same for all that are added; None: 0."""
+        """features: (N, D) tensor or array, read in blocks. around: (D,), equal for all sums to be added; None: 0."""
         like, width = {"dtype": torch.float64, "device": getattr(features, "device", None)}, features.shape[1]
         n, total, products = 0, torch.zeros(width, **like), torch.zeros(width, width, **like)
         around = torch.zeros(width, **like) if around is None else around.to(**like)
@@ -201,8 +202,8 @@ class Moments:
         return Moments(self.n + other.n, self.total + other.total, self.products + other.products, self.around)
 
     def singular_values(self) -> Tensor:
-        """(D,) falling, of the rows as they are. Under 3e-8 of the largest they are rounding: `rankme` on them
-        differs by a relative 1e-3 at most from that of the SVD, where most directions are empty."""
+        """(D,) falling, of the uncentred rows. Values under 3e-8 of the largest are rounding: where most directions are
+        empty, `rankme` on them differs from that of the SVD by a relative 1e-3 at most."""
         cross = torch.outer(self.total, self.around)
         products = self.products + cross + cross.T + self.n * torch.outer(self.around, self.around)
         return torch.linalg.eigvalsh(products).clamp_min(0).sqrt().flip(0)
@@ -216,7 +217,7 @@ class Moments:
 def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> float:
     """Effective rank of the LDA matrix of views against images (Thilak et al. 2023, arXiv 2312.04000).
 
-    z: (N, D) embeddings of several views of each image. groups: (N,) which image a row shows.
+    z: (N, D) embeddings of several views of each image. groups: (N,) the image of each row.
     delta: added to the within-group covariance's diagonal.
     """
     z = _finite(z)
@@ -230,7 +231,7 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
     )
     s_between = between.T @ between / (len(counts) - 1)
     values, vectors = torch.linalg.eigh(s_within)
-    # No eigenvalue is below delta; where features are large it may be lost in the rounding of the largest.
+    # No eigenvalue is below delta, but with large features delta may be lost in the rounding of the largest one.
     values = values.clamp_min(max(delta, len(values) * EPS * values[-1].item()))
     root = vectors * values.rsqrt() @ vectors.T
     spectrum = torch.linalg.eigvalsh(root @ s_between @ root).clamp_min(0)
@@ -244,14 +245,14 @@ def uniformity(z: Tensor, t: float = 2.0) -> float:
 
 
 def uniformity_of(potentials: Tensor, n: int) -> float:
-    """`uniformity` of n rows from their parts' `log_potentials`."""
+    """`uniformity` of n rows from the `log_potentials` of their parts."""
     return torch.logsumexp(potentials.flatten(), 0).item() - math.log(n * (n - 1) / 2)
 
 
 def log_potentials(parts: Sequence[Tensor], t: float = 2.0) -> Tensor:
     """(G, G): log of the sum of exp(-t d^2) over the pairs between parts g and h; -inf below the diagonal.
 
-    parts: G of (n, D), whose rows are not normalised here. No more than one part's pairs are held at once.
+    parts: G tensors (n, D), not normalised here. At most one pair of parts is held at once.
     """
     logs = torch.full((len(parts), len(parts)), -math.inf, dtype=parts[0].dtype, device=parts[0].device)
     for g, a in enumerate(parts):
@@ -269,12 +270,12 @@ def alignment(z1: Tensor, z2: Tensor, power: float = 2.0) -> float:
 
 
 def _pairs(square: Tensor) -> Tensor:
-    """What lies above the diagonal of (K, K)."""
+    """The entries above the diagonal of (K, K)."""
     return square[tuple(torch.triu_indices(*square.shape, 1))]
 
 
 def _without_rounding(centred: Tensor, z: Tensor) -> Tensor:
-    """(n, D) rows less means of z (N, D), 0 in columns where only rounding parts them: N * 2^-52 of the largest."""
+    """(n, D) rows minus means of z (N, D); 0 in columns within rounding error, N * 2^-52 of the largest."""
     return centred.where(centred.abs().amax(0) > len(z) * EPS * z.abs().amax(0), 0.0)
 
 

@@ -1,7 +1,7 @@
-"""Many processes as one: collectives with gradients; with one process each is the identity.
+"""Collectives with gradients; with one process each is the identity.
 
-The rule that makes N ranks equal one: every rank ends up with the same global loss, the backward of a
-collective is the true derivative of the sum of the ranks' losses, and DDP's average divides by N again.
+N ranks equal one because every rank has the same global loss, the backward of a collective is the true derivative
+of the sum of the ranks' losses, and DDP's average divides by N again.
 """
 
 import torch
@@ -34,17 +34,17 @@ class _Gather(torch.autograd.Function):
 
 
 def gather(x: Tensor, dim: int = 0) -> Tensor:
-    """Concatenate x of every rank along dim, in rank order; gradients return to the rank they belong to.
+    """Concatenate x of every rank along dim, in rank order; each rank gets the gradient of its part.
 
-    x has one shape on all ranks. (n, ...) -> (world_size * n, ...) for dim 0.
+    x has the same shape on all ranks. (n, ...) -> (world_size * n, ...) for dim 0.
     """
     return x if world_size() == 1 else _Gather.apply(x, dim)
 
 
 def in_batch_order(x: Tensor, dim: int = 0) -> Tensor:
-    """Gathered rows, which stand rank by rank, in the order of the one batch that the ranks share.
+    """Reorder gathered rows from rank order to the order of the batch that the ranks share.
 
-    Rank r has the images r, r + world_size, ... of a batch, as the loader and the views give them out.
+    Rank r has the images r, r + world_size, ... of a batch, as split by the loader and the views.
     """
     return (
         x if world_size() == 1 else x.unflatten(dim, (world_size(), -1)).transpose(dim, dim + 1).flatten(dim, dim + 1)
@@ -83,7 +83,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         dims = [0, *range(2, x.dim())]
         shape = [1, -1, *[1] * (x.dim() - 2)]
         wide = x if x.dtype is torch.float64 else x.float()
-        # maps may be of another size on each rank, as a detector's are
+        # the size of the maps may differ between ranks, as in a detector
         own = wide.new_full((1,), wide.numel() / wide.shape[1])
         sums = sum_over_ranks(torch.cat([wide.sum(dims), own]))
         count = sums[-1].detach()
@@ -107,9 +107,9 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
 
 def synchronize_batch_norm(module: nn.Module, device_type: str) -> nn.Module:
-    """Let every batch norm inside see the batch of all ranks: torch's SyncBatchNorm on a GPU, ours elsewhere.
+    """Make every batch norm inside use the batch of all ranks: torch's SyncBatchNorm on a GPU, ours elsewhere.
 
-    Parameters, buffers and their names stay. On the CPU timm's fused norm-and-activation layers stay local.
+    Parameters, buffers and their names are kept. On the CPU timm's fused norm-and-activation layers stay local.
     """
     if device_type == "cuda":
         from timm.layers import convert_sync_batchnorm

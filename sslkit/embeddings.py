@@ -1,4 +1,4 @@
-"""All that a loss may see of a step, and how its tensors are joined over views and ranks."""
+"""The input of every loss for one step, and how its tensors are joined over views and ranks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,38 +12,38 @@ from sslkit import distributed
 
 
 def wide(x: Tensor) -> Tensor:
-    """What the losses see: half precisions become fp32, fp64 stays."""
+    """The precision of the losses: half precisions become fp32, fp64 stays."""
     return x if x.dtype is torch.float64 else x.float()
 
 
 def stacked(v: int, *rows: Tensor) -> tuple[Tensor, ...]:
-    """Each (V N, ...), view by view, as (V, N, ...) in fp32."""
+    """Each (V N, ...), ordered view by view, as (V, N, ...) in fp32."""
     return tuple(wide(x).unflatten(0, (v, -1)) for x in rows)
 
 
 def each_resolution(views: Sequence[Tensor]) -> list[Tensor]:
-    """Neighbouring views of one size joined along the batch: a multi-crop step needs one forward for each of them."""
+    """Neighbouring views of one size joined along the batch, so that a multi-crop step runs one forward per size."""
     return [torch.cat(list(group)) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
 
 
 def along(dim: int | None, **options: Any) -> Any:
-    """A field of Embeddings whose dimension `dim` counts images; None: it stays on its rank."""
+    """A field of Embeddings whose dimension `dim` counts images; None: it is not gathered over ranks."""
     return field(metadata={"batch": dim}, **options)
 
 
 @dataclass
 class Embeddings:
-    """All that a loss may see of one step: N images, V views of each.
+    """The input of every loss for one step: N images, V views of each.
 
     z: (V, N, D) projected embeddings of the first V views of the recipe, fp32, with gradient. V counts full-size
-        views that are comparable: local crops stand in a field of their own.
+        views that are comparable: local crops have a field of their own.
     h: (V, N, F) backbone features, fp32.
-    target: (V, N, D) what z is aligned to, fp32, without gradient; None if nothing but z.
+    target: (V, N, D) alignment target of z, fp32, without gradient; None to align z with itself.
     index: (N,) row of each image in the data set, for cached priors.
     views: V tensors (N_local, C, H, W) in [0, 1], this rank's augmented images behind z; None outside a Method.
     labels: (N,) int64, -1 where unknown; None unless the objective asks for them.
 
-    A subclass declares with `along` which dimension of its field counts images, so that ranks can be joined.
+    A subclass declares with `along` the dimension of its field that counts images, so that ranks can be joined.
     """
 
     z: Tensor = along(1)
@@ -56,10 +56,10 @@ class Embeddings:
     def gathered(self) -> "Embeddings":
         """The same step over all ranks: N becomes the global batch, gradients flow back to each rank.
 
-        The rows stand rank by rank; `distributed.in_batch_order` gives them the order that one process has.
+        The rows are ordered rank by rank; `distributed.in_batch_order` restores the order of one process.
         """
         if distributed.world_size() == 1:
             return self
-        dims = {f.name: f.metadata["batch"] for f in fields(self)}  # KeyError: the field does not say
+        dims = {f.name: f.metadata["batch"] for f in fields(self)}  # KeyError: field declared without `along`
         own = {k: getattr(self, k) for k, dim in dims.items() if dim is not None}
         return replace(self, **{k: distributed.gather(v, dims[k]) for k, v in own.items() if v is not None})

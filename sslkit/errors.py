@@ -1,18 +1,18 @@
-"""The one error that is the user's to mend, and the tail of those about names."""
+"""The error for bad user input, and the end of messages about unknown names."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Bad input, said in one line: what is wrong, where, and how to mend it.
+    """Bad input. The message says in one line what is wrong, where, and how to fix it.
 
-    The recipes print it without a traceback and leave with exit code 2.
+    The recipes print it without a traceback and exit with code 2.
     """
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The tail of an error message: the nearest known name, then all of them."""
+    """The end of an error message: the nearest known name, then all of them."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""

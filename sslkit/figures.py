@@ -1,4 +1,4 @@
-"""What pictures of features share: the flat map, its points by class, and a file that is written whole."""
+"""Shared parts of feature pictures: the t-SNE map, its points by class, and an atomic file write."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SAME = 1e-6  # spread of rows of length 1 that are equal but for rounding
-COMPONENTS = 50  # principal components that a map is made of
+SAME = 1e-6  # spread of unit rows that are equal up to rounding
+COMPONENTS = 50  # principal components in the input of a map
 PERPLEXITY = 30
 
 
 class NoMap(UserError):
-    """Features of which no map can be drawn."""
+    """Raised for features that t-SNE cannot map."""
 
 
 def reduced(x: np.ndarray, seed: int) -> np.ndarray:
-    """(N, min(F, 50)): l2-normalised rows, brought to 50 principal components if there are more than 50 rows.
+    """(N, min(F, 50)): l2-normalised rows, reduced to 50 principal components if there are more than 50 rows.
 
     x: (N, F).
     """
@@ -35,15 +35,15 @@ def reduced(x: np.ndarray, seed: int) -> np.ndarray:
 
 
 def tsne(z: np.ndarray, seed: int, iterations: int = 1000) -> tuple[np.ndarray, float]:
-    """The t-SNE map (N, 2) and its KL divergence (van der Maaten & Hinton 2008), from principal components on.
+    """The t-SNE map (N, 2) and its KL divergence (van der Maaten & Hinton 2008), started from principal components.
 
-    z: (N, F) of `reduced`. Perplexity 30, or a third of the rows if there are few; learning rate by scikit-learn's
-    "auto". Raises NoMap for rows that are all equal: scikit-learn starts from NaN then and crashes.
+    z: (N, F) from `reduced`. Perplexity 30, or a third of the rows if there are few; scikit-learn's "auto" learning
+    rate. Raises NoMap if all rows are equal: scikit-learn would start from NaN and crash.
     """
     from sklearn.manifold import TSNE
 
     if not np.ptp(z, axis=0).max() > SAME:
-        raise NoMap(f"the features of all {len(z)} images are equal: there is no map of them")
+        raise NoMap(f"the features of all {len(z)} images are equal: t-SNE cannot map them")
 
     model = TSNE(
         perplexity=min(PERPLEXITY, (len(z) - 1) / 3),
@@ -65,10 +65,10 @@ def scatter(
     markers: str = "o",
     **style: Any,
 ) -> None:
-    """Points of a map by class, and a legend at the right.
+    """Draw the points of a map by class, with a legend at the right.
 
-    flat: (N, 2). y: (N,) labels. names: of the labels to show, in order. colours: one each. markers: in turn.
-    style: of the points.
+    flat: (N, 2). y: (N,) labels. names: label -> name of the labels to show, in order. colours: one each.
+    markers: repeated in turn. style: of the points.
     """
     for (label, name), colour, marker in zip(names.items(), colours, cycle(markers), strict=False):
         axis.scatter(*flat[y == label].T, color=colour, marker=marker, label=name, **style)
@@ -76,6 +76,6 @@ def scatter(
 
 
 def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a PNG, whole or not at all. metadata: text that is kept inside the file."""
+    """Write a PNG, whole or not at all. metadata: text stored inside the file."""
     with write_whole(path) as partial:
         figure.savefig(partial, format="png", dpi=130, metadata=metadata)

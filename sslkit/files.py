@@ -11,9 +11,9 @@ from sslkit.errors import UserError
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that is synced and renamed over it at the end; on failure `path` stays as it was.
+    """A temporary path beside `path`, synced and renamed over it at the end; on failure `path` is unchanged.
 
-    Raises UserError when the disk refuses, with its reason.
+    Raises UserError, with the reason, when the file cannot be written.
     """
     if path.is_dir() or not path.name:
         raise UserError(f"cannot write {path}: it is a folder; name a file in it")
@@ -32,7 +32,7 @@ def write_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def write_whole_folder(path: Path) -> Iterator[Path]:
-    """As `write_whole`, for a folder of files: a new temporary folder takes the place of `path` at the end."""
+    """Like `write_whole`, for a folder of files: a new temporary folder replaces `path` at the end."""
     partial, old = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
     try:
         partial.mkdir(parents=True)
@@ -57,4 +57,4 @@ def _sync(file: Path) -> None:
 
 
 def _unwritten(path: Path, error: OSError) -> UserError:
-    return UserError(f"cannot write {path}: {error.strerror or error}; what stood there before is untouched")
+    return UserError(f"cannot write {path}: {error.strerror or error}; the old content is unchanged")

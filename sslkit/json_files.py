@@ -1,4 +1,4 @@
-"""JSON from anybody: read with every fault as one clear error, and without bringing the process down."""
+"""Untrusted JSON: every fault becomes one clear error and none ends the process."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 from sslkit.errors import UserError
 
-LARGEST = 2**26  # bytes; a card with the paths of a million unreadable images is smaller
+LARGEST = 2**26  # bytes; enough for a card with the paths of a million unreadable images
 
 
 def read(path: Path, remedy: str) -> Any:
-    """The content of a JSON file. remedy: what to do about a damaged one, for the message.
+    """The content of a JSON file. remedy: how to fix a damaged file, for the message.
 
-    Raises UserError for a file that cannot be read, is larger than 64 MiB, or is no JSON.
+    Raises UserError if the file cannot be read, is larger than 64 MiB, or is not JSON.
     """
     try:
         size = path.stat().st_size
@@ -27,10 +27,10 @@ def read(path: Path, remedy: str) -> Any:
 
 
 def parse(text: str, path: Path, remedy: str) -> Any:
-    """The content of a JSON text that stands in `path`. Raises UserError for what is no JSON."""
+    """The content of a JSON text read from `path`. Raises UserError if it is not JSON."""
     try:
         content = json.loads(text)
-        json.dumps(content, ensure_ascii=False).encode()  # halves of surrogate pairs could not be printed
+        json.dumps(content, ensure_ascii=False).encode()  # halves of surrogate pairs cannot be printed
     except RecursionError as error:
         raise UserError(f"{path} is no JSON that can be read (it is nested too deeply): {remedy}") from error
     except ValueError as error:

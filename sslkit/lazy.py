@@ -11,7 +11,7 @@ def attributes(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a package; call it with the package's `__name__`.
 
-    names: what the package offers, and where it is: "package.module:name", or "package.module" for a module.
+    names: each public name and its location: "package.module:name", or "package.module" for a module.
     """
 
     def find(name: str) -> Any:

@@ -143,13 +143,13 @@ def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[st
 
 
 def summary(member: type) -> str:
-    """One line that says what a member is: the first of its module's docstring."""
+    """The first line of a member's module docstring, a one-line description."""
     doc = inspect.getdoc(inspect.getmodule(member)) or inspect.getdoc(member) or ""
     return doc.strip().splitlines()[0] if doc.strip() else ""
 
 
 def callable_module(name: str, function: Callable[..., Any]) -> None:
-    """Let the module `name` be called as `function`: `sslkit.method(...)` stands beside `sslkit.method.Method`."""
+    """Make the module `name` callable as `function`: `sslkit.method(...)` beside `sslkit.method.Method`."""
     module = sys.modules[name]
     module.__class__ = type("CallableModule", (types.ModuleType,), {"__call__": staticmethod(function)})
-    module.__signature__ = inspect.signature(function)  # else the first argument is taken for the module itself
+    module.__signature__ = inspect.signature(function)  # otherwise the first argument is taken as the module itself

@@ -25,10 +25,10 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 class Method(nn.Module):
     """One forward is one step's loss: make the views, embed them, sum the terms.
 
-    In anybody's own loop: `terms = method(images, index); terms["loss"].backward(); optimizer.step();
+    For a training loop of your own: `terms = method(images, index); terms["loss"].backward(); optimizer.step();
     method.after_step(progress)`.
 
-    seed: fixes the views; they depend on it, on `epoch` and on how many batches of the epoch came before.
+    seed: fixes the views, which also depend on `epoch` and on the number of the batch in the epoch.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Method(nn.Module):
         return self.objective.backbone
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
-        """Let the regularisers read the clean training images once: cached priors, data-set neighbours.
+        """Let the regularisers read the clean training images once, for cached priors and data-set neighbours.
 
-        Of videos these are the clips in their centres, `videos.sampled("center")`.
-        Optional in a loop of one's own: without it they see no more than the batch.
+        For videos these are the center clips, `videos.sampled("center")`.
+        Optional in a training loop of your own: without it the regularisers see only the batch.
         """
         for plugin in self.regularizers.values():
             plugin.prepare(dataset, cache=cache, steps=steps)
@@ -86,7 +86,7 @@ class Method(nn.Module):
     def step(
         self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> tuple[dict[str, Tensor], Embeddings]:
-        """As forward, with the embeddings of all ranks beside the terms."""
+        """Like `forward`, and also return the embeddings of all ranks."""
         step_checks.check_step(self, images, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
         e = self.embed(images, index, aspect)
@@ -98,7 +98,7 @@ class Method(nn.Module):
             for name, plugin in self.regularizers.items():
                 own = plugin.terms(e, images)
                 if own.keys() & terms.keys():
-                    raise ValueError(f"{name} names its terms {sorted(own)}, and some stand already: {sorted(terms)}")
+                    raise ValueError(f"{name} returns the terms {sorted(own)}, and some exist already: {sorted(terms)}")
                 terms |= own
         if self.training:
             with torch.no_grad():
@@ -106,18 +106,18 @@ class Method(nn.Module):
         return {**terms, "loss": torch.stack(list(terms.values())).sum()}, e
 
     def embed(self, images: Tensor, index: Tensor, aspect: Tensor | None = None) -> Embeddings:
-        """This rank's views and what the objective makes of them. All that is drawn comes from one generator."""
+        """Embed this rank's views with the objective. All random numbers come from one generator."""
         generator = view_generator(self.seed, self.epoch, self.batch)
         self.batch += 1
         views = self._augmented(images, aspect, generator)
         e = self.objective.embed(Views(map(self.normalized, views), views.boxes), index, generator)
-        e.views = [views[i % len(views)] for i in range(len(e.z))]  # of one view MAE embeds two parts
+        e.views = [views[i % len(views)] for i in range(len(e.z))]  # MAE embeds two parts of one view
         return e
 
     def make_views(self, images: Tensor, aspect: Tensor | None = None) -> Views:
-        """V tensors (N, C, S, S) in [0, 1], those of the next step; N ranks make the views that one process would.
+        """The views of the next step: V tensors (N, C, S, S) in [0, 1], independent of the number of ranks.
 
-        Of clips (N, C, T, S, S), at least as many as each video has clips.
+        For clips (N, C, T, S, S), at least as many as each video has clips.
         """
         return self._augmented(images, aspect, view_generator(self.seed, self.epoch, self.batch))
 
@@ -128,21 +128,21 @@ class Method(nn.Module):
             return make(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
 
     def normalized(self, pixels: Tensor) -> Tensor:
-        """[0, 1] -> what the backbone sees."""
+        """Pixels in [0, 1], normalised for the backbone."""
         return (pixels - self.mean) / self.std
 
     def after_step(self, progress: float) -> None:
-        """Call once after every optimiser step. progress: share of the run that is done, 0 to 1."""
+        """Call once after every optimiser step. progress: finished share of the run, 0 to 1."""
         self.progress = progress
         self.objective.after_step(progress)
 
     def watched(self) -> dict[str, Tensor]:
-        """What objective and regularisers would like to have logged beside the terms."""
+        """Tensors of the objective and the regularisers to log beside the loss terms."""
         parts = (self.objective, *self.regularizers.values())
         return {k: v for part in parts for k, v in part.watched.items()}
 
     def describe(self) -> dict[str, str]:
-        """One line for the start of a run from each part that has something to say."""
+        """One line for the start of a run from each regulariser that has a description."""
         return {name: text for name, plugin in self.regularizers.items() if (text := plugin.describe())}
 
     def get_extra_state(self) -> Tensor:
@@ -154,7 +154,7 @@ class Method(nn.Module):
 
 
 def parse(name: str) -> tuple[str, list[str]]:
-    """`objective+regulariser+...` -> the objective's name and the regularisers'."""
+    """`objective+regulariser+...` -> the objective's name and the regularisers' names."""
     first, *rest = [part.strip() for part in name.split("+")]
     if not all([first, *rest]):
         raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
@@ -164,12 +164,12 @@ def parse(name: str) -> tuple[str, list[str]]:
 
 
 def key(part: str) -> str:
-    """The name under which a part's options stand: `dsa`, or `Class` for `package.module:Class`."""
+    """The key of a part's options: `dsa`, or `Class` for `package.module:Class`."""
     return part.rpartition(":")[2]
 
 
 def signature(name: str) -> dict[str, dict[str, Any]]:
-    """Every option of a method with its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
+    """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
     found = classes(name)
     views = {"views": found["objective"].views.options()}
     known = {part: members.options(member) for part, member in found.items()}
@@ -183,7 +183,7 @@ def classes(name: str) -> dict[str, type]:
 
 
 def settable(name: str) -> dict[str, dict[str, Any]]:
-    """The same as `signature`, and in each part the options that it has no more, as `members.Former`."""
+    """`signature`, with the removed options of each part as `members.Former`."""
     gone = {part: dict(members.former(member)) for part, member in classes(name).items()}
     return {part: gone.get(part, {}) | known for part, known in signature(name).items()}
 
@@ -191,7 +191,7 @@ def settable(name: str) -> dict[str, dict[str, Any]]:
 def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
     """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
 
-    An option that a part has no more is left out if it has its default. Raises UserError if it has not.
+    A removed option is left out if it has its default value. Raises UserError otherwise.
     """
     given = {"name": given} if isinstance(given, str) else dict(given)
     found = classes(given["name"])
@@ -219,21 +219,21 @@ def method(
     """Build `objective+regulariser+...`: `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
 
     name: member names, or `package.module:Class` from outside.
-    backbone: a timm name, `package.module:function` or an nn.Module; randomly initialised from the seed. "auto": a
+    backbone: a timm name, `package.module:function` or an nn.Module; initialised at random from the seed. "auto": a
         small network of the family that the objective was published with (`backbones.default`).
-    frames: of a clip, for a backbone of clips (`sslkit.video_backbones`), which sees 16 if nothing is said. Its views
-        are `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, in
-        as many full-size views as the objective has; one without colour changes (ReSSL's weak view) stays. Local crops
-        are left out unless views.n_local asks for them (there are none in v-SwAV).
+    frames: of a clip, for a backbone of clips (`sslkit.video_backbones`); None is 16 there. The views of clips follow
+        `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, with
+        the objective's number of full-size views; a view without colour changes (ReSSL's weak view) keeps that.
+        Local crops are left out unless views.n_local asks for them (v-SwAV has none).
     objective, and one mapping per regulariser under its name: their options.
-    views: what `ViewRecipe.replace` takes, to change the objective's recipe, or that of clips; None keeps what it has.
-    normalize: mean and std per channel; None takes ImageNet's for three channels, else 0.5 and 0.25.
+    views: arguments of `ViewRecipe.replace`, to change the recipe of the objective or of clips; None keeps a value.
+    normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
     found, options = _parts(name, objective or {}, plugins)
     if backbone == "auto":
         backbone = backbones.default(found["objective"].families[0], image_size, frames)
-    # The weights depend on the seed alone, and the caller's own random state stays as it is.
+    # The weights depend only on the seed, and the caller's random state is unchanged.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
@@ -270,7 +270,7 @@ def _normalization(in_chans: int) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
-    """A published recipe for this size, with what the user changes."""
+    """The published recipe adapted to the image size, with the user's changes."""
     if not isinstance(changes, Mapping):
         raise UserError(f"views must be a mapping of options, got {changes!r}")
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}

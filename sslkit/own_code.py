@@ -1,6 +1,6 @@
-"""Code of one's own, named as `package.module:name`: imported where its user names it, never because a file does.
+"""User code named as `package.module:name`: imported where the user names it, never because a file does.
 
-A card that names such a function is followed only where the caller passes that name as `trust`.
+A card that names such a function is loaded only if the caller passes that name as `trust`.
 """
 
 import importlib
@@ -18,7 +18,7 @@ NAME = re.compile(r"\w+(?:\.\w+)*:\w+")
 
 
 def trusted_names(trust: str | Sequence[str] | None) -> frozenset[str]:
-    """The functions that cards may name: `package.module:function`, several of them, or None for none.
+    """The functions that cards may name. trust: `package.module:function`, a list of these, or None for none.
 
     Raises UserError for anything else.
     """
@@ -30,7 +30,7 @@ def trusted_names(trust: str | Sequence[str] | None) -> frozenset[str]:
 
 
 def check_trusted(name: str, trust: str | Sequence[str] | None, where: str) -> None:
-    """Raises UserError, with the way to trust it, unless `name` (package.module:function) is among `trust`.
+    """Raises UserError, with the way to trust it, unless `name` (package.module:function) is in `trust`.
 
     where: the card that names it, for the message.
     """
@@ -42,29 +42,29 @@ def check_trusted(name: str, trust: str | Sequence[str] | None, where: str) -> N
 
 
 def find(name: str, form: str, where: str) -> Any:
-    """The object `package.module:name`. form: how such names are written, where: who names it, for messages.
+    """The object `package.module:name`. form, where: the name's format and its source, for messages.
 
-    Raises UserError for a module that cannot be imported, whatever its import raises, and for one without the object.
+    Raises UserError if the module cannot be imported, for whatever reason, or lacks the object.
     """
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as error:  # the module runs code that is not ours
+    except (Exception, SystemExit) as error:  # the module runs user code
         raise UserError(f"{where}cannot import {name!r} (written {form}): {_reason(error)}") from error
 
 
 def network(name: str, where: str) -> "nn.Module":
     """The network that the function `package.module:function` returns, called without arguments.
 
-    where: who names it, for messages. Raises UserError for a function that cannot be imported, that raises anything
-    (SystemExit too), or that returns no nn.Module.
+    where: the source of the name, for messages. Raises UserError if the function cannot be imported, raises anything
+    (SystemExit too), or returns no nn.Module.
     """
     from torch import nn
 
     function = find(name, "package.module:function", f"{where}: ")
     try:
         net = function()
-    except (Exception, SystemExit) as error:  # the function is not ours
+    except (Exception, SystemExit) as error:  # the function is user code
         raise UserError(f"{where}: {name} failed: {_reason(error)}") from error
     if not isinstance(net, nn.Module):
         raise UserError(f"{where}: {name} returned {type(net).__name__}, not an nn.Module")
@@ -72,7 +72,7 @@ def network(name: str, where: str) -> "nn.Module":
 
 
 def _reason(error: BaseException) -> str:
-    """Kind and first line of an error; and the place, where the error does not come from the import itself."""
+    """The class and first line of an error, and its place unless the import itself failed."""
     said = (str(error).strip() or "no message").splitlines()[0]
     if isinstance(error, (ImportError, AttributeError)):
         return said

@@ -2,7 +2,7 @@
 
 def __init__(self, backbone, *, temperature: Temperature = 0.2, hidden: Width | None = None) -> None: ...
 
-The upper bounds are far above anything published: they stop what no machine could hold.
+The upper bounds are far above anything published and exclude models that no machine could hold.
 """
 
 from typing import Annotated
@@ -10,7 +10,7 @@ from typing import Annotated
 from sslkit.settings import Limits
 
 Width = Annotated[int, Limits(least=1, most=32_768)]  # units of a layer
-Depth = Annotated[int, Limits(least=1, most=256)]  # layers, sets, iterations: what a step repeats
+Depth = Annotated[int, Limits(least=1, most=256)]  # number of layers, sets or iterations
 Rows = Annotated[int, Limits(least=1, most=2**24)]  # embeddings of a queue, images of a sub-batch
 OptionalRows = Annotated[int, Limits(least=0, most=2**24)]  # 0: no queue
 Prototypes = Annotated[int, Limits(least=2, most=2**20)]

@@ -1,6 +1,6 @@
-"""A checksum in the files that `torch.save` writes, so that no damaged checkpoint is taken for a whole one.
+"""A checksum in the files written by `torch.save`, so that a damaged checkpoint is detected.
 
-The checksum is the comment of the zip format, so the file stays one that torch loads.
+The checksum is stored as the zip comment, so torch still loads the file.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ SEALED = len(MARK) + 64  # bytes
 
 
 def seal(path: Path) -> None:
-    """Append the SHA-256 of a file that `torch.save` wrote, as the comment of its zip format, and sync it."""
+    """Append the SHA-256 of a file written by `torch.save`, as its zip comment, and sync it."""
     with path.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
-        file.write(SEALED.to_bytes(2, "little"))  # of the comment that follows
+        file.write(SEALED.to_bytes(2, "little"))  # length of the comment
         file.seek(0)
         digest = _digest(file, path.stat().st_size)
         file.write(MARK + digest)
@@ -29,9 +29,9 @@ def seal(path: Path) -> None:
 
 
 def damage(path: Path) -> str | None:
-    """Return what is wrong with the bytes of a file that `torch.save` wrote, None if they are whole.
+    """Return the damage in the bytes of a file written by `torch.save`, None if there is no damage.
 
-    A file without a checksum is one of an earlier version: the CRC of each of its records is compared instead.
+    A file without a checksum is from an earlier version: the CRC of each of its records is compared instead.
     """
     try:
         if not path.is_file():
@@ -43,7 +43,7 @@ def damage(path: Path) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the name of its class where it has none."""
+    """Return the first line of an error's message, or the name of its class if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
@@ -75,6 +75,6 @@ def _bytes_damage(file: IO[bytes], size: int) -> str | None:
             if records.comment:
                 return "is damaged: its checksum cannot be read"
             broken = records.testzip()
-    except Exception as error:  # zipfile has no one class for what it meets in a damaged file
+    except Exception as error:  # zipfile raises many classes for a damaged file
         return f"is no checkpoint, or a part of one ({first_line(error)})"
     return f"is damaged: wrong CRC of its record {broken}" if broken else None

@@ -28,9 +28,9 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Limits:
-    """The values that a setting of a type may take: numbers within bounds, texts of a list.
+    """The allowed values of a setting: numbers within bounds, texts of a list.
 
-    least, most: bounds that are allowed themselves. above, below: bounds that are not. choices: texts; () is any text.
+    least, most: inclusive bounds. above, below: exclusive bounds. choices: allowed texts; () is any text.
     """
 
     least: float | None = None
@@ -40,10 +40,10 @@ class Limits:
     choices: tuple[str, ...] = ()
 
     def hold(self, number: float) -> bool:
-        """Return whether a number lies within the bounds; NaN, infinity and what no float can hold never do."""
+        """Return whether a number lies within the bounds; NaN, infinity and numbers too large for a float never do."""
         try:
             finite = math.isfinite(number)
-        except OverflowError:  # a whole number of more than 308 digits
+        except OverflowError:  # an integer of more than 308 digits
             return False
         return (
             finite
@@ -60,7 +60,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Declared:
-    """One setting as it is declared. path: `data.batch_size`. kind: its annotation, such as `int | None`."""
+    """The declaration of one setting. path: `data.batch_size`. kind: its annotation, such as `int | None`."""
 
     path: str
     kind: Any
@@ -69,9 +69,9 @@ class Declared:
     help: str
 
     def check(self, value: Any) -> Any:
-        """Return the value as the setting holds it: whole numbers become floats where those are meant.
+        """Return the checked value; an integer becomes a float where the setting is one.
 
-        Raises UserError, with the path, what is allowed and the value, for any other type or a value out of range.
+        Raises UserError, with the path, the allowed values and the value, for another type or a value out of range.
         """
         for kind in alternatives(self.kind):
             if fits(value, kind, self.limits):
@@ -80,12 +80,12 @@ class Declared:
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
-    """A dataclass field with its help text and, by name, its `Limits`."""
+    """A dataclass field with its help text and, as keyword arguments, its `Limits`."""
     return dataclasses.field(default=default, metadata={"help": help, "limits": Limits(**limits)})
 
 
 def declared(settings: Any, where: str = "") -> Iterator[Declared]:
-    """Every setting of a dataclass instance and of the dataclasses in it, in their order."""
+    """Yield every setting of a dataclass instance and of the dataclasses nested in it, in order."""
     kinds = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         default, path = getattr(settings, field.name), f"{where}{field.name}"
@@ -169,7 +169,7 @@ def allowed(kind: Any, limits: Limits) -> str:
 
 
 def _named(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
-    """One type in words. beside: all types that the setting takes, among which a list's own may be."""
+    """One type in words. beside: all types of the setting; a list of one of these is "a list of such"."""
     if typing.get_origin(kind) in (list, tuple, Sequence):
         part = typing.get_args(kind)[0]
         return "a list of such" if set(alternatives(part)) <= set(beside) else f"a list, each {allowed(part, limits)}"
@@ -183,5 +183,5 @@ def _named(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
 
 
 def _is_writable(text: str) -> bool:
-    """Return whether a text can be a path and stand in a YAML or JSON file: no NUL, no half of a surrogate pair."""
+    """Return whether a text is valid in a path and in YAML or JSON: no NUL, no half of a surrogate pair."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -1,4 +1,4 @@
-"""What a step may be given: shapes, numbers of images and views, pixels. Each raises UserError in one line."""
+"""Checks of a step's input: shapes, numbers of images and views, pixels. Each raises UserError with one line."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from sslkit.objectives.base import Objective
 
 
 class Steps(Protocol):
-    """What is checked of a `sslkit.Method`: its name, its backbone and its objective."""
+    """The parts of a `sslkit.Method` that are checked: its name, its backbone and its objective."""
 
     name: str
     backbone: Backbone
@@ -21,7 +21,7 @@ class Steps(Protocol):
 
 
 def check_step(method: Steps, images: Tensor, labels: Tensor | None) -> None:
-    """Raises UserError for a batch that the method cannot learn from; images, labels: as `Method.forward` has them."""
+    """Raises UserError for a batch that the method cannot learn from; images, labels: as in `Method.forward`."""
     _check_shape(images, method.backbone)
     if len(images) * distributed.world_size() < 2:
         raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
@@ -30,7 +30,7 @@ def check_step(method: Steps, images: Tensor, labels: Tensor | None) -> None:
         check_clips(method, images.shape[1])
     if method.objective.needs_labels and labels is None:
         raise UserError(f"{method.name} learns from labels: call method(images, index, labels=labels)")
-    # On a GPU the check would stall the step; there a NaN shows in the loss, and training stops on it.
+    # On a GPU the check would stall the step; there a NaN shows in the loss, which stops the training.
     if images.is_floating_point() and images.device.type == "cpu":
         _check_floats(images)
 
@@ -47,7 +47,7 @@ def _check_shape(images: Tensor, body: Backbone) -> None:
 
 
 def check_batch(method: Steps, images: int) -> None:
-    """Raises UserError if a step of so many images, over all ranks, is too small for the objective."""
+    """Raises UserError if a step of `images` images, over all ranks, is too small for the objective."""
     least = method.objective.least_images
     if images < least:
         hint = method.objective.least_images_hint
@@ -55,14 +55,14 @@ def check_batch(method: Steps, images: int) -> None:
 
 
 def check_clips(method: Steps, clips: int) -> None:
-    """Raises UserError if the objective cannot compare so many clips of a video."""
+    """Raises UserError if the objective cannot compare `clips` clips of a video."""
     most = method.objective.most_views
     if most is not None and clips > most:
         raise UserError(f"{method.name} compares {most} clips of a video, not {clips}: set data.clips={most}")
 
 
 def check_crops(body: Backbone, recipe: ViewRecipe, image_size: int) -> None:
-    """Raises UserError if the backbone does not take the local crops."""
+    """Raises UserError if the backbone does not accept the size of the local crops."""
     training = body.training
     for size in {view.size for view in recipe.each()} - {None, image_size}:
         try:

@@ -1,18 +1,18 @@
-"""Which of equally similar rows comes first, on every processor: rounding decides between no two of them.
+"""Order equally similar rows the same way on every processor: rounding never decides between two of them.
 
-A float32 search rounds differently on each processor, and gives equal rows unequal cosines. So its candidates are put
-in order by cosines in float64, computed only where another candidate is near, and two cosines count as equal where
-rounding alone can part them. (A grid would not do: equal values on the two sides of a border are parted again.)
+A float32 search rounds differently on each processor and gives equal rows unequal cosines. So its candidates are
+ordered by float64 cosines, computed only where another candidate is near, and two cosines count as equal where they
+differ by no more than rounding. (A grid would not work: equal values on both sides of a border would differ again.)
 """
 
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
-ANGLE = 2.0**-22  # radians between what float32 cannot part: four roundings of 2^-24, of features and of unit rows
-SPREAD = 4.0  # times the root of the terms: 12 standard deviations of their sum's rounding, see `search_error`
+ANGLE = 2.0**-22  # radians that float32 cannot resolve: four roundings of 2^-24, of features and of unit rows
+SPREAD = 4.0  # times the root of the number of terms: 12 standard deviations of the sum's rounding, `search_error`
 
-PAIRS = 2**19  # numbers of pairs of rows in float64, held at a time
+PAIRS = 2**19  # float64 numbers of row pairs held at a time
 
 Pairs = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n,), positions (n,) -> (n,) float64 cosines
 
@@ -20,9 +20,9 @@ Pairs = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n,), positions (
 def search_error(width: int) -> float:
     """Return the largest error of a float32 inner product of two float32 unit rows of `width` numbers.
 
-    Each of the rows is rounded twice, and each partial sum once, in whatever order the processor takes them. A rounding
-    is uniform up to 2^-24 of the partial sum, which grows to at most 1, so that of D terms the standard deviation is
-    sqrt(D) / 3 of that (Higham & Mary 2019 on why roundings add up as draws do).
+    Each row is rounded twice, and each partial sum once, in any order. A rounding is uniform up to 2^-24 of the partial
+    sum, which grows to at most 1, so for D terms the standard deviation is sqrt(D) / 3 of that (Higham & Mary 2019:
+    rounding errors add up like random draws).
     """
     return (4 + min(width, SPREAD * width**0.5)) * 2.0**-24
 
@@ -32,14 +32,14 @@ def settle(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Order the candidates of a float32 search: (cosine (M, C) float64, position (M, C), is_open (M,) bool).
 
-    cosine: (M, C) float32, -inf for what is left out. position: (M, C). width: of the rows. pairs: exact cosines.
-    The largest cosine comes first, of equal ones the smallest position; equal ones have the same bits. `is_open`
-    where a row that is no candidate may belong to the first k.
+    cosine: (M, C) float32, -inf for excluded rows. position: (M, C). width: of the rows. pairs: exact cosines.
+    Sorted by falling cosine, equal ones by rising position; equal ones have the same bits. `is_open`: a row that is not
+    a candidate may belong to the first k.
     """
     order = np.argsort(-cosine, axis=1, kind="stable")
     cosine, position = (np.take_along_axis(part, order, 1) for part in (cosine, position))
     known = np.isfinite(cosine)
-    with np.errstate(invalid="ignore"):  # -inf less -inf
+    with np.errstate(invalid="ignore"):  # -inf minus -inf
         apart = cosine[:, :-1] - cosine[:, 1:] > 2 * search_error(width) + ANGLE
     near = np.zeros_like(known)
     near[:, :-1] |= ~apart
@@ -52,12 +52,12 @@ def settle(
 
 
 def in_order(cosine: np.ndarray, position: np.ndarray, k: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sort float64 cosines (M, C), the largest first, of equal ones the smallest position; the first k at least.
+    """Sort float64 cosines (M, C) by falling value, equal ones by rising position; return at least the first k.
 
-    Two that follow each other are equal where rounding can part them: a cosine moves by the sine of its angle times
-    ANGLE, as the float32 rows are rounded, and by width + 4 roundings of float64.
+    Neighbours count as equal where rounding explains the difference: ANGLE times the sine of the angle, from the
+    rounding of the float32 rows, and width + 4 roundings of float64.
     """
-    order = np.argsort(-cosine, axis=1, kind="stable")  # the kind that is quick where all but a few are in order
+    order = np.argsort(-cosine, axis=1, kind="stable")  # stable sort is fast where most rows are already in order
     cosine = np.take_along_axis(cosine, order, 1)
     sine = np.sqrt(np.clip(1 - np.square(cosine[:, 1:]), 0, 1))
     starts = np.ones(cosine.shape, bool)
@@ -73,13 +73,13 @@ def in_order(cosine: np.ndarray, position: np.ndarray, k: int, width: int) -> tu
 
 
 def _end(starts: np.ndarray, k: int) -> int:
-    """Return the columns that hold the first k of every row, and all that equal their last."""
+    """Return the number of columns that hold the first k of every row and all that equal the last of them."""
     later = starts[:, k:]
     return starts.shape[1] if not later.any(1).all() else k + int(later.argmax(1).max(initial=0))
 
 
 def pair_cosines(x: np.ndarray, rows: np.ndarray, bank: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """(n,) float64 cosines of some rows (n,) of x (M, D) with rows (n,) of the bank (N, D)."""
+    """(n,) float64 cosines of the rows `rows` (n,) of x (M, D) with the rows `at` (n,) of the bank (N, D)."""
     found, lengths_of_x = np.empty(len(rows)), lengths(x)
     step = max(1, PAIRS // x.shape[1])
     for start in range(0, len(rows), step):
@@ -93,9 +93,9 @@ def pair_cosines(x: np.ndarray, rows: np.ndarray, bank: np.ndarray, at: np.ndarr
 def among_all(
     x: np.ndarray, blocks: Iterable[np.ndarray], n: int, left_out: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of all: (cosine (M, k) float64, position (M, k)), for where too many are tied for a search.
+    """The k nearest of all rows: (cosine (M, k) float64, position (M, k)), if too many are tied for a search.
 
-    x: (M, D). blocks: of the n rows that are searched, in order. left_out: (M, n) bool.
+    x: (M, D). blocks: the n searched rows, in order. left_out: (M, n) bool.
     """
     x = x.astype(np.float64)
     x /= lengths(x)[:, None]

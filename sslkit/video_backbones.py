@@ -1,4 +1,4 @@
-"""The networks of `sslkit.backbones.clips` under the name by which the cards of zoo entries import them."""
+"""The networks of `sslkit.backbones.clips`, under the module name that the cards of zoo entries import."""
 
 from sslkit.backbones.clips import (
     FRAMES,

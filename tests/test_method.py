@@ -70,7 +70,7 @@ def test_a_class_from_outside_with_options() -> None:
 
 
 def test_two_terms_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="some stand already"):
+    with pytest.raises(ValueError, match="some exist already"):
         build(f"simclr+{__name__}:Shrink", Shrink={"name": "align"})(*real())
 
 

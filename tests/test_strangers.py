@@ -81,10 +81,10 @@ def entry(source: Path, tmp_path: Path, no_sockets: None) -> Callable[..., Path]
         ("'hf-hub:somebody/something'", "hf-hub"),
         ("'hf_hub:somebody/something'", "hf_hub"),
         ("'local-dir:{evil}'", "local-dir"),
-        ("'../resnet18'", "no name of a timm model"),
-        ("'resnet81'", "no name of a timm model"),
-        ("''", "no name of a timm model"),
-        ("'resnet18', in_chans=10**9", "none that sslkit writes"),
+        ("'../resnet18'", "not a timm model name"),
+        ("'resnet81'", "not a timm model name"),
+        ("''", "not a timm model name"),
+        ("'resnet18', in_chans=10**9", "not lines that sslkit writes"),
         ("'resnet18', in_chans=1000000000", "in_chans=1000000000 must be"),
         ("'resnet18', in_chans=True", "in_chans=True must be"),
         ("'resnet18', num_classes=1000000000", "num_classes"),
@@ -105,7 +105,7 @@ def test_timm_is_called_with_what_sslkit_gives_it_alone(
     evil = tmp_path / "evil.pth"
     evil.write_bytes(pickle.dumps(Evil(tmp_path / "owned")))
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("timm was called"))
-    with pytest.raises(UserError, match="none that sslkit writes, and are not run") as error:
+    with pytest.raises(UserError, match="not lines that sslkit writes, and are not run") as error:
         zoo.load(entry(TIMM.format(arguments.format(evil=str(evil)))))
     assert said in str(error.value) and not (tmp_path / "owned").exists()
 
@@ -258,7 +258,7 @@ def test_other_changes_than_sslkits_are_refused(change: str, entry) -> None:
     ["x" * 20_000, "net = " + "-" * 9_000 + "1", "(" * 9_000, "net = {[]: 1}", "net = '\x00'", "net = '\ud800'"],
 )
 def test_lines_that_no_parser_takes_are_one_error(lines: str, entry) -> None:
-    with pytest.raises(UserError, match="none that sslkit writes"):
+    with pytest.raises(UserError, match="not lines that sslkit writes"):
         zoo.ZooEntry(entry(""), {"backbone": {"lines": [lines]}}).untrained()
 
 

@@ -1,6 +1,6 @@
-"""Backbones: any timm model by name, `package.module:function`, or a module; the width is measured, not asked.
+"""Backbones: any timm model by name, `package.module:function`, or a module; the width is measured.
 
-The networks of clips are in clips.py.
+The networks for clips are in clips.py.
 """
 
 from sslkit import lazy

@@ -1,4 +1,4 @@
-"""A network with its measured width and the recipe to make it again."""
+"""A network with its measured width and the recipe to rebuild it."""
 
 from dataclasses import dataclass, field
 
@@ -8,15 +8,15 @@ from torch import Tensor, nn
 
 from sslkit.errors import UserError
 
-SMALL = 64  # pixels: up to here a stem that shrinks the image by four throws most of it away
+SMALL = 64  # pixels: up to this size a stem that shrinks the image by four loses most of it
 
 
 @dataclass
 class Recipe:
-    """How a network is made again in plain Python, so that a card can say it.
+    """How to rebuild a network in plain Python, as written in a card.
 
-    lines: Python whose last line binds `net`. stem: what was changed for small images, in words.
-    padded_stem: conv1 stands for a larger kernel, which it is padded to with zeros when the weights are exported.
+    lines: Python whose last line binds `net`. stem: description of the change for small images.
+    padded_stem: conv1 is exported as a larger kernel, padded with zeros.
     """
 
     name: str
@@ -26,10 +26,9 @@ class Recipe:
 
 
 class Backbone(nn.Module):
-    """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to make it again.
+    """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to rebuild it.
 
-    image_size, in_chans: of the images that it was made for. frames: of the clips (B, C, T, H, W) that it takes
-    instead; None for images.
+    image_size, in_chans: of the expected images. frames: of the expected clips (B, C, T, H, W); None for images.
     """
 
     def __init__(
@@ -63,13 +62,13 @@ class Backbone(nn.Module):
 
     @property
     def is_vit(self) -> bool:
-        """Whether the network is timm's VisionTransformer, of which objectives may use the parts."""
+        """True for timm's VisionTransformer, whose parts objectives may use."""
         from timm.models.vision_transformer import VisionTransformer
 
         return isinstance(self.net, VisionTransformer)
 
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, C, H, W) -> the last map of features (B, F, H', W') and the pooled ones (B, width).
+        """(B, C, H, W) -> the last feature map (B, F, H', W') and the pooled features (B, width).
 
         Raises UserError for a network without timm's `forward_features` and `forward_head`.
         """
@@ -88,7 +87,7 @@ class Backbone(nn.Module):
         return last, pooled
 
     def export(self) -> dict[str, Tensor]:
-        """The state dict of the plain network: a 3x3 stem is a 7x7 one with a rim of zeros."""
+        """The state dict of the plain network; a 3x3 stem is padded with zeros to 7x7."""
         state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
         if self.recipe.padded_stem:
             state["conv1.weight"] = F.pad(state["conv1.weight"], (2, 2, 2, 2)).contiguous()
@@ -96,7 +95,7 @@ class Backbone(nn.Module):
 
 
 def reason(error: Exception) -> str:
-    """What a network's own error says, in one line."""
+    """The first line of a network's own error."""
     said = (str(error).strip() or "no message").splitlines()[0]
     return said if isinstance(error, RuntimeError) else f"{type(error).__name__}: {said}"
 
@@ -114,7 +113,7 @@ def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:
     try:
         with torch.no_grad():
             out = net(torch.zeros(shape))
-    except Exception as error:  # networks raise what they like for a size that they do not take
+    except Exception as error:  # networks raise any class for an unsupported size
         kind = "images" if len(one) == 3 else "clips"
         raise UserError(f"backbone {name} cannot take {kind} of shape {shape}: {reason(error)}") from error
     net.train(training)

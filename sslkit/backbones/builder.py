@@ -12,8 +12,8 @@ from sslkit.backbones import clips, timm_allowed
 from sslkit.backbones.base import SMALL, Backbone, Recipe, reason
 from sslkit.errors import UserError
 
-# The default runs' networks: timm's ResNet with one basic block a stage, 14 million multiply-adds at 28 pixels.
-# And a ViT of four blocks, 23 million with 49 patches of 4 pixels.
+# The default networks: timm's ResNet with one basic block a stage, 14 million multiply-adds at 28 pixels, and a ViT
+# of four blocks, 23 million with 49 patches of 4 pixels.
 NARROW = {
     "narrow_resnet": ("resnet10t", {"stem_type": "", "avg_down": False, "channels": (16, 32, 64, 128)}),
     "narrow_vit": ("vit_tiny_patch16_224", {"embed_dim": 96, "depth": 4, "num_heads": 4, "global_pool": "avg"}),
@@ -21,7 +21,7 @@ NARROW = {
 
 
 def default(family: str, image_size: int, frames: int | None = None) -> str:
-    """The network that a run takes if none is asked for. family: "resnet" or "vit"; of clips there is one."""
+    """The default network. family: "resnet" or "vit"; clips have one family."""
     if frames is not None:
         return clips.default(image_size)
     small, medium, large = {
@@ -34,10 +34,10 @@ def default(family: str, image_size: int, frames: int | None = None) -> str:
 def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
     """A Backbone from a timm name, `narrow_resnet`, `narrow_vit`, `package.module:function` or an nn.Module.
 
-    frames: of a clip, for a network of clips: one of `clips.NAMES` (where None is 16), a function or a
-    module. Up to 64 pixels the stem is changed to keep the resolution, and `recipe.stem` says how. A function is
-    called without arguments and returns an nn.Module.
-    Raises UserError for an unknown name, with the nearest one, and for a network of images where clips are meant.
+    frames: of a clip, for a network of clips: one of `clips.NAMES` (None is 16), a function or a module. Up to 64
+    pixels the stem is changed to keep the resolution, see `recipe.stem`. A function is called without arguments and
+    returns an nn.Module.
+    Raises UserError for an unknown name, with the nearest one, and for a network of images on clips.
     """
     if isinstance(backbone, Backbone):
         return backbone
@@ -54,7 +54,7 @@ def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: 
 
 
 def _frames_of(name: str, frames: int | None) -> int | None:
-    """How many frames a network of this name sees, None for images. Raises UserError where it takes images only."""
+    """The frames of a clip for this network, None for images. Raises UserError if it takes only images."""
     if name in clips.NAMES:
         return frames or clips.FRAMES
     if frames is not None:
@@ -71,7 +71,7 @@ def _from_function(name: str) -> tuple[nn.Module, Recipe]:
 
 
 def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
-    """The network with the first of `_size_arguments` with which it takes the images. Raises UserError for none."""
+    """The network with the first of `_size_arguments` that accepts the images. Raises UserError if none does."""
     import timm
 
     timm_name, kwargs = NARROW.get(name, (name, {}))
@@ -88,9 +88,9 @@ def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
             if image_size <= SMALL:
                 _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
             return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
-        except Exception as error:  # each of timm's constructors raises its own
+        except Exception as error:  # timm's constructors raise many classes
             faults.append(error)
-            torch.set_rng_state(state)  # what was tried in vain leaves no trace in the weights
+            torch.set_rng_state(state)  # failed attempts do not change the weights
     first = next((fault for fault in faults if "keyword argument" not in str(fault)), faults[0])
     if isinstance(first, UserError):
         raise first
@@ -110,7 +110,7 @@ def _check_tag(timm_name: str) -> None:
 
 
 def _timm_network(name: str, timm_name: str, arguments: dict[str, Any]) -> tuple[nn.Module, Recipe]:
-    """Raises UserError for arguments that no card may hold, and whatever timm raises."""
+    """Raises UserError for arguments that a card may not hold, and any error of timm's."""
     import timm
 
     if fault := timm_allowed.fault(timm_name, arguments):
@@ -124,10 +124,10 @@ def _timm_network(name: str, timm_name: str, arguments: dict[str, Any]) -> tuple
 
 
 def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
-    """The size arguments that timm may be given, in the order in which they are tried.
+    """The size arguments to try with timm, in order.
 
-    Transformers with a position for each patch must know the size, and small images want small patches. Which networks
-    those are timm alone knows: those named so are told first, others only if they do not take the size as it is.
+    Transformers with a position for each patch need the size, and small images need small patches. Only timm knows
+    which networks these are: for names of known transformers the size comes first, for others the plain call.
     A plain ViT also takes the smaller crops of multi-crop: its positions are interpolated.
     """
     import timm
@@ -152,7 +152,7 @@ def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
 
 
 def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> None:
-    """A ResNet gets a 3x3 stem (a deep stem keeps its own) without pooling, other nets a first stride of 1."""
+    """Give a ResNet a 3x3 stem (a deep stem keeps its own) without pooling, other nets a first stride of 1."""
     if isinstance(getattr(net, "conv1", None), nn.Conv2d) and hasattr(net, "maxpool"):
         old = net.conv1
         stride = old.stride if wide_stride else (1, 1)

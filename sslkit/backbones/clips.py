@@ -1,8 +1,8 @@
-"""Networks of clips, (B, 3, T, S, S) -> (B, width): SlowFast's Slow pathway on its own, and torchvision's r3d_18.
+"""Networks for clips, (B, 3, T, S, S) -> (B, width): SlowFast's Slow pathway on its own, and torchvision's r3d_18.
 
-`slow_r50` is what Feichtenhofer et al. 2021 (arXiv 2104.14558) pretrain, "R-50, Slow pathway" of Feichtenhofer et al.
-2019 (arXiv 1812.03982, table 1): a 2D ResNet on every frame, whose blocks of res4 and res5 alone look at the
-neighbouring frames. Nothing strides along time, so that any number of frames can be taken.
+`slow_r50` is pretrained by Feichtenhofer et al. 2021 (arXiv 2104.14558): "R-50, Slow pathway" of Feichtenhofer et al.
+2019 (arXiv 1812.03982, table 1), a 2D ResNet on every frame; only the blocks of res4 and res5 use the neighbouring
+frames. Nothing strides along time, so any number of frames is accepted.
 """
 
 from torch import Tensor, nn
@@ -12,20 +12,20 @@ from sslkit.backbones.base import SMALL, Recipe
 from sslkit.errors import UserError
 
 NAMES = ("slow_r18", "slow_r50", "r3d_18", "narrow_slow")
-MODULE = "sslkit.video_backbones"  # by which cards import them: those that were written stay readable
-# What makes them, as cards name it.
+MODULE = "sslkit.video_backbones"  # import path in cards; unchanged, so that old cards stay readable
+# The functions that make them, as named in cards.
 MAKERS = frozenset({*(f"{MODULE}:{name}" for name in NAMES if name != "r3d_18"), f"{video.__name__}:r3d_18"})
-FRAMES = 16  # of a clip, where nothing else is asked for
+FRAMES = 16  # default length of a clip
 _SMALL, _MEDIUM = 32, 128  # pixels
 
 
 def default(image_size: int) -> str:
-    """The network that a run on clips takes if none is asked for: slow_r18 at 112 pixels, slow_r50 at 224."""
+    """The default network for clips: slow_r18 up to 128 pixels, slow_r50 above, narrow_slow up to 32."""
     return "narrow_slow" if image_size <= _SMALL else "slow_r18" if image_size <= _MEDIUM else "slow_r50"
 
 
 def build(name: str, image_size: int, in_chans: int) -> tuple[nn.Module, Recipe]:
-    """The network of this name and how it is made again. Up to 64 pixels the first stride is 1, without pooling.
+    """The network of this name and its recipe. Up to 64 pixels the first stride is 1, without pooling.
 
     Raises UserError for other than three channels.
     """
@@ -43,7 +43,7 @@ def build(name: str, image_size: int, in_chans: int) -> tuple[nn.Module, Recipe]
 
 
 def _build_r3d_18(image_size: int) -> tuple[nn.Module, Recipe]:
-    """Lines that need torchvision alone."""
+    """r3d_18 with lines that need only torchvision."""
     net = r3d_18()
     made = [f"from {video.__name__} import r3d_18", "net = r3d_18()", "import torch", "net.fc = torch.nn.Identity()"]
     recipe = Recipe("r3d_18", made)
@@ -91,7 +91,7 @@ class SlowResNet(nn.Module):
     """Clips (B, 3, T, S, S) -> (B, width * 8 * block.expansion), the mean over time and space.
 
     block: `BasicBlock` or `Bottleneck`. layers: blocks of res2 to res5. width: channels of the stem.
-    Named as torchvision's 2D ResNet, whose weights fit once those of temporal kernels are inflated.
+    Layers are named as in torchvision's 2D ResNet, whose weights fit once the temporal kernels are inflated.
     """
 
     def __init__(
@@ -165,13 +165,13 @@ class Bottleneck(nn.Module):
 
 
 def _conv(channels: int, out: int, kernel: tuple[int, int, int], stride: int = 1) -> nn.Conv3d:
-    """Without bias, padded to keep the size; strides in space only."""
+    """A convolution without bias, padded to keep the size; strides in space only."""
     padding = tuple(length // 2 for length in kernel)
     return nn.Conv3d(channels, out, kernel, (1, stride, stride), padding, bias=False)
 
 
 def _shortcut(channels: int, out: int, stride: int) -> nn.Module:
-    """What brings a block's input to the shape of its output; nothing where it has it."""
+    """Map a block's input to the shape of its output; the identity if they agree."""
     if channels == out and stride == 1:
         return nn.Identity()
     return nn.Sequential(_conv(channels, out, (1, 1, 1), stride), nn.BatchNorm3d(out))

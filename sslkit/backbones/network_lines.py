@@ -1,9 +1,9 @@
-"""The lines of Python that make a card's network, read and followed without executing them.
+"""Build the network of a card from its lines of Python, without executing them.
 
-`backbones.build` writes them so that anybody can run them by hand. Here only what it writes is understood, and of that
-only what is sure to run no code from outside: a timm model with the arguments that sslkit gives, sslkit's own networks
-of clips, torchvision's r3d_18, and the changes that sslkit makes to a stem. A function of one's own is called only
-where the caller trusts it by name.
+`backbones.build` writes the lines so that they can be run by hand. This module accepts only lines of that form, and
+only those that run no outside code: a timm model with the arguments that sslkit writes, sslkit's own networks for
+clips, torchvision's r3d_18, and sslkit's changes of a stem. A user's own function is called only if the caller trusts
+it by name.
 """
 
 import ast
@@ -27,10 +27,10 @@ LONGEST = 10_000  # characters; sslkit writes a few hundred
 
 @dataclass(frozen=True)
 class TimmNetwork:
-    """A network that timm makes.
+    """A network made by timm.
 
     model, arguments: of `timm.create_model`. changes: attributes set afterwards, ("conv1.stride", (1, 1)); IDENTITY
-    stands for a module of that kind. change_lines: the same as Python that is run after `net` is made.
+    means a torch.nn.Identity. change_lines: the same changes as Python, to run after `net` is made.
     """
 
     model: str
@@ -39,16 +39,16 @@ class TimmNetwork:
     change_lines: tuple[str, ...] = ()
 
     def build(self, where: str) -> nn.Module:
-        """The network with random weights; the random numbers of the caller stay as they were.
+        """The network with random weights; the caller's random state is unchanged.
 
-        where: how to call the card in messages. Raises UserError for arguments that timm refuses.
+        where: the card's name in messages. Raises UserError for arguments that timm refuses.
         """
         import timm
 
         try:
             with torch.random.fork_rng(devices=[]):
                 net = timm.create_model(self.model, pretrained=False, **self.arguments)
-        except Exception as error:  # each of timm's constructors raises its own
+        except Exception as error:  # timm's constructors raise many classes
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise UserError(f"{where}: timm cannot make {self.model} with {self.arguments}: {reason}") from error
         return _changed(net, self.changes, where)
@@ -56,13 +56,13 @@ class TimmNetwork:
 
 @dataclass(frozen=True)
 class FunctionNetwork:
-    """A network that a function without arguments makes. name: package.module:function. changes: as above."""
+    """A network made by a function without arguments. name: package.module:function. changes: as above."""
 
     name: str
     changes: tuple[tuple[str, Any], ...] = ()
 
     def build(self, where: str, trust: str | Sequence[str] | None) -> nn.Module:
-        """The network; the random numbers of the caller stay as they were. Raises UserError as `own_code` does."""
+        """The network; the caller's random state is unchanged. Raises UserError as `own_code` does."""
         if self.name not in clips.MAKERS:
             own_code.check_trusted(self.name, trust, where)
         with torch.random.fork_rng(devices=[]):
@@ -71,7 +71,7 @@ class FunctionNetwork:
 
 
 def parse(lines: Sequence[str]) -> TimmNetwork | None:
-    """The timm network that the lines make, None if they make another, or none that sslkit writes."""
+    """The timm network of the lines; None if they make another network, or are not of sslkit's form."""
     try:
         network = _read(lines)
     except ValueError:
@@ -80,23 +80,23 @@ def parse(lines: Sequence[str]) -> TimmNetwork | None:
 
 
 def build(lines: Sequence[str], where: str, trust: str | Sequence[str] | None = ()) -> nn.Module:
-    """The network that the lines make, with random weights.
+    """The network of the lines, with random weights.
 
-    where: how to call the card in messages. trust: the functions of one's own that may be called.
-    Raises UserError for lines that sslkit does not write, and for a function that is not trusted or fails.
+    where: the card's name in messages. trust: the user functions that may be called.
+    Raises UserError for lines not of sslkit's form, and for a function that is not trusted or fails.
     """
     try:
         network = _read(lines)
     except ValueError as error:
         raise UserError(
-            f"{where}: its backbone.lines are none that sslkit writes, and are not run for you ({error}): make the "
+            f"{where}: its backbone.lines are not lines that sslkit writes, and are not run ({error}): make the "
             "network yourself and pass it, entry.backbone(net)"
         ) from error
     return network.build(where) if isinstance(network, TimmNetwork) else network.build(where, trust)
 
 
 def _read(lines: Sequence[str]) -> TimmNetwork | FunctionNetwork:
-    """Raises ValueError, with the reason, for lines that sslkit does not write."""
+    """Raises ValueError, with the reason, for lines not of sslkit's form."""
     text = "\n".join(lines)
     if len(text) > LONGEST:
         raise ValueError(f"they are longer than {LONGEST:,} characters")
@@ -105,8 +105,8 @@ def _read(lines: Sequence[str]) -> TimmNetwork | FunctionNetwork:
         if body and isinstance(body[0], ast.ImportFrom):
             return _function_network([node for node in body if not _imports(node, "torch")])
         return _timm_network([node for node in body if not _imports(node, "timm", "torch")], text)
-    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:  # of text that is not Python, or too deep
-        raise ValueError(f"they are no Python that can be read: {type(error).__name__}") from error
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:  # not Python, or nested too deeply
+        raise ValueError(f"they cannot be parsed as Python: {type(error).__name__}") from error
 
 
 def _timm_network(nodes: list[ast.stmt], text: str) -> TimmNetwork:
@@ -120,7 +120,7 @@ def _timm_network(nodes: list[ast.stmt], text: str) -> TimmNetwork:
 
 
 def _function_network(nodes: list[ast.stmt]) -> FunctionNetwork:
-    """Read `from module import function`, `net = function()` and changes afterwards."""
+    """Read `from module import function`, `net = function()` and the changes after them."""
     found = re.fullmatch(r"from (\w+(?:\.\w+)*) import (\w+)\nnet = (\w+)\(\)", "\n".join(map(ast.unparse, nodes[:2])))
     if not found or found[2] != found[3]:
         raise ValueError("they are not one import of a function and its call without arguments")
@@ -133,7 +133,7 @@ def _imports(node: ast.stmt, *packages: str) -> bool:
 
 
 def _creation(node: ast.stmt) -> tuple[str, dict[str, Any]]:
-    """Of `net = timm.create_model("NAME", key=literal, ...)`. Raises ValueError for any other statement."""
+    """Read `net = timm.create_model("NAME", key=literal, ...)`. Raises ValueError for any other statement."""
     if not (isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["net"]):
         raise ValueError("not an assignment to net")
     call = node.value
@@ -146,7 +146,7 @@ def _creation(node: ast.stmt) -> tuple[str, dict[str, Any]]:
 
 
 def _changes(node: ast.stmt) -> list[tuple[str, Any]]:
-    """Of `net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()`. Raises ValueError for any other statement."""
+    """Read `net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()`. Raises ValueError for other statements."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         raise ValueError("not one assignment")
     target, value = node.targets[0], node.value
@@ -159,7 +159,7 @@ def _changes(node: ast.stmt) -> list[tuple[str, Any]]:
 
 
 def _change(path: str, value: Any) -> tuple[str, Any]:
-    """The change, if it is one that sslkit makes: a stride, or a layer that is left out. Raises ValueError if not."""
+    """Return the change if sslkit writes it: a stride, or a removed layer. Raises ValueError otherwise."""
     is_stride = isinstance(value, tuple) and all(type(step) is int and 1 <= step <= 4 for step in value)
     if not (path in STRIDES and is_stride) and not (path in DROPPED and value == IDENTITY):
         raise ValueError(f"net.{path} is set to something that sslkit does not write")
@@ -184,7 +184,7 @@ def _change_lines(nodes: Sequence[ast.stmt], text: str) -> tuple[str, ...]:
 
 
 def _changed(net: nn.Module, changes: Sequence[tuple[str, Any]], where: str) -> nn.Module:
-    """Raises UserError for a layer that the network does not have."""
+    """Apply the changes. Raises UserError for a layer that the network does not have."""
     for path, value in changes:
         owner, _, name = path.rpartition(".")
         try:

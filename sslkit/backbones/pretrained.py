@@ -1,4 +1,4 @@
-"""Published networks: timm models with weights that timm downloads, or from a local file; no pickle is executed."""
+"""Published timm models, with weights that timm downloads or from a local file; no pickle is executed."""
 
 import math
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from sslkit.members import nearest
 
 
 def timm_network(name: str, weights: str = "", *, where: str, local: str, head: bool = False) -> tuple[nn.Module, dict]:
-    """A timm model with its weights, and how timm says that its images are prepared.
+    """A timm model with its weights, and timm's preprocessing config of its images.
 
-    name: as timm knows it, with or without the tag of its weights. weights: a local state dict, matched by name or
-    by position; "": those that timm downloads.
-    where, local: how to call the network, and a local file for it, in messages.
+    name: timm's name, with or without the tag of its weights. weights: a local state dict, matched by name or by
+    position; "": downloaded by timm.
+    where, local: the network's name, and how to give a local file for it, in messages.
     head: keep the classifier; else the network gives its pooled features.
-    Raises UserError for an unknown name, weights that cannot be had, or a file that does not fit.
+    Raises UserError for an unknown name, weights that cannot be downloaded, or a file that does not fit.
     """
     import timm
 
@@ -35,17 +35,17 @@ def timm_network(name: str, weights: str = "", *, where: str, local: str, head: 
 
 
 def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
-    """What is said of weights that a library could not get; error: of whichever kind it raised."""
+    """The error for weights that a library could not get; error: of any class."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return UserError(f"the weights of {where} cannot be had ({reason}); {remedy}")
+    return UserError(f"cannot get the weights of {where} ({reason}); {remedy}")
 
 
 def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> Any:
-    """What a .safetensors or torch file holds, on the CPU.
+    """The content of a .safetensors or torch file, on the CPU.
 
-    allowed: classes that a torch file may hold besides tensors and plain values, as `torch.serialization.safe_globals`
-    takes them; a file with any other is refused, for to read it could run its code.
-    where: how to call the network in messages. Raises UserError for no file, and for one that cannot be read.
+    allowed: classes that a torch file may hold besides tensors and plain values, in the form of
+    `torch.serialization.safe_globals`; a file with any other class is refused, as loading it could run its code.
+    where: the network's name in messages. Raises UserError if the file is missing or cannot be read.
     """
     if not Path(path).is_file():
         raise UserError(f"{where}: there is no file {path}")
@@ -74,10 +74,10 @@ def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def take_classifier(network: nn.Module, input_size: Sequence[int]) -> nn.Linear | None:
-    """Takes a timm network's classifier off, so that it gives its pooled features, and returns it.
+    """Remove and return a timm network's classifier, so that the network returns its pooled features.
 
-    None where the network has none, or one that is not a linear layer on exactly these features: what it makes of them
-    is compared with the whole network's logits, on one image of input_size (C, H, W).
+    None if it has none, or one that is not a linear layer on exactly these features: its output is compared with the
+    whole network's logits, on one image of input_size (C, H, W).
     """
     classifier = network.get_classifier()
     image = torch.linspace(-2, 2, math.prod(input_size)).view(1, *input_size)
@@ -102,7 +102,7 @@ def _downloaded(name: str, where: str, local: str) -> nn.Module:
 
 
 def _local(name: str, path: str, where: str) -> nn.Module:
-    """The timm model with the file's weights: by name where all names agree, else by position where all shapes do.
+    """The timm model with the file's weights: by name if all names agree, otherwise by position if all shapes do.
 
     A file without the classifier is tried on the model without one.
     """

@@ -1,17 +1,17 @@
 """Published self-supervised ResNet-50 checkpoints: the twelve of the PED paper, as timm's `resnet50`.
 
-They are those of Ericsson et al., How Well Do Self-Supervised Models Transfer? (CVPR 2021), whose project lists where
-each comes from. Nothing is downloaded. Each project names the tensors in its own way, and `LAYOUTS` says how: which
-are the backbone's, and which others its files hold and are left out (projector, momentum encoder, queue, classifier).
-A tensor that is neither is an error, as is one of timm's that is missing or has another shape.
+They are those of Ericsson et al., How Well Do Self-Supervised Models Transfer? (CVPR 2021), whose project lists the
+source of each. Nothing is downloaded. Each project names its tensors differently; `LAYOUTS` says which belong to the
+backbone and which are dropped (projector, momentum encoder, queue, classifier). A tensor that is neither is an error,
+as is a tensor of timm's that is missing or has another shape.
 
-What is written here of the files comes from the code of their projects: none of the twelve was at hand, so that each
-layout is tested on files of the same form with random weights and was never met as a real file.
-The form into which ssl-transfer's preparation brings them all (torchvision's names, no classifier) is taken as well.
+The layouts are taken from the code of the projects: none of the twelve files was available, so each layout is tested
+on files of the same form with random weights and has never been tried on a real file.
+The form written by ssl-transfer's preparation (torchvision's names, no classifier) is accepted as well.
 
-What a network was trained with is not all in its weights. SimCLR takes pixels in [0, 1] without mean and std, which
-`normalize` says. BYOL's padding ("SAME") puts one pixel more on the right and the bottom of its strided layers, where
-timm's is the same on all sides; the comparisons that these twelve are known from ignore that, and so does this.
+Not all of the preprocessing is in the weights. SimCLR takes pixels in [0, 1] without mean and std, see `normalize`.
+BYOL's padding ("SAME") puts one pixel more on the right and the bottom of its strided layers, where timm's is the
+same on all sides; published comparisons of these twelve ignore that, and so does this module.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from sslkit.members import nearest
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-HOLDERS = ("state_dict", "model", "resnet")  # under which of them a file may keep its state dict
+HOLDERS = ("state_dict", "model", "resnet")  # keys that may hold the state dict of a file
 SHOWN = 4
 
 
@@ -57,9 +57,9 @@ def _of_simclr_v2(name: str) -> str:
 class Layout:
     """How a project's files name their tensors.
 
-    prefix: before the names of the backbone's. rename: what follows it -> timm's name.
-    dropped: how the names of tensors begin that belong to no backbone for evaluation. They come before `prefix`.
-    Beside the state dict, files hold optimizers, options and counters; these are not looked at.
+    prefix: of the backbone's tensor names. rename: the rest of the name -> timm's name.
+    dropped: prefixes of the names that do not belong to the backbone; checked before `prefix`.
+    Optimizers, options and counters beside the state dict are ignored.
     """
 
     prefix: str
@@ -78,8 +78,8 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One published file. title: in tables. file: its name where it is published. source: the project. layout: see
-    `LAYOUTS`. normalize: mean and std of its pixels. remedy: what to do with a file that is not read as it is.
+    """One published file. title: in tables. file: its published name. source: the project. layout: see `LAYOUTS`.
+    normalize: mean and std of its pixels. remedy: advice for a file that cannot be read as published.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Checkpoint:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Under which names a folder may have it: the published one, or ssl-transfer's after its preparation."""
+        """The accepted file names: the published one, and ssl-transfer's after its preparation."""
         return tuple(dict.fromkeys((self.file, f"{self.name}.pth", f"{self.name}.safetensors")))
 
 
@@ -147,9 +147,9 @@ def find(name: str) -> Checkpoint:
 def network(name: str, path: str | Path) -> nn.Module:
     """timm's `resnet50` without classifier, with the weights of a published checkpoint, in eval mode.
 
-    name: one of `CHECKPOINTS`. path: the file as it is published, or as ssl-transfer's preparation writes it (torch or
+    name: one of `CHECKPOINTS`. path: the file as published, or as written by ssl-transfer's preparation (torch or
         .safetensors).
-    Raises UserError for a file that cannot be read without running its code, and for one that does not fit.
+    Raises UserError for a file that cannot be read without running its code, and for a file that does not fit.
     """
     import timm
 
@@ -176,7 +176,7 @@ def _state_dict(checkpoint: Checkpoint, path: Path) -> Mapping[str, Any]:
 def _matched(
     checkpoint: Checkpoint, given: Mapping[str, Any], own: Mapping[str, Tensor], path: str | Path
 ) -> dict[str, Tensor]:
-    """The file's tensors by timm's names. Raises UserError unless they are all of timm's and no other."""
+    """The file's tensors by timm's names. Raises UserError unless they are exactly those of timm's model."""
     layout = LAYOUTS["torchvision" if "conv1.weight" in given else checkpoint.layout]
     found, over = {}, []
     for key, value in given.items():
@@ -207,7 +207,7 @@ def _some(names: list[str]) -> str:
 
 
 def _harmless() -> list[Any]:
-    """What such files hold besides tensors: options and numpy's numbers, by today's module names and the old ones."""
+    """Classes in such files besides tensors: options and numpy's numbers, by numpy's new and old module names."""
     scalar = np.float64(0).__reduce__()[0]
     dtypes = {type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i4", "i8", "?")}
     names = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")

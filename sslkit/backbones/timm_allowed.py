@@ -1,13 +1,13 @@
-"""The calls of `timm.create_model` that a card may hold: those that sslkit writes, within bounds.
+"""The calls of `timm.create_model` that a card may hold: the arguments that sslkit writes, within bounds.
 
-No argument is among them that reads a file, opens a connection or takes the name of either.
+No allowed argument reads a file, opens a connection, or names a file or a host.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MAX_SIZE, MAX_CHANNELS = 4096, 1024  # pixels of a side; a card is held to them, too
+MAX_SIZE, MAX_CHANNELS = 4096, 1024  # pixels of a side; also the limits of a card
 MAX_TOKENS = 2**14  # patches of an image
 MAX_WIDTH, MAX_DEPTH, MAX_HEADS = 2048, 64, 64  # together about 3 billion weights, as timm's largest
 POOLS = ("", "avg", "max", "avgmax", "catavgmax", "token", "map")
@@ -50,10 +50,10 @@ def fault(model: str, arguments: Mapping[str, Any]) -> str:
     import timm
 
     if not re.fullmatch(r"\w+(\.\w+)?", model, re.ASCII) or not timm.is_model(model):
-        return f"{_short(model)} is no name of a timm model"
+        return f"{_short(model)} is not a timm model name"
     for name, value in arguments.items():
         if name not in _CHECKS:
-            return f"{_short(name)} is none of the arguments {', '.join(_CHECKS)}"
+            return f"{_short(name)} is not one of the arguments {', '.join(_CHECKS)}"
         allowed, said = _CHECKS[name]
         if not allowed(value):
             return f"{name}={_short(value)} must be {said}"
@@ -64,7 +64,7 @@ def fault(model: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _named_patch(model: str) -> int:
-    """Pixels of a patch as the model's name says it; 16 if it does not."""
+    """Pixels of a patch from the model's name; 16 if the name has none."""
     found = re.search(r"patch(\d{1,3})(?!\d)", model)
     return max(1, int(found[1])) if found else 16
 

@@ -1,1 +1,1 @@
-"""Images: where they come from (`sources`) and the views that are made of them (`views`)."""
+"""Images: their sources (`sources`) and their augmented views (`views`)."""

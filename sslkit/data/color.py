@@ -1,13 +1,12 @@
 """The colour chain (jitter in random order, then grayscale) as one linear map per image or clip.
 
-Every operation acts on an image's mean colour m, which of a clip is that of all its frames together, by a matrix S and
-on the deviation of a pixel from it by a matrix P; the two differ for contrast only, which shrinks the deviation and
-leaves the mean gray. So a chain is two products of small matrices, made before any pixel is touched, and the image is
-x -> P (x - m) + S m.
+Every operation maps an image's mean colour m (of a clip: over all its frames) by a matrix S, and the deviation of a
+pixel from it by a matrix P; the two differ only for contrast, which shrinks the deviation and keeps the mean gray. So a
+chain is two products of small matrices, computed before any pixel is touched, and the image is x -> P (x - m) + S m.
 
-Two approximations, which leave the distribution of views nearly as it is (tests/data/test_view_statistics.py):
-values are clamped to [0, 1] once, at the end, not after each operation; and hue is a rotation about the gray axis,
-not HSV's shift along a hexagon. The rotation is one of RGB, whose error is two thirds of that of YIQ's.
+Two approximations, which hardly change the distribution of views (tests/data/test_view_statistics.py): values are
+clamped to [0, 1] once, at the end, not after each operation; and hue is a rotation about the gray axis, not HSV's shift
+along a hexagon. The rotation is done in RGB, with two thirds of the error of YIQ's.
 """
 
 import math
@@ -15,16 +14,16 @@ import math
 import torch
 from torch import Tensor
 
-LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PIL and torchvision
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in PIL and torchvision
 
 
 def gray_weights(channels: int) -> Tensor:
-    """(C,) weights of the gray value: luma for three channels, their mean for any other number."""
+    """(C,) weights of the gray value: luma for three channels, otherwise their mean."""
     return torch.tensor(LUMA) if channels == 3 else torch.full((channels,), 1 / channels)
 
 
 def brightness(factor: Tensor, channels: int) -> Tensor:
-    """x -> f x. factor: (N,). Returns (2, N, C, C), the matrices P and S; so do all operations here."""
+    """x -> f x. factor: (N,). Returns (2, N, C, C), the matrices P and S, as do all operations here."""
     matrix = factor[:, None, None] * torch.eye(channels)
     return torch.stack([matrix, matrix])
 
@@ -45,7 +44,7 @@ def saturation(factor: Tensor, channels: int) -> Tensor:
 def hue(turn: Tensor) -> Tensor:
     """Rotate three-channel colours about the gray axis R = G = B by `turn` (N,) in turns; 1/3 is red to green.
 
-    The mean of the channels stays. Equal to HSV's shift at thirds of a turn, near it between them.
+    The mean of the channels is kept. Equal to HSV's shift at thirds of a turn, close to it between them.
     """
     angle = 2 * math.pi * turn[:, None, None]
     across = torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)  # v -> axis x v
@@ -54,7 +53,7 @@ def hue(turn: Tensor) -> Tensor:
 
 
 def compose(operations: Tensor, order: Tensor) -> Tensor:
-    """One (2, N, C, C) map out of K operations (K, 2, N, C, C), applied to image i in the order order[i].
+    """Compose K operations (K, 2, N, C, C), applied to image i in the order order[i], into one (2, N, C, C) map.
 
     order: (N, K) a permutation for each image.
     """
@@ -68,8 +67,8 @@ def compose(operations: Tensor, order: Tensor) -> Tensor:
 def apply(pixels: Tensor, deviation: Tensor, mean: Tensor, out: Tensor) -> Tensor:
     """P (x - m) + S m with m the mean colour of each image or clip, written to `out` and clamped to [0, 1].
 
-    pixels, out: (N, C, H, W), or (N, C, T, H, W): a clip has one m, as with one of each frame what stands still would
-    change with what moves. deviation: (N, C, C), P. mean: (N, C, C), S.
+    pixels, out: (N, C, H, W), or (N, C, T, H, W): a clip has one m, since with one per frame moving parts would change
+    the colour of still ones. deviation: (N, C, C), P. mean: (N, C, C), S.
     """
     flat = pixels.flatten(2)
     offset = (mean - deviation) @ flat.mean(-1, keepdim=True)  # (N, C, 1)

@@ -1,4 +1,4 @@
-"""One image file -> one square of uint8 pixels (Pillow)."""
+"""Decode one image file to one square of uint8 pixels (Pillow)."""
 
 import errno
 from pathlib import Path
@@ -13,7 +13,7 @@ _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class UnreadableImage(Exception):
-    """The file is no image, is damaged, or has pixels that cannot be told."""
+    """The file is not an image, is damaged, or has pixels of unknown scale."""
 
 
 def open_image(path: str | Path) -> Image.Image:
@@ -25,7 +25,7 @@ def open_image(path: str | Path) -> Image.Image:
 
 
 def unreadable(error: Exception) -> Exception:
-    """The reason as one line. Pillow's decoders raise almost anything, so only a starved machine is let through."""
+    """UnreadableImage with the reason in one line, for any Pillow error; lack of memory or file handles is kept."""
     if isinstance(error, (UnreadableImage, MemoryError)) or getattr(error, "errno", None) in _STARVED:
         return error
     return UnreadableImage(f"{type(error).__name__}: {error}".splitlines()[0])
@@ -42,10 +42,10 @@ def channels_of(image: Image.Image) -> int:
 def square(
     image: Image.Image, size: int, channels: int, fit: str, interpolation: str = "bilinear"
 ) -> tuple[np.ndarray, float]:
-    """Decode -> pixels (channels, size, size) uint8, and width / height of what they show.
+    """Decode to pixels (channels, size, size) uint8, and width / height of the shown content.
 
-    Turned upright by its EXIF orientation. 16-bit gray is divided by 257; floats lie in [0, 1] or [0, 255].
-    channels: 1 gray, 3 RGB (transparency laid over white in both), 4 RGBA.
+    Rotated upright by its EXIF orientation. 16-bit gray is divided by 257; floats lie in [0, 1] or [0, 255].
+    channels: 1 gray, 3 RGB (transparency over white in both), 4 RGBA.
     fit: "squash" the whole image to the square; "crop" keeps the square at its centre, ratio 1.
     interpolation: "bilinear" or "bicubic", antialiased.
     Raises UnreadableImage.
@@ -57,7 +57,7 @@ def square(
 
 
 def rgb(image: Image.Image) -> np.ndarray:
-    """Decode -> (3, H, W) uint8 of the image's own size, not turned. Modes as in `square`. Raises UnreadableImage."""
+    """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes as in `square`. Raises UnreadableImage."""
     try:
         return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image), 3)).transpose(2, 0, 1))
     except Exception as error:
@@ -68,10 +68,10 @@ def _square(
     image: Image.Image, size: int, channels: int, fit: str, resampling: Image.Resampling
 ) -> tuple[np.ndarray, float]:
     orientation, original = _orientation(image), image.size
-    image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, never below this
+    image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, at least this size
     if orientation != 1:
         image = ImageOps.exif_transpose(image)
-    if orientation >= 5:  # those that turn by a quarter
+    if orientation >= 5:  # those with a quarter turn
         original = original[::-1]
     image = _with_channels(_eight_bits(image), channels)
     aspect = original[0] / original[1] if fit == "squash" else 1.0
@@ -85,7 +85,7 @@ def _square(
 def _orientation(image: Image.Image) -> int:
     try:
         return image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # a damaged EXIF block, of which the pixels know nothing
+    except Exception:  # a damaged EXIF block; the pixels may be fine
         return 1
 
 
@@ -96,7 +96,7 @@ def _centre(size: tuple[int, int]) -> tuple[float, float, float, float]:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Any mode -> L, LA, RGB or RGBA."""
+    """Convert any mode to L, LA, RGB or RGBA."""
     if image.mode.startswith(("I", "F")):
         return _narrowed(image)
     if image.mode == "1":
@@ -113,7 +113,7 @@ def _narrowed(image: Image.Image) -> Image.Image:
         return Image.fromarray(_narrowed_floats(values))
     low, high = int(values.min()), int(values.max())
     if low < 0 or high > 65535:
-        raise UnreadableImage(f"integer pixels from {low} to {high}; 0 to 65535 (16 bits) can be scaled")
+        raise UnreadableImage(f"integer pixels from {low} to {high}; must be 0 to 65535 (16 bits)")
     return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))
 
 
@@ -121,7 +121,7 @@ def _narrowed_floats(values: np.ndarray) -> np.ndarray:
     if not np.isfinite(values).all():
         raise UnreadableImage("NaN or infinite pixels")
     if values.min() < 0 or values.max() > 255:
-        raise UnreadableImage(f"float pixels from {values.min():g} to {values.max():g}; [0, 1] or [0, 255] is meant")
+        raise UnreadableImage(f"float pixels from {values.min():g} to {values.max():g}; must be in [0, 1] or [0, 255]")
     return np.rint(values * (255 if values.max() <= 1 else 1)).astype(np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Images that are decoded when they are asked for, and what becomes of those that cannot be."""
+"""Images decoded on demand, and the handling of unreadable ones."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ DEFAULT_SIZE = 256
 class DecodedImages(Images):
     """Subclasses implement `__len__`, `path` and `_open`.
 
-    image_size defaults to 256, channels to those of the first readable image: 1 if it is gray, else 3.
-    With on_error="skip" the next readable image takes the place of an unreadable one; each process remembers
-    the rows that it found unreadable.
+    image_size defaults to 256, channels to those of the first readable image: 1 if it is gray, otherwise 3.
+    With on_error="skip" the next readable image replaces an unreadable one; each process remembers its unreadable
+    rows.
     Raises UserError when no image can be read, or with on_error="raise" when the first one cannot.
     """
 
@@ -38,7 +38,7 @@ class DecodedImages(Images):
                 self.channels = channels_of(image)
 
     def path(self, row: int) -> str:
-        """What to call a row in messages."""
+        """The name of a row in messages."""
         raise NotImplementedError
 
     def _open(self, row: int) -> Image.Image:

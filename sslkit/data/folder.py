@@ -1,4 +1,4 @@
-"""A folder of images, walked recursively; labels where there are class folders."""
+"""A folder of images, walked recursively; class folders give the labels."""
 
 import os
 import sys
@@ -73,10 +73,10 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     """All images below `root`; hidden files and folders are left out, links are followed.
 
     Splits: with a sub-folder `train` and one of `test`, `val`, `valid`, `validation`, these are the splits and
-    anything beside them is left out. A held-out folder that is the only one is the split "test" (and may be
-    called "val" as well); with two, they are "val" and "test".
-    Labels: where the folder (of each split) has images in at least two sub-folders and none beside them, the
-    sub-folders are the classes, in the order of their names, those of all splits together.
+    anything beside them is left out. A single held-out folder is the split "test" ("val" works as well); two are
+    "val" and "test".
+    Labels: if the folder (of each split) has images in at least two sub-folders and none beside them, the sub-folders
+    are the classes, ordered by name, over all splits together.
     Raises UserError when there is no image, or none that can be read.
     """
     listing = list_folder(root, options.split, EXTENSIONS, "images")
@@ -86,9 +86,9 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a split. folder: where it lies. paths: relative to it, sorted. splits: those of the source.
+    """The files of a split. folder: of the split. paths: relative to it, sorted. splits: of the source.
 
-    labels: (N,) int64 and classes: their names; None where there are no class folders.
+    labels: (N,) int64 and classes: their names; None without class folders.
     """
 
     folder: Path
@@ -99,9 +99,9 @@ class Listing:
 
 
 def list_folder(root: Path, split: str, extensions: Sequence[str], kind: str) -> Listing:
-    """The files of one split below `root` with these extensions, as `open_folder` says.
+    """The files of one split below `root` with these extensions, by the rules of `open_folder`.
 
-    kind: what they are called in messages. Raises UserError when there is none, or no such split.
+    kind: their name in messages. Raises UserError when there are none, or no such split.
     """
     folders = _split_folders(root)
     wanted = split
@@ -128,7 +128,7 @@ def _split_folders(root: Path) -> dict[str, Path]:
 
 
 def _walk(folder: Path, extensions: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """(relative path, whether it has one of the extensions) of each file that is not hidden; sorted per folder."""
+    """(relative path, has one of the extensions) of each file that is not hidden; sorted per folder."""
     pending, seen = [""], set()
     while pending:
         below = pending.pop()
@@ -138,7 +138,7 @@ def _walk(folder: Path, extensions: Sequence[str]) -> Iterator[tuple[str, bool]]
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
         except OSError as error:
             raise UserError(f"cannot list {here}: {error.strerror}") from error
-        if (stat.st_dev, stat.st_ino) in seen:  # a link back up
+        if (stat.st_dev, stat.st_ino) in seen:  # a link to a folder above
             continue
         seen.add((stat.st_dev, stat.st_ino))
         for entry in entries:
@@ -173,7 +173,7 @@ def _listed(folder: Path, extensions: Sequence[str], kind: str) -> list[str]:
 
 
 def _class_of_each(paths: list[str]) -> list[str] | None:
-    """The top-level folder of each path, where all lie in one and there are at least two."""
+    """The top-level folder of each path; None if a path has none or there are fewer than two."""
     tops = []
     for path in paths:
         top, separator, _ = path.partition(os.sep)

@@ -1,4 +1,4 @@
-"""The contract of every source of images: batches of uint8 squares by row, with what is known about them."""
+"""The contract of every source of images: batches of uint8 squares by row, and metadata."""
 
 import copy
 import hashlib
@@ -21,7 +21,7 @@ ON_ERROR = ("skip", "raise")
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How a source is read; see `sslkit.data.sources.open_images`. Raises UserError for values out of range."""
+    """Options for reading a source; see `sslkit.data.sources.open_images`. Raises UserError for values out of range."""
 
     split: str = "train"
     image_size: int | None = None
@@ -43,12 +43,12 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a set of images is, beside its pixels.
+    """The metadata of a set of images.
 
-    source: what `open_images` was given, to open another split of it.
-    splits: the splits that the source has.
+    source: the argument of `open_images`, to open another split.
+    splits: of the source.
     labels: (N,) int64, -1 for unlabelled rows, or None. classes: their names, in label order.
-    licence: of the images, where it is known.
+    licence: of the images, if known.
     """
 
     name: str
@@ -62,10 +62,9 @@ class Identity:
 class Images(Dataset):
     """N square uint8 images (C, S, S), read in batches.
 
-    Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and keep no state that cannot be
-    pickled: workers may be spawned.
+    Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and must be picklable: workers may be spawned.
 
-    decodes: whether reading a row costs enough to be worth worker processes.
+    decodes: True if reading a row is slow enough for worker processes.
     """
 
     decodes: ClassVar[bool] = True
@@ -99,11 +98,11 @@ class Images(Dataset):
         """A batch of n rows:
 
         images: (n, C, S, S) uint8.
-        index: (n,) int64, the row that each image really is (another than asked where that was unreadable).
+        index: (n,) int64, the row of each returned image (another than requested if that was unreadable).
         label: (n,) int64, -1 without labels.
-        aspect: (n,) float32, width / height of what the square shows: that of the original image under
-            fit="squash", so that a crop can undo the distortion; 1 under fit="crop".
-        bad: paths of the images asked for that could not be read.
+        aspect: (n,) float32, width / height of the square's content: that of the original image under fit="squash", so
+            that a crop can undo the distortion; 1 under fit="crop".
+        bad: paths of the requested images that could not be read.
         """
         raise NotImplementedError
 
@@ -118,7 +117,7 @@ class Images(Dataset):
         return name in self.splits
 
     def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Images":
-        """The same images, read in another way; nothing is listed or decoded again. Options as in `open_images`."""
+        """The same images with other options, without listing or decoding again. Options as in `open_images`."""
         options = replace(self.options, image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
         self._check_channels(channels)
         other = copy.copy(self)
@@ -128,12 +127,12 @@ class Images(Dataset):
         return other
 
     def _check_channels(self, channels: int) -> None:
-        """Raises UserError unless the images can be given with so many channels."""
+        """Raises UserError unless the images can be converted to this number of channels."""
         raise NotImplementedError
 
     @cached_property
     def digest(self) -> str:
-        """sha256 (hex) of the images' identity: the content, labels, and the options that change the pixels."""
+        """sha256 (hex) of the images' content, labels, and the options that change the pixels."""
         digest = hashlib.sha256(repr((self.channels, self.image_size, self.fit, self.classes)).encode())
         digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
         digest.update(b"" if self.labels is None else self.labels.tobytes())

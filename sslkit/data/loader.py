@@ -1,4 +1,4 @@
-"""Batches of images in an order that depends on the seed and the epoch alone."""
+"""Batches of images in an order that depends only on the seed and the epoch."""
 
 import multiprocessing
 import os
@@ -42,7 +42,7 @@ class EpochSampler(Sampler[int]):
 
 
 class EpochRows(list[int]):
-    """The rows of a batch, with the seed and the epoch on which what is drawn for them depends; pickled with them."""
+    """The rows of a batch, with the seed and the epoch for its random draws; pickled with them."""
 
     def __init__(self, rows: Iterable[int], seed: int, epoch: int) -> None:
         super().__init__(rows)
@@ -54,8 +54,8 @@ class EpochBatches(Sampler[list[int]]):
     """This rank's part, rows rank::world_size, of each global batch of an `EpochSampler`.
 
     batch_size: of all ranks together.
-    drop_last: leave out the last batch if it is not full; else it is cut to a multiple of world_size, as
-        ranks with unequal batches would wait for each other for ever.
+    drop_last: leave out the last batch if it is not full; otherwise cut it to a multiple of world_size, as ranks
+        with unequal batches would wait for each other for ever.
     Raises UserError when the ranks cannot share a batch evenly, or the images do not fill one.
     """
 
@@ -89,9 +89,9 @@ class EpochBatches(Sampler[list[int]]):
 
 
 class TimedLoader:
-    """A DataLoader that knows how long it was waited for.
+    """A DataLoader that measures the time spent waiting for it.
 
-    waited: seconds spent in getting batches; images: rows delivered; both since it was made.
+    waited: seconds spent in getting batches; images: rows delivered; both since construction.
     sampler, batch_sampler: the loader's `EpochBatches`; Lightning calls `sampler.set_epoch` before each epoch.
     """
 
@@ -122,7 +122,7 @@ class TimedLoader:
 
 
 def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
-    """What the loader gives; a UserError of a worker process comes without the worker's traceback."""
+    """Yield the loader's items; a UserError of a worker process is raised without the worker's traceback."""
     try:
         yield from loader
     except UserError as error:
@@ -130,10 +130,10 @@ def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
 
 
 def without_traceback(error: UserError) -> UserError:
-    """The error that a worker process raised: its text comes wrapped in the worker's traceback.
+    """The UserError of a worker process, without the worker's traceback in its text.
 
-    The frames of `error` are let go: they hold the loader's iterator, which ends its workers when it is freed. Freed
-    later, in a cycle of references, it would wait five seconds for each of them.
+    The frames of `error` are released, because they hold the loader's iterator, which ends its workers when it is
+    freed. Freed later, in a reference cycle, it would wait five seconds for each of them.
     """
     error.with_traceback(None)
     return UserError(str(error).strip().rpartition("UserError: ")[2])
@@ -151,9 +151,9 @@ def make_loader(
     """Shuffled full batches for training.
 
     batch_size: of all ranks together.
-    workers: processes of this rank that decode; "auto" is 0 for arrays, else one less than this rank's share
-        of the cores, 1 to 8.
-    Raises UserError as `EpochBatches` does, and for workers that are no number.
+    workers: decoding processes of this rank; "auto" is 0 for arrays, otherwise this rank's share of the cores minus
+        one, 1 to 8.
+    Raises UserError as `EpochBatches` does, and for a number of workers that is invalid.
     """
     count = workers_for(dataset, workers, world_size)
     loader = DataLoader(
@@ -163,13 +163,13 @@ def make_loader(
         num_workers=count,
         pin_memory=torch.cuda.is_available(),
         persistent_workers=count > 0,
-        generator=torch.Generator().manual_seed(seed),  # else each epoch would draw from the global one
+        generator=torch.Generator().manual_seed(seed),  # otherwise each epoch would draw from the global one
     )
     return TimedLoader(loader)
 
 
 def workers_for(dataset: Images, workers: int | str, world_size: int) -> int:
-    """Worker processes of this rank, see `make_loader`."""
+    """Number of worker processes of this rank, see `make_loader`."""
     if workers == "auto":
         if not dataset.decodes or multiprocessing.current_process().daemon:  # daemons may have no children
             return 0
@@ -180,10 +180,10 @@ def workers_for(dataset: Images, workers: int | str, world_size: int) -> int:
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _ranks_here(world_size: int) -> int:
-    """Ranks on this machine: what the launcher says, else one for each GPU."""
+    """Number of ranks on this machine: from the launcher, otherwise one for each GPU."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", min(world_size, torch.cuda.device_count() or world_size)))

@@ -11,7 +11,7 @@ from sslkit.data.arrays import ArrayImages, to_nchw, to_uint8
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.errors import UserError
 
-DAMAGED = (  # what NumPy and zipfile raise for a file that is cut short or has a byte changed
+DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
     OSError,
     ValueError,
     EOFError,
@@ -30,7 +30,7 @@ _KEYS = {  # split -> the pairs of keys that may hold its images and labels
 
 
 def splits_of_npz(path: Path) -> tuple[str, ...]:
-    """The splits that the file's keys name. Raises UserError when none does."""
+    """The splits named by the file's keys. Raises UserError if there are none."""
     with _load(path) as file:
         return tuple(_keys(file, path))
 
@@ -87,7 +87,7 @@ def _read(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
 def _labels(
     file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path
 ) -> tuple[np.ndarray | None, list[str] | None]:
-    """The split's labels as positions in the classes, which are those of all splits together."""
+    """The split's labels as positions in the classes of all splits together."""
     raw = {s: _raw_labels(file, y_key, path) for s, (_, y_key) in keys.items() if y_key in file.files}
     if split not in raw:
         return None, None

@@ -1,4 +1,4 @@
-"""A video file opened with PyAV, and what goes wrong with it in words."""
+"""Open a video file with PyAV, and describe its faults."""
 
 import errno
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple["av.container.InputContainer", "av.VideoStream"]]:
-    """The file and its video; what goes wrong with either becomes UnreadableVideo, unless the machine is starved."""
+    """The file and its video stream; a fault becomes UnreadableVideo, except lack of memory or file handles."""
     with ExitStack() as stack:
         with refused("not a video, or its header is damaged"):
-            # A relative path such as a:b would be taken for one of the protocol "a".
+            # A relative path such as a:b would be read as the protocol "a".
             container = stack.enter_context(av.open(f"file:{path}"))
         with refused("it is damaged"):
             yield container, _video(container)
@@ -24,7 +24,7 @@ def opened(path: str) -> Iterator[tuple["av.container.InputContainer", "av.Video
 
 @contextmanager
 def refused(damage: str) -> Iterator[None]:
-    """Errors of FFmpeg and of files as UnreadableVideo. damage: what invalid data mean here."""
+    """Turn errors of FFmpeg and of files into UnreadableVideo. damage: the message for invalid data."""
     try:
         yield
     except (av.FFmpegError, OSError, ValueError, StopIteration) as error:

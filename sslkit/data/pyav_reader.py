@@ -1,8 +1,8 @@
-"""Frames by number with PyAV, whose wheels bring FFmpeg along.
+"""Read frames by number with PyAV, whose wheels include FFmpeg.
 
-FFmpeg patches damaged frames up and gives them out. Those that it flags are refused, and those that may be predicted
-from them (`video_damage`). What it does not flag cannot be told: it flags no frame of VP9, HEVC or Motion JPEG, and not
-every one of H.264 (a changed byte may still spell a frame).
+FFmpeg repairs damaged frames and returns them. Frames that it flags are refused, and those that may be predicted from
+them (`video_damage`). Unflagged damage cannot be detected: FFmpeg flags no frame of VP9, HEVC or Motion JPEG, and not
+every one of H.264 (a changed byte may still be a valid frame).
 """
 
 from bisect import bisect_left
@@ -22,17 +22,17 @@ try:
 except ImportError as error:
     raise UserError(f'videos are read by PyAV, which is not there ({error}): pip install -e ".[video]"') from error
 
-from sslkit.data.pyav_file import opened  # only once PyAV is there
+from sslkit.data.pyav_file import opened  # needs PyAV
 
-_START = 32  # frames at a file's start that prove how its packets are numbered
-# Where a frame that nothing refers to may be left undecoded. Not HEVC: others may refer to its "non-reference" frames.
+_START = 32  # frames at a file's start that prove the order of its packets
+# Codecs whose unreferenced frames may be skipped. Not HEVC: others may refer to its "non-reference" frames.
 # A reference is always decoded, so that its damage is seen.
 _SKIPS = ("h264", "mpeg4", "mpeg2video", "mpeg1video")
-_LATE = 16  # the most frames by which decoding runs ahead of showing, in H.264 and HEVC
+_LATE = 16  # maximum number of frames by which decoding precedes display, in H.264 and HEVC
 
 
 class PyAVReader:
-    """See `VideoReader`. Decodes with as many threads as torch has: one in a loader's worker."""
+    """See `VideoReader`. Uses as many threads as torch: one in a loader's worker."""
 
     def __init__(self) -> None:
         library = ".".join(map(str, av.library_versions["libavcodec"]))
@@ -73,7 +73,7 @@ def _set_threads(stream: "av.VideoStream", count: int) -> None:
 def _packets(
     container: "av.container.InputContainer", stream: "av.VideoStream"
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """All timestamps in rising order, and those of the key frames; None if they do not tell the frames' order."""
+    """All timestamps in rising order, and those of the key frames; None if they do not give the frames' order."""
     timestamps, keys, sound = [], [], True
     for packet in container.demux(stream):
         if not packet.size:
@@ -90,9 +90,9 @@ def _packets(
 def _proven(
     container: "av.container.InputContainer", stream: "av.VideoStream", timestamps: np.ndarray, keys: np.ndarray
 ) -> bool:
-    """Whether each packet is one frame, shown in the order of the timestamps: at the start, and from the last key.
+    """Return whether each packet is one frame, displayed in timestamp order, at the start and from the last key frame.
 
-    Not so if the last frame is damaged, as in a file that was cut off: such files are decoded to be counted.
+    False if the last frame is damaged, as in a truncated file: such files are decoded to count their frames.
     """
     last = np.searchsorted(timestamps, keys[-1])
     try:
@@ -107,13 +107,13 @@ def _proven(
 
 
 def _decoded(container: "av.container.InputContainer", stream: "av.VideoStream", key: int) -> Iterator["av.VideoFrame"]:
-    """The frames from that key frame on. Raises FFmpegError at the first damaged packet."""
+    """The frames from key frame `key` on. Raises FFmpegError at the first damaged packet."""
     for packet in _from_key(container, stream, key):
         yield from (frame for frame in packet.decode() if frame.pts is None or frame.pts >= key)
 
 
 def _from_key(container: "av.container.InputContainer", stream: "av.VideoStream", key: int) -> Iterator["av.Packet"]:
-    """The packets from that of the key frame on; from the file's start where seeking lands behind it."""
+    """The packets from key frame `key` on; from the file's start if seeking lands after it."""
     for target in (key, None):
         _rewind(container, stream, target)
         packets = container.demux(stream)
@@ -135,7 +135,7 @@ def _rewind(container: "av.container.InputContainer", stream: "av.VideoStream", 
 
 
 def _counted(path: str) -> VideoFacts:
-    """The facts of a file that has to be decoded to the end to count its frames, up to the last that is sound."""
+    """The facts of a file whose frames are counted by decoding it, up to the last intact frame."""
     first, count = None, 0
     with opened(path) as (container, stream):
         _set_threads(stream, 1)
@@ -150,11 +150,11 @@ def _counted(path: str) -> VideoFacts:
 def _every(
     container: "av.container.InputContainer", stream: "av.VideoStream", damage: Damage
 ) -> Iterator[tuple["av.VideoFrame", bool]]:
-    """What can be decoded from the start on, and whether it is damaged, all of it told to `damage`.
+    """Each frame that can be decoded from the start on, and whether it is damaged; also recorded in `damage`.
 
-    Packets that cannot be decoded are passed over, always the same ones.
+    Packets that cannot be decoded are skipped, always the same ones.
     """
-    stream.codec_context.flags |= Flags.copy_opaque  # a frame then says which packet it comes from
+    stream.codec_context.flags |= Flags.copy_opaque  # links a frame to its packet
     packets, broken, place, number = container.demux(stream), set(), -1, -1
     while True:
         try:
@@ -194,7 +194,7 @@ def _from_start(
         if number in wanted:
             damage.want(number, frame.opaque, number)
             yield number, frame
-        if number >= last + _LATE:  # what the last one is predicted from may be shown after it
+        if number >= last + _LATE:  # the last one may be predicted from frames displayed after it
             break
     damage.check()
 
@@ -202,7 +202,7 @@ def _from_start(
 def _sought(
     container: "av.container.InputContainer", stream: "av.VideoStream", facts: VideoFacts, numbers: np.ndarray
 ) -> Iterator[tuple[int, "av.VideoFrame"]]:
-    """Each run of neighbouring stretches (from a key frame to the next) that hold wanted frames is decoded once."""
+    """Decode each run of neighbouring stretches (from one key frame to the next) with wanted frames once."""
     stretch = np.searchsorted(facts.key_numbers, numbers, side="right") - 1
     used = np.unique(stretch)
     for run in np.split(used, np.flatnonzero(np.diff(used) > 1) + 1):
@@ -236,7 +236,7 @@ def _run(
             raise UnreadableVideo(f"it is damaged near frame {near} ({error.strerror})") from error
         for frame in frames:
             at = place_of.get(frame.pts)
-            if at is None or frame.pts < begin:  # it refers to frames before the first key frame
+            if at is None or frame.pts < begin:  # refers to frames before the first key frame
                 continue
             damage.decoded(at, frame.pts, key=frame.key_frame, broken=frame.is_corrupt or packets[at].is_corrupt)
             if frame.pts in number_of:
@@ -248,9 +248,9 @@ def _run(
 def _gathered(
     container: "av.container.InputContainer", stream: "av.VideoStream", facts: VideoFacts, first: int, last: int
 ) -> tuple[list["av.Packet"], list[int]]:
-    """The packets of these stretches in the order of decoding, and the timestamps of their frames in rising order.
+    """The packets of these stretches in decoding order, and the timestamps of their frames in rising order.
 
-    Frames of a stretch may come behind the next key frame, so the packets go on until all are there.
+    Frames of a stretch may follow the next key frame, so packets are read until all frames are there.
     """
     begin = int(facts.key_pts[first])
     ends = last + 1 < len(facts.key_pts)
@@ -265,11 +265,11 @@ def _gathered(
             timestamps.append(packet.pts)
         if len(timestamps) == count:
             return packets, sorted(timestamps)
-    raise UnreadableVideo(f"it breaks off: {len(timestamps)} frames are left of {count} that were there when indexed")
+    raise UnreadableVideo(f"it breaks off: {len(timestamps)} frames are left of the {count} that were indexed")
 
 
 def _quarter_turns(frame: "av.VideoFrame") -> int:
-    """Quarter turns, counter-clockwise, that set a frame upright."""
+    """Counter-clockwise quarter turns that rotate a frame upright."""
     return round(frame.rotation / 90) % 4
 
 

@@ -1,4 +1,4 @@
-"""What views an objective wants: the distribution of each, and the published recipes.
+"""The augmented views of an objective: the distribution of each, and the published recipes.
 
 Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXiv 2006.07733, appendix B; multi-crop:
 Caron et al. 2020, arXiv 2006.09882.
@@ -11,9 +11,9 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.settings import Limits, fits
 
-SMALL = 64  # pixels: up to here the recipes for small images
+SMALL = 64  # pixels: up to this size the recipes for small images apply
 CROPS, PIXELS = Limits(least=0, most=64), Limits(least=1, most=4096)
-PUBLISHED = 224  # pixels: what the recipes are written for
+PUBLISHED = 224  # pixels: image size of the published recipes
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class View:
     grayscale: probability of a gray view.
     blur: probability of a Gaussian blur.
     sigma: of the blur, in output pixels.
-    solarize: probability of inverting what is above the threshold.
+    solarize: probability of inverting values above the threshold.
     threshold: brightness from which solarize inverts.
     size: side in pixels; None is the image size of the run.
     """
@@ -79,11 +79,11 @@ class View:
 class ViewRecipe:
     """The views of one image: full-size ones, a distribution each, and n_local smaller crops of one distribution.
 
-    A recipe is written as published, for images of 224 pixels; `at` fits it to others.
+    A recipe is stored as published, for images of 224 pixels; `at` adapts it to other sizes.
 
-    What `replace` changes of the smaller crops:
+    Options of `replace` for the smaller crops:
 
-    n_local: how many smaller crops.
+    n_local: number of smaller crops.
     local_size: side of the smaller crops in pixels.
     local_scale: share of the image's area in a smaller crop.
     """
@@ -99,14 +99,15 @@ class ViewRecipe:
             raise UserError(f"view option n_local={self.n_local}: this objective has no local crops")
 
     def each(self) -> tuple[View, ...]:
-        """One view after the other, the local crops last."""
+        """Each view in order, the local crops last."""
         return self.views + (self.local,) * self.n_local
 
     def at(self, image_size: int, *, patch: int = 1) -> "ViewRecipe":
         """The recipe for this size: crops in proportion; up to 64 pixels no blur and half of the colour's strength.
 
-        The latter is SimCLR's own practice on CIFAR-10 (appendix B.9) and what the peers' CIFAR recipes do for BYOL.
-        patch: local crops become whole numbers of patches, at least one.
+        The latter is SimCLR's own practice on CIFAR-10 (appendix B.9) and that of other libraries' CIFAR recipes for
+        BYOL.
+        patch: the size of local crops becomes a multiple of patch, at least one.
         """
 
         def fitted(view: View) -> View:
@@ -121,8 +122,8 @@ class ViewRecipe:
     def replace(self, **options: float | tuple[float, float]) -> "ViewRecipe":
         """The recipe with these options changed: `SIMCLR.replace(scale=(0.2, 1.0))`, `n_local=4`, `local_size=96`.
 
-        `scale` is that of the full-size views, `local_size` and `local_scale` are those of the local crops; every
-        other option of View is changed in all views. Raises UserError for an unknown one.
+        `scale` applies to the full-size views, `local_size` and `local_scale` to the local crops; every other option of
+        View applies to all views. Raises UserError for an unknown one.
         """
         for name in options:
             if name not in self.options():
@@ -135,7 +136,7 @@ class ViewRecipe:
         return ViewRecipe(views, local, options.get("n_local", self.n_local))
 
     def options(self) -> dict[str, None]:
-        """What `replace` takes. None: the recipe keeps its own."""
+        """The arguments of `replace`, all with the default None, which keeps the recipe's value."""
         local = ("n_local", "local_size", "local_scale") if self.local else ()
         return dict.fromkeys([*_OPTIONS, *local])
 
@@ -147,18 +148,18 @@ _BYOL = View(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 BYOL = ViewRecipe((replace(_BYOL, blur=1.0), replace(_BYOL, blur=0.1, solarize=0.2)))
 _MOCO = View(scale=(0.2, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 MOCO = ViewRecipe((_MOCO, _MOCO))  # version 2: Chen et al. 2020, arXiv 2003.04297
-# Of clips, for every objective: Feichtenhofer et al. 2021, arXiv 2104.14558. Numbers: facebookresearch/SlowFast,
+# For clips, for every objective: Feichtenhofer et al. 2021, arXiv 2104.14558. Numbers: facebookresearch/SlowFast,
 # configs/contrastive_ssl/{BYOL,MoCo,SimCLR}_SlowR50_8x8.yaml and color_jitter_video_ssl in datasets/transform.py; its
 # blur comes before the crop, here after it.
 _VIDEO = View(scale=(0.2, 0.766), brightness=0.6, contrast=0.6, saturation=0.6, hue=0.15)
 VIDEO = ViewRecipe((_VIDEO, _VIDEO))
-WEAK = View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0)  # crop and flip alone
+WEAK = View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0)  # only crop and flip
 
 
 def for_clips(recipe: ViewRecipe) -> ViewRecipe:
     """An objective's recipe on clips: as many full-size views, those with colour changes as in VIDEO, no local crops.
 
-    Views without colour changes stay (ReSSL's weak one). Local crops, which `n_local` may ask for, keep their scale and
+    Views without colour changes are kept (ReSSL's weak one). Local crops, if enabled by `n_local`, keep their scale and
     size.
     """
     views = tuple(_VIDEO if view.jitter else view for view in recipe.views)

@@ -1,7 +1,7 @@
 """Random resized crop, flip and Gaussian blur as one separable resampling: out = Wy @ image @ Wx^T.
 
 The crop follows torchvision's RandomResizedCrop (Szegedy et al. 2015, arXiv 1409.4842); the filter is the triangle
-that PIL and torchvision use, which widens when it shrinks, so that small outputs are antialiased.
+of PIL and torchvision, which widens when downsampling, so that small outputs are antialiased.
 """
 
 import math
@@ -10,18 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-TRIES = 10  # torchvision's number of boxes drawn before it takes the central one
+TRIES = 10  # boxes that torchvision draws before it uses the central one
 BOX_UNIFORMS = 2 * TRIES + 2
 
 
 def draw_boxes(
     uniform: Tensor, scale: tuple[float, float], ratio: tuple[float, float], height: int, width: int, aspect: Tensor
 ) -> Tensor:
-    """Boxes (N, 4) as top, left, height, width in whole pixels: the first of ten tries that fits, else the centre.
+    """Boxes (N, 4) as top, left, height, width in whole pixels: the first of ten tries that fits, or the central one.
 
     uniform: (N, BOX_UNIFORMS) in [0, 1).
     scale: range of the box's share of the image's area, uniform. ratio: range of its width / height, log-uniform.
-    aspect: (N,) width / height of the image as it was before it was squashed to (height, width).
+    aspect: (N,) width / height of the original image, before it was squashed to (height, width).
     """
     uniform, aspect = uniform.double(), aspect.double()[:, None]
     area_draw, ratio_draw, place = uniform.split([TRIES, TRIES, 2], dim=1)
@@ -43,7 +43,7 @@ def _ends(interval: tuple[float, float]) -> tuple[Tensor, Tensor]:
 
 
 def _central_boxes(aspect: Tensor, ratio: tuple[float, float], height: int, width: int) -> Tensor:
-    """The largest centred boxes (N, 4) whose ratio is allowed. aspect: (N, 1)."""
+    """The largest centred boxes (N, 4) with an allowed ratio. aspect: (N, 1)."""
     h = (height * aspect / ratio[0]).clamp(max=height).round().clamp(min=1)
     w = (width * ratio[1] / aspect).clamp(max=width).round().clamp(min=1)
     return torch.cat([((height - h) / 2).floor(), ((width - w) / 2).floor(), h, w], 1)
@@ -53,7 +53,7 @@ def axis_weights(start: Tensor, length: Tensor, size: int, window: range, flip: 
     """Weights (N, size, len(window)) that resample the interval [start, start + length) of one axis to `size`.
 
     start, length: (N,) whole pixels. window: the pixels of the axis from the first start to the last end.
-    flip: (N,) 1 where the output runs backwards. Rows sum to 1.
+    flip: (N,) 1 if the output is mirrored. Rows sum to 1.
     """
     step = (length / size)[:, None]
     at = torch.arange(size, device=start.device, dtype=start.dtype) + 0.5
@@ -77,11 +77,11 @@ def blur_matrix(sigma: Tensor, size: int, longest: float) -> Tensor:
     reach = min(math.ceil(4 * longest), size)
     tap = torch.arange(-reach, reach + 1, device=sigma.device, dtype=sigma.dtype)
     exponent = -0.5 * (tap / sigma.clamp(min=1e-3)[:, None]).square()
-    # Below exp(-20) exactly 0: denormal numbers slow a matrix product many times over.
+    # Exactly 0 below exp(-20): denormal numbers slow a matrix product many times over.
     taps = F.threshold(exponent, -20.0, -math.inf).exp()
     taps = taps / taps.sum(1, keepdim=True)
     length = size + 2 * reach
-    # Rows of length + 1 read as rows of length: each starts one to the right of the one above.
+    # Rows of length + 1 read as rows of length: each starts one to the right of the row above.
     band = F.pad(taps, (0, size))[:, None].expand(-1, size, -1).flatten(1)
     band = band[:, : size * length].view(-1, size, length)
     matrix = band[:, :, reach : reach + size].contiguous()
@@ -93,7 +93,7 @@ def blur_matrix(sigma: Tensor, size: int, longest: float) -> Tensor:
 def resample(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """rows @ pixels @ columns^T for every image and channel, in float32.
 
-    pixels: (N, C, H, W) of any type, or (N, C, T, H, W): all frames of a clip alike. rows: (N, size, H).
+    pixels: (N, C, H, W) of any type, or (N, C, T, H, W): all frames of a clip equally. rows: (N, size, H).
     columns: (N, size, W). Returns (N, C, size, size), or (N, C, T, size, size).
     """
     n, *planes, height, width = pixels.shape

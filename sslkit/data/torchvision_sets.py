@@ -1,4 +1,4 @@
-"""torchvision's data sets by class name, from files that are on disk. Nothing is downloaded."""
+"""torchvision's data sets by class name, from files on disk. Nothing is downloaded."""
 
 import inspect
 import os
@@ -18,17 +18,17 @@ from sslkit.members import nearest
 
 PREFIX = "torchvision:"
 
-# Pairs of images, films, and classes that only read a folder, which is a source of its own.
+# Pairs of images, films, and classes that only read a folder, which has its own source.
 _NOT_SETS_OF_IMAGES = ("ImageFolder", "LFWPairs", "LSUN", "LSUNClass", "MovingMNIST", "VisionDataset")
 _FIXED: dict[str, dict[str, Any]] = {"EMNIST": {"split": "balanced"}, "ImageNet": {"loader": open_image}}
-_FETCHED_BY_HAND = ("ImageNet", "LFWPeople", "StanfordCars")  # their `download` is refused
+_FETCHED_BY_HAND = ("ImageNet", "LFWPeople", "StanfordCars")  # torchvision refuses to download them
 _SPLIT_ARGUMENTS = ("train", "split", "image_set", "version", "background")
 
 _THREE = {"train": "train", "val": "val", "test": "test"}
 _VALIDATED = {"train": "train", "val": "valid", "test": "test"}
 _NO_TEST_LABELS = {"train": "train", "test": "val"}
 _VOC = {"train": "train", "test": "val", "trainval": "trainval"}
-_SPLITS: dict[str, dict[str, Any]] = {  # our name -> torchvision's, where they are not just train and test
+_SPLITS: dict[str, dict[str, Any]] = {  # our name -> torchvision's, for sets with other splits than train and test
     "CLEVRClassification": _THREE,
     "CelebA": _VALIDATED,
     "Cityscapes": _THREE,
@@ -89,7 +89,7 @@ class TorchvisionImages(DecodedImages):
 
 @cache
 def names() -> dict[str, str]:
-    """Lower-case name -> class name, of each torchvision set of images that needs no more than a root."""
+    """Lower-case name -> class name, for each torchvision set of images that needs only a root."""
     from torchvision import datasets
 
     found = {}
@@ -125,11 +125,11 @@ def splits_of_torchvision(name: str) -> tuple[str, ...]:
 
 
 def open_torchvision(name: str, root: Path, options: ImageOptions) -> Images:
-    """The split of the class `name` whose files are below `root`.
+    """The split of the class `name` with files below `root`.
 
-    Splits bear torchvision's names, but that "train" and "test" always are the ones to train and test on:
-    where the labels of the test part are kept back, "test" is the validation part. Labels are those of
-    classification, None where the set has others. Raises UserError when files are missing or damaged.
+    Splits have torchvision's names, except that "train" and "test" are always the ones to train and test on: if the
+    labels of the test part are not public, "test" is the validation part. Labels are those of classification, None if
+    the set has others. Raises UserError when files are missing or damaged.
     """
     splits = _splits(name)
     check_split(name, options.split, tuple(splits))
@@ -150,7 +150,7 @@ def _class(name: str) -> type:
 
 
 def _split_argument(name: str) -> str | None:
-    if name == "EMNIST":  # its own `split` is the choice of letters; `train` hides in **kwargs
+    if name == "EMNIST":  # its own `split` is the choice of letters; `train` is one of **kwargs
         return "train"
     parameters = inspect.signature(_class(name)).parameters
     return next((argument for argument in _SPLIT_ARGUMENTS if argument in parameters), None)
@@ -196,7 +196,7 @@ def _missing(name: str, root: Path, arguments: dict[str, Any], error: Exception)
 
 
 def _expected_files(member: type) -> list[str]:
-    """The files that the class states, relative to the root, where it does."""
+    """The files that the class lists, relative to the root; empty if it lists none."""
     if member.__name__ in ("FashionMNIST", "KMNIST", "MNIST"):
         unpacked = [entry[0].removesuffix(".gz") for entry in member.resources]
         return [f"{member.__name__}/raw/{file}" for file in unpacked]

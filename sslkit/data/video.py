@@ -1,4 +1,4 @@
-"""Clips of videos: a batch of uint8 clips by row, decoded when asked for, each video once for all of its clips."""
+"""Clips of videos: batches of uint8 clips by row, decoded on demand, each video once for all of its clips."""
 
 import copy
 import os
@@ -21,13 +21,13 @@ from sslkit.data.video_reader import EXTENSIONS, UnreadableVideo, VideoFacts, Vi
 from sslkit.errors import UserError
 
 PREFIX = "video:"
-_SHOWN = 3  # unreadable videos that the warning names
+_SHOWN = 3  # unreadable videos named in the warning
 
 
 class Videos(Images):
-    """N videos, of each R clips (R, 3, T, S, S); made by `open_videos` or `open_video_files`.
+    """N videos with R clips (R, 3, T, S, S) each; made by `open_videos` or `open_video_files`.
 
-    frames: T. clips: R. skipped: unreadable videos and the reasons; they are no rows.
+    frames: T. clips: R. skipped: unreadable videos and the reasons; they have no row.
     kept: (N,) int64, the place of each row in the list of files. facts of a row: `facts(row)`.
     manifest: sha256 (hex) of paths, sizes and frame counts, to compare copies of a data set.
     """
@@ -59,11 +59,11 @@ class Videos(Images):
         return os.path.join(self.root, self.index.paths[row])
 
     def facts(self, row: int) -> VideoFacts:
-        """Frames, size, rate of a row."""
+        """Frames, size and rate of a row."""
         return self.index.row(row).facts
 
     def frame_numbers(self, row: int, seed: int = 0, epoch: int = 0) -> np.ndarray:
-        """(R, T) int64: which frames the clips of a row show."""
+        """(R, T) int64: the frame numbers of a row's clips."""
         o, frames = self.options, self.index.numbers["frames"][row].item()
         if o.sampling == "random":
             starts = clip_sampling.random_starts(frames, o.per_video, o.frames, o.stride, (seed, epoch, row))
@@ -75,11 +75,11 @@ class Videos(Images):
         """A batch of n rows, with the keys of `Images.__getitems__` and one more:
 
         images: (n, R, 3, T, S, S) uint8.
-        aspect: (n,) width / height of what the squares show.
+        aspect: (n,) width / height of the squares' content.
         frames: (n, R, T) int64, the numbers of the frames.
         With sampling="random" the frames depend on `rows.seed` and `rows.epoch` (of `loader.EpochRows`; 0 in a plain
-        list) and on the row. Where these cannot be read, the clips are those of the next row whose can be, whatever was
-        read before: of a video that is damaged in one place others may be sound.
+        list) and on the row. If these cannot be read, the clips are those of the next row that can, whatever was read
+        before: a video damaged in one place may be intact in others.
         """
         seed, epoch = getattr(rows, "seed", 0), getattr(rows, "epoch", 0)
         o, size = self.options, self.image_size
@@ -101,7 +101,7 @@ class Videos(Images):
         }
 
     def sampled(self, sampling: str, *, clips: int | None = None) -> "Videos":
-        """The same videos with other clips; nothing is listed or surveyed again. Options as in `open_videos`."""
+        """The same videos with other clips, without listing or surveying again. Options as in `open_videos`."""
         return self._with(replace(self.options, sampling=sampling, clips=clips))
 
     def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Videos":
@@ -122,7 +122,7 @@ class Videos(Images):
         digest.update(self.index.numbers["changed"].tobytes())
 
     def _next_readable(self, row: int, seed: int, epoch: int, out: np.ndarray, bad: dict[int, None]) -> int:
-        """Write the clips of the row, or of the next one that can be read, to `out`; returns which."""
+        """Write the clips of the row, or of the next readable one, to `out`; returns that row."""
         reason = ""
         for step in range(len(self)):
             candidate = (row + step) % len(self)
@@ -137,7 +137,7 @@ class Videos(Images):
         raise UserError(f"{self.name}: none of its {len(self)} videos can be read any more: {reason}")
 
     def _decode(self, row: int, numbers: np.ndarray, out: np.ndarray) -> None:
-        """One pass over the frames that the clips show, each frame decoded once; out: (R, 3, T, S, S)."""
+        """Decode the clips in one pass, each frame once; out: (R, 3, T, S, S)."""
         facts, size = self.facts(row), self.image_size
         used, place = np.unique(numbers, return_inverse=True)
         height, width = self._scaled(facts.aspect)
@@ -147,7 +147,7 @@ class Videos(Images):
             out[clip] = pictures[shown, top : top + size, left : left + size].transpose(3, 0, 1, 2)
 
     def _scaled(self, aspect: float) -> tuple[int, int]:
-        """Height and width to which the frames are scaled."""
+        """Height and width of the scaled frames."""
         side = self.image_size
         if self.fit == "squash":
             return side, side
@@ -171,17 +171,17 @@ def open_videos(
 ) -> Videos:
     """Open one split of a folder of videos as clips.
 
-    source: the folder, "video:" before it or not; splits and class folders as in `folder.open_folder`.
-    frames: T, of a clip. stride: frames from one to the next. A shorter video repeats its last frame.
+    source: the folder, with or without "video:"; splits and class folders as in `folder.open_folder`.
+    frames: T, of a clip. stride: distance between two of its frames. A shorter video repeats its last frame.
     sampling: "random" clips, or the "center" one.
-    clips: R, clips of each video; 2 random ones if nothing is said, 1 in the centre.
-    image_size: side in pixels. fit: "squash" scales the whole frame to the square and says its aspect; "crop" brings
-        its shorter side to image_size and keeps the central square.
-    interpolation: "bilinear" or "bicubic", antialiased both.
-    on_error: videos that cannot be decoded are left out, counted and named ("skip"), or raise UserError ("raise"); so
-        are clips that touch a damaged place of a video, as far as the decoder tells (see `pyav_reader`).
+    clips: R, clips of each video; default 2 random ones, or 1 in the centre.
+    image_size: side in pixels. fit: "squash" scales the whole frame to the square and returns its aspect; "crop"
+        scales its shorter side to image_size and keeps the central square.
+    interpolation: "bilinear" or "bicubic", both antialiased.
+    on_error: undecodable videos are left out, counted and named ("skip"), or raise UserError ("raise"); so do clips
+        that touch a damaged place of a video, if the decoder detects it (see `pyav_reader`).
     decoder: "pyav", "torchcodec"; "auto" is the first that is installed.
-    cache: folder for the index of the videos, made at the first opening; None makes it anew each time.
+    cache: folder for the index of the videos, made at the first opening; None rebuilds it each time.
     Raises UserError for a folder without videos, none that can be read, no decoder, or an option out of range.
     """
     options = VideoOptions(
@@ -192,7 +192,7 @@ def open_videos(
 
 
 def open_folder_of_videos(source: str | Path, options: ImageOptions) -> Videos:
-    """As `open_videos`, from options; those of images take the defaults of videos."""
+    """Like `open_videos`, with an options object; ImageOptions get the defaults of videos."""
     if not isinstance(options, VideoOptions):
         options = VideoOptions(**vars(options))
     root = _folder(source)
@@ -207,7 +207,7 @@ def splits_of_videos(source: str | Path) -> tuple[str, ...]:
 
 
 def open_video_files(root: Path, paths: Sequence[str], identity: Identity, options: VideoOptions) -> Videos:
-    """Clips of the files `paths` below `root`, in that order, for data sets with lists of their own.
+    """Clips of the files `paths` below `root`, in that order, for data sets with their own lists.
 
     identity: its labels are those of `paths`; unreadable videos are left out of both (see `Videos.kept`).
     Raises UserError as `open_videos` does.
@@ -236,7 +236,7 @@ def _folder(source: str | Path) -> Path:
 
 
 def _report(name: str, skipped: dict[str, str], total: int, on_error: str) -> None:
-    """Says which videos cannot be read. Raises UserError if none can, or on_error="raise"."""
+    """Warn of the unreadable videos. Raises UserError if none can be read, or if any cannot and on_error="raise"."""
     if not skipped:
         return
     path, reason = next(iter(skipped.items()))

@@ -1,6 +1,6 @@
-"""What is known of the videos of a folder: surveyed once, kept in one .npz file, brought up to date where files change.
+"""An index of a folder's videos: surveyed once, kept in one .npz file, updated where files change.
 
-A row is good as long as the file's size and time of change are those it was surveyed with.
+A row is valid while the file's size and modification time are unchanged.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from sslkit.files import write_whole
 
 FORMAT = 2
 _BAR_FROM = 20  # videos
-_SAVE_EVERY = 1000  # surveyed videos: a run that is stopped loses no more
-_NUMBERS = {  # one number of each video
+_SAVE_EVERY = 1000  # surveyed videos: the most that a stopped run loses
+_NUMBERS = {  # one number per video
     "bytes": np.int64,
     "changed": np.int64,
     "frames": np.int64,
@@ -38,7 +38,7 @@ _NUMBERS = {  # one number of each video
 
 @dataclass(frozen=True)
 class Entry:
-    """One file. bytes, changed: its size, and the time of its last change in ns. facts: None where unreadable.
+    """One file. bytes, changed: its size, and its modification time in ns. facts: None if unreadable.
 
     reason: why it cannot be read, "" if it can.
     """
@@ -51,9 +51,9 @@ class Entry:
 
 @dataclass
 class VideoIndex:
-    """The entries of N videos as arrays, in the order of `paths`; `row` puts one together again.
+    """The entries of N videos as arrays, in the order of `paths`; `row` returns one entry.
 
-    key_ends: (N + 1,) where the key frames of a video begin and end in key_pts and key_numbers.
+    key_ends: (N + 1,) bounds of each video's key frames in key_pts and key_numbers.
     """
 
     paths: PathList
@@ -65,7 +65,7 @@ class VideoIndex:
 
     @classmethod
     def of(cls, entries: dict[str, Entry]) -> "VideoIndex":
-        """From entries by path."""
+        """An index of entries by path."""
         rows = list(entries.values())
         none = np.empty(0, dtype=np.int64)
         keys = [(r.facts.key_pts, r.facts.key_numbers) if r.facts else (none, none) for r in rows]
@@ -83,7 +83,7 @@ class VideoIndex:
         return len(self.paths)
 
     def row(self, place: int) -> Entry:
-        """Raises IndexError beyond the last."""
+        """One entry. Raises IndexError beyond the last."""
         n = {name: values[place].item() for name, values in self.numbers.items()}
         keys = slice(self.key_ends[place], self.key_ends[place + 1])
         shape = (n["frames"], n["fps"], n["height"], n["width"], n["aspect"], "decoded" if n["decoded"] else "packets")
@@ -94,8 +94,8 @@ class VideoIndex:
         return {self.paths[place]: self.row(place) for place in range(len(self))}
 
     def manifest(self) -> str:
-        """sha256 (hex) of what the videos are: path, size, frames, height and width of each. Not the time of change,
-        so that two copies of a data set can be compared."""
+        """sha256 (hex) of path, size, frames, height and width of each video. Without modification times, so that two
+        copies of a data set can be compared."""
         digest = hashlib.sha256()
         for place in range(len(self)):
             values = [self.numbers[name][place] for name in ("bytes", "frames", "height", "width")]
@@ -112,11 +112,11 @@ def _number(entry: Entry, name: str) -> int | float | bool:
 
 
 def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: Path | None) -> VideoIndex:
-    """The index of these files, in their order; only those that are new or have changed are surveyed.
+    """The index of these files, in their order; only new or changed files are surveyed.
 
-    paths: relative to `root`. cache: folder of the index files, one for each root and decoder, in which other videos
-    of the same root keep their rows; None keeps nothing. One process at a time works on a file, others wait for it.
-    Raises UserError when the cache cannot be written, before anything is surveyed, or a file has gone.
+    paths: relative to `root`. cache: folder of the index files, one for each root and decoder, which also keep the rows
+    of other videos of the root; None keeps nothing. One process at a time works on a file, others wait for it.
+    Raises UserError when the cache cannot be written, before anything is surveyed, or a file is missing.
     """
     if cache is None:
         known: dict[str, Entry] = {}
@@ -134,7 +134,7 @@ def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: P
 
 @contextmanager
 def _exclusive(file: Path) -> Iterator[None]:
-    """The system frees the lock of a process that is killed."""
+    """Lock an index file. The system frees the lock of a killed process."""
     lock = FileLock(file.with_name(f".{file.stem}.lock"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -149,9 +149,9 @@ def _exclusive(file: Path) -> Iterator[None]:
 
 
 def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry]) -> list[tuple[str, int, int]]:
-    """(path, size, time of change) of the files whose rows are missing or old.
+    """(path, size, modification time) of the files whose rows are missing or outdated.
 
-    A file that could not be read is looked at again: what was in the way may be gone without a change of the file.
+    An unreadable file is surveyed again: the obstacle may be gone without a change of the file.
     """
     changed = []
     for path in paths:
@@ -168,7 +168,7 @@ def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry]) -> list[
 def _survey(
     root: Path, files: list[tuple[str, int, int]], reader: VideoReader, known: dict[str, Entry]
 ) -> Iterator[None]:
-    """Put the entries of these files into `known`; yields whenever they are worth saving, and at the end."""
+    """Put the entries of these files into `known`; yields whenever they should be saved, and at the end."""
     from tqdm import tqdm
 
     def entry(file: tuple[str, int, int]) -> tuple[str, Entry]:
@@ -208,6 +208,6 @@ def _read(file: Path) -> dict[str, Entry]:
             numbers = {name: arrays[f"number_{name}"] for name in _NUMBERS}
             texts = (PathList(list(map(os.fsdecode, arrays[name].tolist()))) for name in ("paths", "reasons"))
             return VideoIndex(*texts, numbers, *(arrays[n] for n in ("key_ends", "key_pts", "key_numbers"))).entries()
-    except Exception as error:  # zip, zlib and numpy each have their own
+    except Exception as error:  # zip, zlib and numpy raise their own classes
         warnings.warn(f"{file} is damaged ({error}); the videos are surveyed again", stacklevel=2)
         return {}

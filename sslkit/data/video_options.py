@@ -1,4 +1,4 @@
-"""How videos are read: every option of `sslkit.data.video.open_videos`, checked."""
+"""The options for reading videos, of `sslkit.data.video.open_videos`, checked."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ DEFAULT_CLIPS = {"random": 2, "center": 1}
 
 @dataclass(frozen=True)
 class VideoOptions(ImageOptions):
-    """How videos are read; see `open_videos`. Raises UserError for values out of range."""
+    """Options for reading videos; see `open_videos`. Raises UserError for values out of range."""
 
     frames: int = 16
     stride: int = 2

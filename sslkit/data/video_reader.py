@@ -1,7 +1,7 @@
-"""Frames of a video file by their number: the protocol, and which decoder stands behind it.
+"""Read frames of a video file by number: the protocol, and the choice of decoder.
 
-The number of a frame is its place in the order in which the file shows its frames, from 0. Timestamps are no numbers:
-on files of variable frame rate decoders disagree on the frame of an instant.
+A frame's number is its place in the file's display order, from 0. Timestamps are not used: on files of variable frame
+rate decoders disagree on the frame at a given time.
 """
 
 import importlib
@@ -20,18 +20,18 @@ EXTENSIONS = (
 
 
 class UnreadableVideo(Exception):
-    """The file is no video, has no picture that can be decoded, or breaks off before the frame that is asked for."""
+    """The file is not a video, has no decodable picture, or ends before the requested frame."""
 
 
 @dataclass(frozen=True)
 class VideoFacts:
-    """What a survey of a file found out.
+    """The result of a survey of a file.
 
-    frames: how many can be decoded. fps: of the file's header, 0 where it says nothing.
-    height, width: of an upright frame, in stored pixels. aspect: width / height as it is meant to be seen.
+    frames: number of decodable frames. fps: from the file's header, 0 if unknown.
+    height, width: of an upright frame, in stored pixels. aspect: width / height as displayed.
     counted: "packets" (each holds one frame, as the file's start and end prove) or "decoded" (all were).
-    key_pts, key_numbers: (K,) int64, timestamps of the frames that one can seek to, and their numbers; empty where
-        the timestamps do not tell the frames' order, so that every reading starts at the first frame.
+    key_pts, key_numbers: (K,) int64, timestamps of the frames to which a reader can seek, and their numbers; empty if
+        the timestamps do not give the frames' order, so that every reading starts at the first frame.
     """
 
     frames: int
@@ -45,12 +45,12 @@ class VideoFacts:
 
 
 class VideoReader(Protocol):
-    """A decoder. name: its name and version, part of every index and digest."""
+    """A decoder. name: its name and version, included in every index and digest."""
 
     name: str
 
     def survey(self, path: str) -> VideoFacts:
-        """Look through a file once. Raises UnreadableVideo with the reason in one line."""
+        """Scan a file once. Raises UnreadableVideo with the reason in one line."""
         ...
 
     def frames(
@@ -58,17 +58,17 @@ class VideoReader(Protocol):
     ) -> np.ndarray:
         """Frames (n, height, width, 3), uint8 RGB, upright, in the order of `numbers`.
 
-        facts: those of `survey`. numbers: (n,) rising, each once, below facts.frames.
-        size: (height, width) in pixels. interpolation: "bilinear" or "bicubic", antialiased both.
+        facts: from `survey`. numbers: (n,) rising, without repeats, below facts.frames.
+        size: (height, width) in pixels. interpolation: "bilinear" or "bicubic", both antialiased.
         Raises UnreadableVideo.
         """
         ...
 
 
 def open_reader(decoder: str = "auto") -> VideoReader:
-    """The reader of that name; "auto" is PyAV, or torchcodec where PyAV is not installed and torchcodec loads.
+    """The reader of this name; "auto" is PyAV, or torchcodec if PyAV is not installed and torchcodec loads.
 
-    Raises UserError for an unknown name, or a decoder that is not there.
+    Raises UserError for an unknown name, or a decoder that is not available.
     """
     if decoder not in DECODERS:
         raise UserError(f"decoder={decoder} is not known: {nearest(decoder, DECODERS)}")
@@ -91,6 +91,6 @@ def _load(decoder: str) -> VideoReader:
 
 
 def check_numbers(numbers: np.ndarray, facts: VideoFacts) -> None:
-    """Raises ValueError unless the numbers rise and lie within the video."""
+    """Raises ValueError unless the numbers rise and are within the video."""
     if not len(numbers) or numbers[0] < 0 or numbers[-1] >= facts.frames or (np.diff(numbers) <= 0).any():
         raise ValueError(f"frame numbers must rise and lie from 0 to {facts.frames - 1}, got {numbers}")

@@ -1,8 +1,8 @@
-"""The views of a batch of images: SimCLR's and BYOL's augmentations as batched tensor operations.
+"""The augmented views of a batch of images: SimCLR's and BYOL's augmentations as batched tensor operations.
 
 Crop, flip and blur are one separable resampling (resample.py), the colours one linear map per image (color.py), both
-built from numbers that are drawn on the CPU from one torch.Generator. Blur therefore comes before the colours, where
-the papers blur after them; the two commute but for the clamp to [0, 1].
+built from random numbers drawn on the CPU from one torch.Generator. So blur comes before the colours, where the papers
+blur after them; the two commute except for the clamp to [0, 1].
 
 Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXiv 2006.07733, appendix B.
 """
@@ -25,9 +25,9 @@ __all__ = ["BYOL", "SIMCLR", "View", "ViewRecipe", "Views", "augment", "contact_
 
 
 class Views(list[Tensor]):
-    """V tensors (N, C, S, S), and where in its image each lies.
+    """V tensors (N, C, S, S), and the position of each in its image.
 
-    boxes: (V, N, 5) top, left, height, width as shares of the image, and 1 where the crop was mirrored; on the CPU.
+    boxes: (V, N, 5) top, left, height, width as shares of the image, and 1 if the crop was mirrored; on the CPU.
     """
 
     def __init__(self, pixels: Iterable[Tensor], boxes: Tensor) -> None:
@@ -43,7 +43,7 @@ def view_generator(seed: int, epoch: int, step: int) -> torch.Generator:
 
 @dataclass(frozen=True)
 class Draw:
-    """What was drawn for one view of N images or clips, on the CPU; `to` copies it to where the pixels are."""
+    """The random numbers for one view of N images or clips, on the CPU; `to` copies them to the pixels' device."""
 
     box: Tensor  # (N, 4) top, left, height, width
     flip: Tensor  # (N,) 1 for flipped
@@ -53,7 +53,7 @@ class Draw:
     mean: Tensor  # (N, C, C)
 
     def to(self, device: torch.device) -> "Draw":
-        """All of it in one transfer that nothing waits for."""
+        """Copy everything in one transfer, without waiting."""
         if device.type == "cpu":
             return self
         parts = [getattr(self, field.name) for field in fields(self)]
@@ -70,11 +70,11 @@ class Draw:
         return Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-_COLUMNS = [resample.BOX_UNIFORMS, 1, 1, 4, 4, 1, 1, 1, 1]  # what each draw takes of a row of uniforms
+_COLUMNS = [resample.BOX_UNIFORMS, 1, 1, 4, 4, 1, 1, 1, 1]  # uniforms for each part of a draw
 
 
 def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, unit: float) -> Draw:
-    """Turn rows of uniforms (N, sum(_COLUMNS)) into one view. unit: the value that means white."""
+    """Turn rows of uniforms (N, sum(_COLUMNS)) into one view. unit: the pixel value of white."""
     box, flip, jitter, strengths, order, grayscale, blur, sigma, solarize = uniform.split(_COLUMNS, dim=1)
     channels, height, width = shape
     low, high = view.sigma
@@ -90,7 +90,7 @@ def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, uni
 
 
 def _colors(view: View, jittered: Tensor, strengths: Tensor, order: Tensor, grayed: Tensor, channels: int) -> Tensor:
-    """The maps (2, N, C, C) of jitter in random order, then grayscale; colours exist in three channels only."""
+    """The maps (2, N, C, C) of jitter in random order, then grayscale; saturation, hue and gray need three channels."""
     signed = (2 * strengths - 1) * jittered[:, None]
     operations = [
         color.brightness(1 + signed[:, 0] * view.brightness, channels),
@@ -117,15 +117,15 @@ def augment(
     """The views of a batch: V tensors (N, C, S, S), float32 in [0, 1], on the device of the images.
 
     images: (N, C, H, W) uint8, or float in [0, 1]; any number of channels.
-    size: S of the views that do not give their own.
-    generator: on the CPU; all randomness comes from it, and its state says what the views are.
-    aspect: (N,) width / height of the originals where the images were squashed, so that the crop's ratio is theirs.
-    rank, world_size: draws are made for the world_size * N images of all processes (N is one number on all), of
-    which this one has the rows rank, rank + world_size, ...: together they make the views that one process makes.
+    size: S of the views without their own size.
+    generator: on the CPU; the only source of randomness.
+    aspect: (N,) width / height of the originals if the images were squashed, so that the crop's ratio refers to them.
+    rank, world_size: draws are made for the world_size * N images of all processes (N is equal on all), of which this
+    one has the rows rank, rank + world_size, ...: together they make the views that one process would make.
     Raises UserError for another shape or type.
     """
     if images.dim() != 4 or not images.numel():
-        raise UserError(f"views are made of images (N, C, H, W), N > 0; these have the shape {tuple(images.shape)}")
+        raise UserError(f"images must have the shape (N, C, H, W), N > 0, got {tuple(images.shape)}")
     check(images, size, aspect, generator)
     views = recipe.each()
     with full_precision("cpu"), full_precision(images.device.type):
@@ -142,7 +142,7 @@ def draw_views(
     rank: int,
     world_size: int,
 ) -> list[Draw]:
-    """One draw of each view for each of N images (N, C, H, W) or clips (N, C, T, H, W); the rest as in `augment`."""
+    """One draw of each view for each of N images (N, C, H, W) or clips (N, C, T, H, W); other arguments: `augment`."""
     n, channels, *_, height, width = images.shape
     unit = 255.0 if images.dtype == torch.uint8 else 1.0
     aspect = torch.full((n,), width / height) if aspect is None else aspect.cpu()
@@ -157,17 +157,17 @@ def boxes_of(draws: Sequence[Draw], images: Tensor) -> Tensor:
 
 
 def full_precision(device: str) -> AbstractContextManager:
-    """Matrix products in float32, whatever the caller's autocast says."""
+    """Compute matrix products in float32, even under the caller's autocast."""
     known = torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if known else nullcontext()
 
 
 def check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
-    """Raises UserError for images or clips of another type, and for what does not go with them."""
+    """Raises UserError for images or clips of another type, and for a wrong size, generator or aspect."""
     if images.dtype != torch.uint8 and not images.is_floating_point():
-        raise UserError(f"views are made of uint8 images, or of float ones in [0, 1]; these are {images.dtype}")
+        raise UserError(f"images must be uint8, or float in [0, 1], got {images.dtype}")
     if size < 1:
-        raise UserError(f"a view of {size} pixels has no pixel: give image_size >= 1")
+        raise UserError(f"image_size must be at least 1, got {size}")
     if generator.device.type != "cpu":
         raise UserError(f"views are drawn on the CPU; give a CPU generator, not one on {generator.device}")
     if aspect is not None and aspect.shape != images.shape[:1]:
@@ -176,11 +176,11 @@ def check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Gen
         )
 
 
-CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; a part of a GPU's memory that fills the GPU
+CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; enough memory to keep a GPU busy
 
 
 def render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
-    """One view (N, C, size, size) in chunks; of clips (N, C, T, H, W) it is (N, C, T, size, size)."""
+    """One view (N, C, size, size), made in chunks; for clips (N, C, T, H, W) it is (N, C, T, size, size)."""
     n, *planes, h, w = images.shape
     out = images.new_empty(n, *planes, size, size, dtype=torch.float32)
     moved = draw.to(images.device)
@@ -195,7 +195,7 @@ def render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
 def _render_chunk(images: Tensor, draw: Draw, moved: Draw, longest: float, out: Tensor) -> None:
     """Write the view of a few images to `out`. longest: an upper bound of sigma.
 
-    What to leave out is asked of `draw`, on the CPU: no device waits.
+    Steps that can be skipped are read from `draw`, on the CPU, so that no device waits.
     """
     size = out.shape[-1]
     top, left = draw.box[:, :2].amin(0).int().tolist()
@@ -214,10 +214,10 @@ def _render_chunk(images: Tensor, draw: Draw, moved: Draw, longest: float, out: 
 
 
 def contact_sheet(images: Tensor, views: Sequence[Tensor], rows: int = 8) -> Image.Image:
-    """A picture for the eye: a row for each of the first images, the image at the left and its views beside it.
+    """A picture of the views: one row for each of the first images, the image on the left and its views beside it.
 
-    images: (N, C, H, W) uint8 or float in [0, 1]. views: as augment returns them. Of channels other than 1 or 3
-    the first is shown.
+    images: (N, C, H, W) uint8 or float in [0, 1]. views: from `augment`. Unless there are 1 or 3 channels, only the
+    first is shown.
     """
     size = max(view.shape[-1] for view in views)
     whole = images[:rows].float() / (255 if images.dtype == torch.uint8 else 1)
@@ -231,7 +231,7 @@ def contact_sheet(images: Tensor, views: Sequence[Tensor], rows: int = 8) -> Ima
 
 
 def _on_canvas(view: Tensor, size: int) -> Tensor:
-    """A smaller view keeps its pixels, on white."""
+    """Centre a smaller view on white, without scaling it."""
     missing = size - view.shape[-1]
     before, after = missing // 2, missing - missing // 2
     return torch.nn.functional.pad(view, (before, after, before, after), value=1.0)

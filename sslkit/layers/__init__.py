@@ -1,1 +1,1 @@
-"""What objectives are built from: heads, teachers, queues, prototypes, masked transformers."""
+"""Building blocks of objectives: heads, teachers, queues, prototypes, masked transformers."""

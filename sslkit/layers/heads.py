@@ -8,11 +8,11 @@ from sslkit.errors import UserError
 def mlp(width: int, hidden: int, dim: int, *, layers: int = 2, last_norm: bool = False) -> nn.Sequential:
     """Linear - batch norm - ReLU blocks, then one Linear: (B, width) -> (B, dim).
 
-    layers: how many Linear layers. last_norm: batch norm without scale and shift after the last one.
-    A bias stands only where no batch norm follows.
+    layers: number of Linear layers. last_norm: batch norm without scale and shift after the last one.
+    Only a Linear without a following batch norm has a bias.
     """
     if hidden < 1 or dim < 1:
-        raise UserError(f"a head of hidden={hidden} and dim={dim} has no units: give numbers from 1")
+        raise UserError(f"hidden and dim of a head must be at least 1, got hidden={hidden}, dim={dim}")
     modules: list[nn.Module] = []
     for _ in range(layers - 1):
         modules += [nn.Linear(width, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]

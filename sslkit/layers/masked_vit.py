@@ -1,6 +1,6 @@
-"""A plain timm VisionTransformer on some of its patches, and the light decoder that puts back the others.
+"""A plain timm VisionTransformer on some of its patches, and the light decoder that predicts the others.
 
-He et al. 2022, arXiv 2111.06377. Patches are counted row by row; N images, L patches of an image, K of them visible.
+He et al. 2022, arXiv 2111.06377. Patches are numbered row by row; N images, L patches of an image, K of them visible.
 """
 
 import torch
@@ -15,7 +15,7 @@ _TRAINED = _TOKENS | {"patch_embed", "norm_pre", "blocks", "norm", "fc_norm"}
 
 
 def check(net: nn.Module, name: str) -> None:
-    """Raises UserError unless `net` is a timm VisionTransformer all of whose layers reconstruction trains."""
+    """Raises UserError unless `net` is a timm VisionTransformer whose layers are all trained by reconstruction."""
     from timm.layers import PatchEmbed
     from timm.models.vision_transformer import VisionTransformer
 
@@ -23,7 +23,7 @@ def check(net: nn.Module, name: str) -> None:
     if not isinstance(net, VisionTransformer) or not isinstance(net.patch_embed, PatchEmbed):
         raise UserError(f"backbone {name} ({type(net).__name__}) cannot run on a part of its patches: {instead}")
     if net.pos_embed is None:
-        raise UserError(f"backbone {name} has no position embedding, it could not say what is hidden: {instead}")
+        raise UserError(f"backbone {name} has no position embedding, which reconstruction needs: {instead}")
     layers = {parameter.partition(".")[0] for parameter, _ in net.named_parameters()}
     if layers - _TRAINED:
         idle = ", ".join(sorted(layers - _TRAINED))
@@ -34,7 +34,7 @@ def check(net: nn.Module, name: str) -> None:
 
 
 def patchify(images: Tensor, patch: tuple[int, int]) -> Tensor:
-    """(N, C, H, W) -> (N, L, p q C), the pixels of each patch of p x q; rows and columns left over are cut off."""
+    """(N, C, H, W) -> (N, L, p q C), the pixels of each patch of p x q; leftover rows and columns are cut off."""
     p, q = patch
     h, w = images.shape[-2] // p, images.shape[-1] // q
     tiles = images[..., : h * p, : w * q].unflatten(3, (w, q)).unflatten(2, (h, p))  # (N, C, h, p, w, q)
@@ -42,13 +42,13 @@ def patchify(images: Tensor, patch: tuple[int, int]) -> Tensor:
 
 
 def standardize(patches: Tensor, eps: float = 1e-6) -> Tensor:
-    """Each patch (..., P) with its own mean 0 and variance 1 (the unbiased one, as in the authors' code)."""
+    """Each patch (..., P) normalised to mean 0 and variance 1 (unbiased, as in the authors' code)."""
     variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
     return (patches - mean) / (variance + eps).sqrt()
 
 
 def sincos(grid: tuple[int, int], dim: int) -> Tensor:
-    """(L, dim) fixed position embedding of a grid (rows, columns): a half of the channels for the column, then the row.
+    """(L, dim) fixed position embedding of a grid (rows, columns): first half of the channels column, second half row.
 
     Each half is sin and cos of the coordinate over 10000^(4 i / dim), Vaswani et al. 2017. dim: a multiple of 4.
     """
@@ -75,21 +75,21 @@ def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tenso
 
 
 def split_orders(orders: Tensor, sets: int, visible: int) -> tuple[Tensor, Tensor]:
-    """(N, L) -> (V, N, K) visible and (V, N, L - K) hidden patches: V times the next K of the order are visible."""
+    """(N, L) -> (V, N, K) visible and (V, N, L - K) hidden patches: each set sees the next K patches of the order."""
     turned = torch.stack([orders.roll(-v * visible, dims=1) for v in range(sets)])
     return turned[..., :visible], turned[..., visible:]
 
 
 def pick(x: Tensor, index: Tensor) -> Tensor:
-    """Of x: (N, L, F) the rows index: (V, N, K), as (V, N, K, F)."""
+    """The rows `index` (V, N, K) of x (N, L, F), as (V, N, K, F)."""
     return x.expand(len(index), *x.shape).gather(2, index[..., None].expand(*index.shape, x.shape[-1]))
 
 
 def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
-    """What `net.forward_features` makes of the visible patches alone: (V N, prefix tokens + K, F), view by view.
+    """`net.forward_features` on only the visible patches: (V N, prefix tokens + K, F), view by view.
 
     images: (N, C, H, W). visible: (V, N, K). With the patches 0 ... L-1 visible it equals `net.forward_features`.
-    Patch dropout is left out: the mask stands for it. Raises UserError for images of another size than the net's.
+    Patch dropout is left out: the mask replaces it. Raises UserError for images of another size than the net's.
     """
     from timm.models import checkpoint_seq
 
@@ -108,15 +108,15 @@ def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
 
 
 def mean_of_patches(net: nn.Module, tokens: Tensor) -> Tensor:
-    """(B, prefix + K, F) encoded tokens -> (B, F); as `net.forward_head` where that takes the mean."""
+    """(B, prefix + K, F) encoded tokens -> (B, F); equals `net.forward_head` if that takes the mean."""
     return net.fc_norm(tokens[:, net.num_prefix_tokens :].mean(1))
 
 
 class Decoder(nn.Module):
     """A narrow transformer that predicts the pixels of the hidden patches from the encoded visible ones.
 
-    width: of the encoder. grid: (rows, columns) of patches. pixels: how many values a patch has.
-    dim, depth: channels, a multiple of 32, and blocks. Raises UserError for others.
+    width: of the encoder. grid: (rows, columns) of patches. pixels: number of values of a patch.
+    dim, depth: channels, a multiple of 32, and blocks. Raises UserError for other values.
     """
 
     def __init__(self, width: int, grid: tuple[int, int], pixels: int, *, dim: int, depth: int) -> None:
@@ -147,7 +147,7 @@ class Decoder(nn.Module):
     def forward(self, encoded: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
         """encoded: (B, prefix + K, width) -> (B, L - K, pixels). visible: (B, K), hidden: (B, L - K) patch numbers.
 
-        Class and register tokens come along, without a position; the order of the others does not matter to attention.
+        Class and register tokens are passed on, without a position; attention ignores the order of the others.
         """
         prefix, patches = self.embed(encoded).tensor_split([encoded.shape[1] - visible.shape[1]], dim=1)
         known = patches + self.positions[visible]

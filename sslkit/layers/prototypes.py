@@ -1,4 +1,4 @@
-"""What multi-crop training on prototypes shares: views are assigned to learned directions, in SwAV and in DINO."""
+"""Multi-crop training on prototypes, shared by SwAV and DINO: views are assigned to learned directions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class Crops(Embeddings):
 
 
 def embed_crops(backbone: nn.Module, projector: nn.Module, views: Sequence[Tensor], v: int, index: Tensor) -> Crops:
-    """One forward of the backbone for each resolution, one of the projector. v: how many are full-size views."""
+    """Embed the crops, one backbone forward per resolution, one of the projector. v: number of full-size views."""
     h = torch.cat([backbone(pixels) for pixels in each_resolution(views)])
     z, h = stacked(len(views), projector(h), h)
     return Crops(z=z[:v], h=h[:v], target=None, index=index, local=z[v:] if len(views) > v else None)
 
 
 def held(weight: Tensor, frozen: bool) -> Tensor:
-    """The weight; if frozen, with a gradient of zero (none at all would stall the ranks of DDP)."""
+    """The weight; if frozen, with a gradient of zero (no gradient at all would stall DDP)."""
     return weight.detach() + 0 * weight if frozen else weight
 
 
@@ -42,8 +42,8 @@ def swapped_prediction(codes: Tensor, z: Tensor, prototypes: Tensor, temperature
     SwAV's eq. 2 and DINO's eq. 3, averaged over the V (C - 1) pairs and the images.
     """
     v, c = len(codes), len(z)
-    # -sum_k q_k log softmax(s)_k = logsumexp(s) - q . s, and q . (C z) = (C' q) . z is a product in D, not in K:
-    # of what is as wide as K only one tensor of all crops lives on, and codes are summed before they meet a crop.
+    # -sum_k q_k log softmax(s)_k = logsumexp(s) - q . s, and q . (C z) = (C' q) . z is a product in D, not in K: only
+    # one tensor over all crops is K wide, and codes are summed before they are multiplied with a crop.
     z = z / temperature
     expected = codes @ prototypes
     agreement = (expected.sum(0) * z.sum(0)).sum(-1) - (expected * z[:v]).sum((0, 2))
@@ -53,20 +53,20 @@ def swapped_prediction(codes: Tensor, z: Tensor, prototypes: Tensor, temperature
 
 
 def own_rows(x: Tensor) -> Tensor:
-    """(V, N, ...) of all ranks, as gathered -> this rank's (V, N / world_size, ...)."""
+    """This rank's (V, N / world_size, ...) of a gathered tensor (V, N, ...)."""
     n = x.shape[1] // distributed.world_size()
     return x.narrow(1, distributed.rank() * n, n)
 
 
 def mean_over_ranks(loss: Tensor) -> Tensor:
-    """The mean of the ranks' losses of their own rows, with the gradient of the whole on each."""
+    """The mean of the ranks' losses, each over its own rows, with the full gradient on every rank."""
     return distributed.sum_over_ranks(loss) / distributed.world_size()
 
 
 def check_options(name: str, prototypes: int, **positive: float) -> None:
-    """Raises UserError for fewer than two prototypes, and for another option that is not above 0."""
+    """Raises UserError for fewer than two prototypes, and for an option in `positive` that is not above 0."""
     if prototypes < 2:
-        raise UserError(f"{name}: prototypes={prototypes} tell no views apart: give at least 2")
+        raise UserError(f"{name}: prototypes must be at least 2, got {prototypes}")
     for option, value in positive.items():
         if not value > 0:
             raise UserError(f"{name}: {option}={value} must be above 0")

@@ -9,16 +9,16 @@ from sslkit.errors import UserError
 
 
 class Queue(nn.Module):
-    """rows: (size, dim), random unit vectors until they are overwritten, the oldest first.
+    """rows: (size, dim), random unit vectors until overwritten, oldest first.
 
-    filled: how many rows have been written. Position and count are Python numbers: nothing waits for a device.
-    Raises UserError for a size that is no whole number from 1.
+    filled: number of rows written. Position and count are Python numbers, so that nothing waits for a device.
+    Raises UserError for a size that is not an integer of at least 1.
     """
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
         if not isinstance(size, int) or size < 1:
-            raise UserError(f"a queue of {size!r} embeddings cannot be: give queue_size, a whole number from 1")
+            raise UserError(f"queue_size must be a whole number, at least 1, got {size!r}")
         self.register_buffer("rows", F.normalize(torch.randn(size, dim), dim=1))
         self.position = 0
         self.filled = 0
@@ -28,9 +28,9 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, x: Tensor) -> None:
-        """x: (N, dim) of all ranks, as gathered; N need not divide the size, and of more than fit the last stay.
+        """x: (N, dim) gathered from all ranks; N need not divide the size, and if N exceeds it the last rows are kept.
 
-        `rows` becomes a new tensor: the step's backward, which comes later, still needs the old one.
+        `rows` becomes a new tensor: the step's backward comes later and still needs the old one.
         """
         size = len(self)
         x = distributed.in_batch_order(x)[-size:].to(self.rows.dtype)

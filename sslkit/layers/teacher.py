@@ -1,4 +1,4 @@
-"""The slow copy of a student that momentum methods learn from."""
+"""The teacher of momentum methods: a slow copy of the student."""
 
 import copy
 import math
@@ -10,19 +10,19 @@ from sslkit.errors import UserError
 
 
 def copy_of(*modules: nn.Module) -> nn.Sequential:
-    """The modules one after the other, copied, without gradient."""
+    """A copy of the modules in sequence, without gradient."""
     return copy.deepcopy(nn.Sequential(*modules)).requires_grad_(False)
 
 
 def checked(momentum: float) -> float:
-    """momentum, once it is from 0 (the student itself) to 1 (stands still). Raises UserError."""
+    """Return `momentum` if it is from 0 (equal to the student) to 1 (constant). Raises UserError otherwise."""
     if not 0 <= momentum <= 1:
-        raise UserError(f"momentum={momentum} is no share of the teacher to keep: give a number from 0 to 1")
+        raise UserError(f"momentum must be from 0 to 1, got {momentum}")
     return momentum
 
 
 def cosine(start: float, end: float, progress: float) -> float:
-    """From start to end along half a cosine while progress goes from 0 to 1."""
+    """Half a cosine from start to end, as progress goes from 0 to 1."""
     return end + (start - end) * (math.cos(math.pi * progress) + 1) / 2
 
 
@@ -30,7 +30,7 @@ def cosine(start: float, end: float, progress: float) -> float:
 def follow(teacher: nn.Sequential, *modules: nn.Module, momentum: float) -> None:
     """teacher <- momentum teacher + (1 - momentum) student, batch-norm buffers too; counters are copied.
 
-    Each kind in one call: a launch for every buffer would take longer than the arithmetic.
+    Each kind in one call: one launch per buffer would take longer than the arithmetic.
     """
     student = nn.Sequential(*modules)
     pairs = [

@@ -11,11 +11,11 @@ from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Weight, Width
 
-EPS = 1e-5  # of the variance, as in the authors' code: a dead dimension gives 0, not NaN
+EPS = 1e-5  # added to the variance, as in the authors' code: a dead dimension gives 0, not NaN
 
 
 def standardize(z: Tensor) -> Tensor:
-    """z (..., N, D) with mean 0 and (biased) variance 1 over the N images, dimension by dimension."""
+    """z (..., N, D) with mean 0 and (biased) variance 1 over the N images, for each dimension."""
     z = z - z.mean(-2, keepdim=True)
     return z * torch.rsqrt(z.square().mean(-2, keepdim=True) + EPS)
 
@@ -23,8 +23,8 @@ def standardize(z: Tensor) -> Tensor:
 def off_diagonal(a: Tensor, b: Tensor) -> Tensor:
     """Sum of squares off the diagonal of a^T b, which is D x D: (..., N, D), (..., N, D) -> (...).
 
-    Where N x N products, one if b is a and else two, are cheaper than that: as ||a^T b||^2 = <a a^T, b b^T>. The
-    diagonal is then subtracted without loss: at a rank of N < D the squares cannot all lie on it.
+    Computed as ||a^T b||^2 = <a a^T, b b^T> where N x N products (one if b is a, else two) are cheaper. The diagonal is
+    then subtracted without loss of precision: at rank N < D not all of the sum is on it.
     """
     n, d = a.shape[-2:]
     if (n if b is a else 2 * n) < d:
@@ -33,11 +33,11 @@ def off_diagonal(a: Tensor, b: Tensor) -> Tensor:
         return (rows * others).sum((-2, -1)) - (a * b).sum(-2).square().sum(-1)
     c = a.mT @ b
     c.diagonal(dim1=-2, dim2=-1).zero_()
-    return torch.linalg.vector_norm(c, dim=(-2, -1)).square()  # unlike a sum of squares, no second D x D matrix
+    return torch.linalg.vector_norm(c, dim=(-2, -1)).square()  # a sum of squares would need a second D x D matrix
 
 
 class BarlowTwins(Objective):
-    """align makes each dimension agree between the views, constrain keeps the dimensions from saying the same.
+    """align makes each dimension agree between the views, constrain decorrelates the dimensions.
 
     Eq. 1 of the paper: sum_i (1 - C_ii)^2 + redundancy * sum_{i != j} C_ij^2, C the correlation, over the images of
     all ranks, of each dimension in one view with each in the other. More than two views: the mean over their pairs.
@@ -48,7 +48,7 @@ class BarlowTwins(Objective):
     """
 
     views = BYOL
-    least_images = 3  # of two images every correlation is 1 or -1, whatever the network does: there is no gradient
+    least_images = 3  # with two images every correlation is 1 or -1 for any network: there is no gradient
 
     def __init__(
         self, backbone: nn.Module, *, redundancy: Weight = 0.005, hidden: Width | None = None, dim: Width | None = None

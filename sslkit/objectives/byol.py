@@ -17,15 +17,15 @@ from sslkit.ranges import Share, Width
 
 @dataclass
 class Predicted(Embeddings):
-    """z: the student's projections. target: the teacher's. prediction: (V, N, D) what the predictor makes of z."""
+    """z: the student's projections. target: the teacher's. prediction: (V, N, D) the predictor's output for z."""
 
     prediction: Tensor | None = along(1, default=None)
 
 
 class BYOL(Objective):
-    """No negatives: what keeps it from collapsing is the predictor and the teacher's moving average.
+    """Without negatives: the predictor and the teacher's moving average prevent collapse.
 
-    momentum: of the teacher at the start; it rises to 1 along a cosine (paper: 0.996; 0.97 to 0.98 for short runs).
+    momentum: of the teacher at the start; it rises to 1 as a cosine (paper: 0.996; 0.97 to 0.98 for short runs).
     hidden: width of projector and predictor; None takes twice the backbone's (4096 for a ResNet-50, as published).
     dim: width of z.
     """
@@ -65,6 +65,6 @@ class BYOL(Objective):
         return (2 - 2 * (prediction * others).sum(-1)).mean(1).sum()
 
     def after_step(self, progress: float) -> None:
-        """The teacher follows, batch-norm buffers too, with a momentum that rises to 1 along a cosine."""
+        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
         momentum = teacher.cosine(self.momentum, 1.0, progress)
         teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

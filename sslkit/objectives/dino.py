@@ -28,19 +28,19 @@ _VIEW = View(scale=(0.4, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue
 class DINO(Objective):
     """The student sees all crops, the teacher the full-size ones; both end in a softmax over K prototypes.
 
-    What keeps it from collapsing: the teacher's logits lose their mean (centring, against one prototype for all) and
-    are divided by a small temperature (sharpening, against all prototypes alike).
-    z: the bottleneck of the full-size views, before its normalisation; target: the teacher's. Those of the local crops
-    stand in e.local. A published run also raises the weight decay from 0.04 to 0.4 and clips gradients at 3.
+    Collapse is prevented by subtracting the mean of the teacher's logits (centring, against one prototype for all) and
+    dividing them by a small temperature (sharpening, against a uniform softmax).
+    z: the bottleneck of the full-size views, before its normalisation; target: the teacher's. e.local holds those of
+    the local crops. A published run also raises the weight decay from 0.04 to 0.4 and clips gradients at 3.
 
-    prototypes: how many, K; 65536 as published for ImageNet, a few hundred to a few thousand for small data.
-    momentum: of the teacher at the start; it rises to 1 along a cosine.
+    prototypes: number K; 65536 as published for ImageNet, a few hundred to a few thousand for small data.
+    momentum: of the teacher at the start; it rises to 1 as a cosine.
     temperature: of the student.
-    warmup_teacher_temperature: of the teacher at the start; it rises in a line.
+    warmup_teacher_temperature: of the teacher at the start; it rises linearly.
     teacher_temperature: of the teacher after its rise (0.04 throughout in the authors' code; the paper's ViTs: 0.07).
     warmup_epochs: epochs of the teacher's rise (the paper's ViTs: 30).
     center_momentum: of the moving average of the teacher's mean logits.
-    freeze_last_layer: epochs at the start in which the prototypes stay.
+    freeze_last_layer: number of first epochs in which the prototypes are not trained.
     hidden: width of the head.
     dim: width of the head's bottleneck.
     batch_norm: in the head; off for ViTs, as published.
@@ -82,11 +82,11 @@ class DINO(Objective):
         self.register_buffer("center", torch.zeros(prototypes))
 
     def student(self) -> tuple[nn.Module, ...]:
-        """What the teacher is a slow copy of."""
+        """The modules that the teacher copies."""
         return self.backbone, self.projector, self.prototypes
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Crops:
-        """One forward of the student for each resolution, one of the teacher over the full-size views."""
+        """Embed all crops with the student, one forward per resolution, and the full-size views with the teacher."""
         v = len(self.views.views)
         e = embed_crops(self.backbone, self.projector, views, v, index)
         with torch.no_grad():
@@ -96,8 +96,8 @@ class DINO(Objective):
     def align(self, e: Crops) -> Tensor:
         """Cross-entropy of the teacher's softmax of each full-size view with the student's of all other crops (eq. 3).
 
-        Gathered are bottlenecks, D = 256 numbers each, not the K = 65536 logits, and each rank makes the logits of its
-        own images only: on R ranks they cost an Rth in time and memory of what the global batch would cost each.
+        The gathered tensors are bottlenecks, D = 256 numbers each, not the K = 65536 logits, and each rank computes the
+        logits of its own images only: with R ranks that takes 1/R of the time and memory of the global batch.
         """
         with torch.no_grad():
             codes = F.softmax((self.logits(own_rows(e.target)) - self.center) / self.teacher_temperature(), dim=-1)
@@ -109,21 +109,21 @@ class DINO(Objective):
         return F.normalize(target, dim=-1) @ F.normalize(self.teacher[-1].weight, dim=1).T
 
     def teacher_temperature(self) -> float:
-        """This epoch's: from the first to the last of the warm-up epochs in equal steps, then as it ended."""
+        """The temperature of this epoch: rises in equal steps over the warm-up epochs, then stays."""
         start, end = self.temperatures
         if self.epoch >= self.warmup_epochs:
             return end
         return start + (end - start) * self.epoch / max(self.warmup_epochs - 1, 1)
 
     def observe(self, e: Crops) -> None:
-        """The centre follows the teacher's mean logits over the views of the global batch (eq. 4)."""
+        """Move the centre towards the teacher's mean logits over the views of the global batch (eq. 4)."""
         # The last layer is linear: the mean of the logits is the logits of the mean.
         mean = F.normalize(e.target, dim=-1).mean((0, 1))
         logits = F.normalize(self.teacher[-1].weight, dim=1) @ mean
         self.center.lerp_(logits.to(self.center.dtype), 1 - self.center_momentum)
 
     def after_step(self, progress: float) -> None:
-        """The teacher follows, batch-norm buffers too, with a momentum that rises to 1 along a cosine."""
+        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
         teacher.follow(self.teacher, *self.student(), momentum=teacher.cosine(self.momentum, 1.0, progress))
 
 
@@ -136,7 +136,7 @@ def head(width: int, hidden: int, dim: int, batch_norm: bool) -> nn.Sequential:
     modules.append(nn.Linear(width, dim))
     for layer in modules:
         if isinstance(layer, nn.Linear):
-            # 0.02 in a narrow head would shrink the signal by each layer, to where GELU is a straight line
+            # 0.02 in a narrow head would shrink the signal in each layer, until GELU is nearly linear
             nn.init.trunc_normal_(layer.weight, std=0.02 * (2048 / layer.in_features) ** 0.5)
             nn.init.zeros_(layer.bias)
     return nn.Sequential(*modules)

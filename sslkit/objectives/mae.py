@@ -19,8 +19,8 @@ from sslkit.ranges import Depth, Share, Width
 class Reconstructed(Embeddings):
     """z and h: (V, N, width) the pooled features of V disjoint sets of visible patches of an image.
 
-    prediction: (V, N, M, P) the P values of each of the M patches that are hidden from a set; stays on its rank.
-    pixels: (V, N, M, P) what they are, without gradient; stays on its rank.
+    prediction: (V, N, M, P) the predicted P values of each of the M patches hidden from a set; not gathered.
+    pixels: (V, N, M, P) their true values, without gradient; not gathered.
     """
 
     prediction: Tensor | None = along(None, default=None)
@@ -30,19 +30,19 @@ class Reconstructed(Embeddings):
 class MAE(Objective):
     """The encoder, a plain timm ViT, sees a quarter of the patches; a light decoder predicts the pixels of the others.
 
-    So that regularisers have two views of an image, its patches are shuffled once, the first quarter and the second are
-    encoded apart (one forward of 2 N short sequences), and each reconstructs all that it does not see. That costs
-    half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
-    z is the mean of a set's patches, whatever the network pools: one that pools its class token is judged by that,
-    which reconstruction trains by attention alone; global_pool="avg" suits MAE. The decoder reads the tokens after the
-    network's last norm. The network keeps the initial weights it comes with (the paper: Xavier), so that a pretrained
-    one can be trained on.
+    Regularisers need two views of an image, so its patches are shuffled once, the first and the second quarter are
+    encoded separately (one forward of 2 N short sequences), and each reconstructs all patches hidden from it. That
+    costs half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
+    z is the mean of a set's patches, whatever the network pools. A network that pools its class token is evaluated by
+    that token, which reconstruction trains only through attention; global_pool="avg" suits MAE. The decoder reads the
+    tokens after the network's last norm. The network keeps its initial weights (the paper: Xavier), so that a
+    pretrained network can be trained further.
 
     mask_ratio: share of hidden patches. sets: visible sets of an image, disjoint: sets * (1 - mask_ratio) <= 1.
     decoder_dim: None takes two thirds of the encoder's width, in steps of 32, at most the published 512 (ViT-B: 512).
     decoder_depth: None takes two thirds of the encoder's blocks, at most the published 8 (ViT-B: 8).
-    normalize_pixels: predict each patch with its own mean and variance taken out.
-    position: sincos writes the paper's fixed embedding into the network; learned keeps the network's own and trains it.
+    normalize_pixels: normalise the target of each patch by its own mean and variance.
+    position: sincos writes the paper's fixed embedding into the network; learned trains the network's own.
     """
 
     views = ViewRecipe((View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0),))
@@ -91,7 +91,7 @@ class MAE(Objective):
         visible, hidden = masked_vit.split_orders(_moved(orders, images.device), self.sets, self.visible)
         tokens = masked_vit.encode(self.backbone.net, images, visible)
         pooled = masked_vit.mean_of_patches(self.backbone.net, tokens)
-        # A network that pools before its last norm has it in fc_norm, another one has nothing there.
+        # fc_norm is the last norm of a network that pools before it, and the identity in others.
         normed = self.backbone.net.fc_norm(tokens)
         predicted = self.decoder(normed, visible.flatten(0, 1), hidden.flatten(0, 1))
         z, prediction = stacked(self.sets, pooled, predicted)
@@ -100,7 +100,7 @@ class MAE(Objective):
 
     @torch.no_grad()
     def targets(self, images: Tensor) -> Tensor:
-        """(N, L, P) what the decoder should say of every patch of the normalised images."""
+        """(N, L, P) the decoder's target for every patch of the normalised images."""
         patches = wide(masked_vit.patchify(images, self.patch))
         return masked_vit.standardize(patches) if self.normalize_pixels else patches
 
@@ -111,7 +111,7 @@ class MAE(Objective):
 
 
 def _visible(patches: int, mask_ratio: float, sets: int) -> int:
-    """How many patches of an image a set has."""
+    """Number of visible patches in a set."""
     visible = round(patches * (1 - mask_ratio))
     if sets < 1 or not 1 <= visible < patches or sets * visible > patches:
         raise UserError(
@@ -130,5 +130,5 @@ def _decoder_depth(blocks: int) -> int:
 
 
 def _moved(x: Tensor, device: torch.device) -> Tensor:
-    """On the device, and nothing waits for it."""
+    """Copy to the device without waiting."""
     return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)

@@ -17,18 +17,18 @@ from sslkit.ranges import Rows, Share, Temperature, Width
 
 
 class MoCo(Objective):
-    """align + constrain is InfoNCE (He et al. 2020, arXiv 1911.05722, eq. 1): view 1 asks, view 2 is the key.
+    """align + constrain is InfoNCE (He et al. 2020, arXiv 1911.05722, eq. 1): view 1 is the query, view 2 the key.
 
-    queue_size: how many older keys are the negatives. The published one is for ImageNet. It starts as random unit
-        vectors, which are easy negatives until keys replace them, and a queue longer than an epoch holds the images'
-        own older keys: take no more than the data set has (4096 is usual for CIFAR-10).
+    queue_size: number of older keys used as negatives. The published value is for ImageNet. The queue starts as random
+        unit vectors, which are easy negatives until keys replace them, and a queue longer than an epoch holds older
+        keys of the same images: use at most the size of the data set (4096 is usual for CIFAR-10).
     temperature: divides every cosine.
-    momentum: of the teacher, constant (0.99 for short runs: at 0.999 it follows in thousands of steps).
+    momentum: of the teacher, constant (0.99 for short runs: at 0.999 it needs thousands of steps to follow).
     hidden: width of the projector; None takes the backbone's width (2048 for a ResNet-50, as published).
     dim: width of z.
 
-    e.z is (1, N, dim), the queries; e.target the keys, (1, N, dim), or a set for each further clip of a video: then the
-    loss is the mean over the sets and the first enters the queue (the code of Feichtenhofer et al. 2021, arXiv
+    e.z is (1, N, dim), the queries; e.target (1, N, dim), the keys, with one more set for each further clip of a video:
+    then the loss is the mean over the sets and the first enters the queue (the code of Feichtenhofer et al. 2021, arXiv
     2104.14558).
     """
 
@@ -56,7 +56,7 @@ class MoCo(Objective):
         self.queue = Queue(queue_size, dim)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
-        """The student sees the first view, the teacher the second, and any that follow."""
+        """Embed the first view with the student, the others with the teacher."""
         query, *keys = views
         key = torch.cat(keys)
         h = self.backbone(query)
@@ -78,22 +78,22 @@ class MoCo(Objective):
         return torch.logaddexp(self._positives(e), negatives).mean()
 
     def _positives(self, e: Embeddings) -> Tensor:
-        """(K, N) q . k+ / T for K sets of keys."""
+        """(K, N) query . key / temperature for K sets of keys."""
         return F.cosine_similarity(e.z, e.target, dim=-1) / self.temperature
 
     def observe(self, e: Embeddings) -> None:
-        """The keys become the newest negatives."""
+        """Push the keys into the queue as the newest negatives."""
         self.queue.push(F.normalize(e.target[0], dim=-1))
 
     def after_step(self, progress: float) -> None:
-        """The teacher follows, batch-norm buffers too."""
+        """Update the teacher, batch-norm buffers too."""
         teacher.follow(self.teacher, self.backbone, self.projector, momentum=self.momentum)
 
 
 def _would_leak(network: nn.Module) -> bool:
-    """Whether a rank's own batch statistics could tell a query which keys stood beside its own (He et al., 3.3).
+    """Return whether a rank's batch statistics could reveal which keys share a query's batch (He et al., 3.3).
 
-    Not with one process, nor where batch norm sees all ranks: there all keys share their statistics.
+    False with one process, and where batch norm covers all ranks: there all keys share their statistics.
     """
     together = (nn.SyncBatchNorm, distributed.SyncBatchNorm)
     norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
@@ -101,7 +101,7 @@ def _would_leak(network: nn.Module) -> bool:
 
 
 def _shuffled(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
-    """network(images) where each rank encodes a random share of all ranks' images, and the rows return home."""
+    """network(images), where each rank encodes a random share of all ranks' images; rows return in their own order."""
     if generator is None:
         raise ValueError("shuffled batch norm: every rank must draw one permutation, from a generator in one state")
     n = len(images)

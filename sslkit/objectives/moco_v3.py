@@ -18,7 +18,7 @@ from sslkit.ranges import Share, Temperature, Width
 
 @dataclass
 class Queried(Embeddings):
-    """z: the student's projections. target: the teacher's, the keys. query: (V, N, D) what the predictor makes of z."""
+    """z: the student's projections. target: the teacher's, the keys. query: (V, N, D) the predictor's output for z."""
 
     query: Tensor | None = along(1, default=None)
 
@@ -26,15 +26,15 @@ class Queried(Embeddings):
 class MoCoV3(Objective):
     """align + constrain is the paper's algorithm 1: 2 T cross-entropy over the keys of all ranks, both directions.
 
-    The patch projection of a ViT stays as it was made, as the paper found stable (section 4.2).
+    The patch projection of a ViT is not trained, for stability as in the paper (section 4.2).
 
-    temperature: divides every cosine (published: 0.2 for ViTs; the authors' ResNet-50 runs take 1).
-    momentum: of the teacher at the start; it rises to 1 along a cosine.
-    hidden: width of projector and predictor; None takes twice the backbone's for a ResNet and 16/3 of it for a ViT:
+    temperature: divides every cosine (published: 0.2 for ViTs; the authors' ResNet-50 runs use 1).
+    momentum: of the teacher at the start; it rises to 1 as a cosine.
+    hidden: width of projector and predictor; None is twice the backbone's for a ResNet and 16/3 of it for a ViT:
         the published 4096 for a ResNet-50 and for a ViT-Base.
     dim: width of z.
-    position: of a ViT: sincos writes the paper's fixed embedding into the network; learned keeps the network's own and
-        trains it, as a network with weights from elsewhere wants.
+    position: of a ViT: sincos writes the paper's fixed embedding into the network; learned trains the network's own,
+        for networks with pretrained weights.
     """
 
     views = BYOL
@@ -65,7 +65,7 @@ class MoCoV3(Objective):
         self.teacher = teacher.copy_of(self.backbone, self.projector)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Queried:
-        """One forward of the student and one of the teacher over both views."""
+        """Embed both views, one forward of the student and one of the teacher."""
         pixels = torch.cat(list(views))
         h = self.backbone(pixels)
         z = self.projector(h)
@@ -80,23 +80,23 @@ class MoCoV3(Objective):
         return -2 * F.cosine_similarity(e.query, e.target.flip(0), dim=-1).mean(1).sum()
 
     def constrain(self, e: Queried) -> Tensor:
-        """2 T times the mean log-sum-exp of a query's cosines with the other view's keys, its own too; summed."""
+        """2 T times the mean log-sum-exp of a query's cosines with the other view's keys; both directions summed."""
         query, key = F.normalize(e.query, dim=-1), F.normalize(e.target.flip(0), dim=-1)
         logits = query / self.temperature @ key.mT  # (2, N, N)
         return 2 * self.temperature * torch.logsumexp(logits, dim=-1).mean(1).sum()
 
     def after_step(self, progress: float) -> None:
-        """The teacher follows, batch-norm buffers too, with a momentum that rises to 1 along a cosine."""
+        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
         momentum = teacher.cosine(self.momentum, 1.0, progress)
         teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)
 
 
 def _freeze_input(net: nn.Module, position: str) -> None:
-    """What a ViT does before its first block is not trained: the patch projection, and fixed positions."""
+    """Freeze the input of a ViT: the patch projection, and fixed positions."""
     if position not in ("sincos", "learned"):
         raise UserError(f"position={position!r} is not known: sincos or learned")
     if position == "sincos" and net.pos_embed is None:
-        raise UserError("this ViT has no position embedding to write into: position=learned")
+        raise UserError("this ViT has no position embedding: set position=learned")
     net.patch_embed.requires_grad_(False)
     if position == "sincos":
         masked_vit.fix_positions(net)

@@ -1,4 +1,4 @@
-"""ReSSL: relate a strong view to older images as a weak one is (Zheng et al. 2021, arXiv 2107.09282)."""
+"""ReSSL: match a strong view's similarities to older images to a weak view's (Zheng et al. 2021, arXiv 2107.09282)."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ from sslkit.ranges import Rows, Share, Temperature, Width
 
 
 class ReSSL(Objective):
-    """No image is another's negative: the teacher's relation to the queue is sharpened, and the student's follows it.
+    """Without negatives: the student learns the teacher's sharpened similarities to the queue.
 
-    queue_size: how many older images a view is related to (published: 131,072 on ImageNet, 4096 on CIFAR). It starts
-        as random unit vectors, relations to which say little until embeddings replace them: take no more than the data
-        set has, and less for short runs.
-    temperature: of the student's relations.
+    queue_size: number of older images that a view is compared to (published: 131,072 on ImageNet, 4096 on CIFAR). It
+        starts as random unit vectors, which carry little information until embeddings replace them: use at most the
+        size of the data set, and less for short runs.
+    temperature: of the student's similarities.
     teacher_temperature: of the teacher's, below the student's.
     momentum: of the teacher, constant (0.99 for short runs).
     hidden: width of the projector; None takes twice the backbone's (4096 for a ResNet-50, as published).
@@ -60,7 +60,7 @@ class ReSSL(Objective):
         self.queue = Queue(queue_size, self.dim)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
-        """The student sees the strong view, the teacher the weak one."""
+        """Embed the strong view with the student, the weak one with the teacher."""
         strong, weak = views
         h = self.backbone(strong)
         z = self.projector(h)
@@ -70,19 +70,19 @@ class ReSSL(Objective):
         return Embeddings(z=z, h=h, target=target, index=index)
 
     def align(self, e: Embeddings) -> Tensor:
-        """Cross-entropy of the student's relation under the teacher's, mean over images (algorithm 1)."""
+        """Cross-entropy of the student's similarities with the teacher's, mean over images (algorithm 1)."""
         student = self._similarities(e.z[0], self.temperature)
         relation = self._similarities(e.target[0], self.teacher_temperature).softmax(1)
         return F.cross_entropy(student, relation)
 
     def _similarities(self, z: Tensor, temperature: float) -> Tensor:
-        """(N, queue_size) cosines with what the queue holds, over the temperature."""
+        """(N, queue_size) cosines with the queue, over the temperature."""
         return F.normalize(z, dim=-1) / temperature @ self.queue.rows.T
 
     def observe(self, e: Embeddings) -> None:
-        """The teacher's embeddings become the newest of the queue."""
+        """Push the teacher's embeddings into the queue."""
         self.queue.push(F.normalize(e.target[0], dim=-1))
 
     def after_step(self, progress: float) -> None:
-        """The teacher follows, batch-norm buffers too."""
+        """Update the teacher, batch-norm buffers too."""
         teacher.follow(self.teacher, self.backbone, self.projector, momentum=self.momentum)

@@ -1,4 +1,4 @@
-"""SimSiam: predict the other view's projection, which stands still (Chen & He 2021, arXiv 2011.10566)."""
+"""SimSiam: predict the other view's projection, with a stopped gradient (Chen & He 2021, arXiv 2011.10566)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from sslkit.ranges import Width
 
 @dataclass
 class Predicted(Embeddings):
-    """target: z without gradient. prediction: (V, N, D) what the predictor makes of z."""
+    """target: z without gradient. prediction: (V, N, D) the predictor's output for z."""
 
     prediction: Tensor | None = along(1, default=None)
 
 
 class SimSiam(Objective):
-    """Neither negatives nor a teacher: the stopped gradient and the predictor keep it from collapsing.
+    """Without negatives or a teacher: the stopped gradient and the predictor prevent collapse.
 
     The predictor's learning rate does not decay (paper, section 4.2): `constant_lr`.
 
@@ -47,7 +47,7 @@ class SimSiam(Objective):
         self.predictor = mlp(self.dim, bottleneck or max(self.dim // 4, 1), self.dim)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
-        """One forward over all views."""
+        """Embed all views in one forward."""
         h = self.backbone(torch.cat(list(views)))
         z = self.projector(h)
         h, z, prediction = stacked(len(views), h, z, self.predictor(z))
@@ -61,5 +61,5 @@ class SimSiam(Objective):
         return -(prediction * others).sum(-1).mean()
 
     def constant_lr(self) -> Sequence[nn.Parameter]:
-        """The predictor's: it should keep up with z to the end."""
+        """The predictor's parameters, so that it keeps up with z to the end."""
         return list(self.predictor.parameters())

@@ -17,16 +17,16 @@ from sslkit.ranges import PartialShare, Prototypes
 
 @dataclass
 class Classified(Embeddings):
-    """z and h: the backbone's features. logits: (V, N, classes), of this rank's images; they stay there."""
+    """z and h: the backbone's features. logits: (V, N, classes), of this rank's images; not gathered."""
 
     logits: Tensor | None = along(None, default=None)
 
 
 class Supervised(Objective):
-    """A linear classifier on the features of two augmented views; images with label -1 teach nothing.
+    """A linear classifier on the features of two augmented views; images with label -1 are ignored.
 
-    classes: how many labels there are, 0 ... classes - 1; None: 1000, and `sslkit.pretrain` counts those of the data.
-    label_smoothing: share of the target that is spread over all classes (Szegedy et al. 2016, arXiv 1512.00567).
+    classes: number of labels, 0 ... classes - 1; None: 1000, and `sslkit.pretrain` counts those of the data.
+    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, arXiv 1512.00567).
     """
 
     views = SIMCLR
@@ -49,15 +49,15 @@ class Supervised(Objective):
         self.classifier = nn.Linear(backbone.width, classes)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Classified:
-        """One forward over all views; z is what the backbone gives."""
+        """Embed all views in one forward; z is the backbone's output."""
         h = self.backbone(torch.cat(list(views)))
         z, logits = stacked(len(views), self.projector(h), self.classifier(h))
         return Classified(z=z, h=z, target=None, index=index, logits=logits)
 
     def align(self, e: Classified) -> Tensor:
-        """Mean cross-entropy over the views of all labelled images of all ranks; 0 where there is none.
+        """Mean cross-entropy over the views of all labelled images of all ranks; 0 if there are none.
 
-        Raises UserError for a label beyond the classes on the CPU; on a GPU CUDA's own assertion stops the run.
+        Raises UserError for a label out of range on the CPU; on a GPU CUDA's own assertion stops the run.
         """
         if e.labels.device.type == "cpu" and not ((e.labels >= -1) & (e.labels < self.classes)).all():
             raise UserError(

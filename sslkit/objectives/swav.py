@@ -26,10 +26,10 @@ _GLOBAL = View(scale=(0.14, 1.0))
 
 @torch.no_grad()
 def sinkhorn(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
-    """Codes Q (..., B, K) of the scores (..., B, K): softmax(scores / epsilon), drawn to clusters of equal size.
+    """Codes Q (..., B, K) of the scores (..., B, K): softmax(scores / epsilon), scaled to clusters of equal size.
 
     Each iteration scales Q until every prototype has the share B / K, then until every row sums to 1 (eqs. 3 to 5).
-    All in logarithms: exp(scores / epsilon) overflows from |scores| / epsilon = 88 in fp32, and underflows sooner.
+    Computed in logarithms: in fp32 exp(scores / epsilon) overflows at |scores| / epsilon = 88, and underflows sooner.
     """
     q = scores / epsilon
     for _ in range(iterations):
@@ -41,17 +41,17 @@ def sinkhorn(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
 class SwAV(Objective):
     """Each full-size view gets a code over the prototypes, and all other crops of the image predict it.
 
-    What keeps it from collapsing: Sinkhorn's codes share the global batch equally among the prototypes.
-    z: the projections of the full-size views, before their normalisation; those of the local crops stand in e.local.
+    Collapse is prevented by Sinkhorn, which shares the global batch equally among the prototypes.
+    z: the projections of the full-size views, before their normalisation; e.local holds those of the local crops.
 
     prototypes: clusters, K; 3000 as published for the 1.3 million images of ImageNet, a few hundred for 10,000 images.
-    temperature: divides the scores that predict. epsilon: divides those that the codes are made of: smaller means
+    temperature: divides the scores of the prediction. epsilon: divides the scores of the codes: smaller means
         sharper codes. iterations: of Sinkhorn.
-    queue_size: older embeddings per view that join the batch in Sinkhorn (published for batches of 256); 0: none, as
+    queue_size: older embeddings per view added to the batch in Sinkhorn (published for batches of 256); 0: none, as
         for batches of thousands.
     queue_start: epoch from which the queue is used.
-    freeze_prototypes: epochs at the start in which the prototypes stay (published: one epoch at a batch of 256,
-        the first 313 steps at 4096).
+    freeze_prototypes: number of first epochs in which the prototypes are not trained (published: one epoch at a
+        batch of 256, the first 313 steps at 4096).
     hidden: width of the projector; None takes the backbone's (2048 for a ResNet-50, as published). dim: width of z.
     Raises UserError for fewer than two prototypes and for temperatures or iterations that are not above 0.
     """
@@ -83,15 +83,15 @@ class SwAV(Objective):
         self.after_step(0.0)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Crops:
-        """One forward for each resolution."""
+        """Embed the views, one forward per resolution."""
         return embed_crops(self.backbone, self.projector, views, len(self.views.views), index)
 
     def align(self, e: Crops) -> Tensor:
         """The swapped prediction: each code with the log-softmax of all other crops, mean over pairs and images.
 
-        Gathered are the z, D = 128 numbers each, not the K = 3000 scores. The codes need the scores of the global
-        batch, V of its V + L crops and without gradient; the prediction's, with gradient, each rank makes of its own
-        images, so that they cost what they cost on one device.
+        The gathered tensors are z, D = 128 numbers each, not the K = 3000 scores. The codes need the scores of the
+        global batch, for V of its V + L crops and without gradient; each rank computes the predictions, with gradient,
+        only for its own images, at the cost of one device.
         """
         z = e.directions()
         codes = own_rows(self.codes(z[: len(e.z)]))
@@ -100,7 +100,7 @@ class SwAV(Objective):
 
     @torch.no_grad()
     def codes(self, z: Tensor) -> Tensor:
-        """(V, N, D) of length 1 -> (V, N, K), by Sinkhorn over the batch and what is in the queue."""
+        """(V, N, D) of length 1 -> (V, N, K), by Sinkhorn over the batch and the queue."""
         n = z.shape[1]
         if self.uses_queue:
             older = torch.stack([queue.rows[: queue.filled] for queue in self.queues])
@@ -109,16 +109,16 @@ class SwAV(Objective):
 
     @property
     def uses_queue(self) -> bool:
-        """Whether this epoch's codes see the queue."""
+        """True in epochs whose codes include the queue."""
         return len(self.queues) > 0 and self.epoch >= self.queue_start
 
     def observe(self, e: Crops) -> None:
-        """The views' embeddings enter their queues, each view its own."""
+        """Push the embeddings of each view into its own queue."""
         if self.uses_queue:
             for queue, z in zip(self.queues, F.normalize(e.z, dim=-1), strict=True):
                 queue.push(z)
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
-        """Every prototype back to length 1."""
+        """Normalise every prototype to length 1."""
         self.prototypes.weight.copy_(F.normalize(self.prototypes.weight, dim=1))

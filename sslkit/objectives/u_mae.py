@@ -9,7 +9,7 @@ from sslkit.ranges import Depth, Share, Weight, Width
 
 
 class UMAE(MAE):
-    """MAE, and as `constrain` the mean squared cosine of different images, of the pooled features.
+    """MAE with `constrain`: the mean squared cosine of the pooled features of different images.
 
     uniformity: weight of the term (lambda of the paper: 0.01).
     As in MAE: mask_ratio, sets, decoder_dim, decoder_depth, normalize_pixels, position.
@@ -39,10 +39,10 @@ class UMAE(MAE):
         self.uniformity = uniformity
 
     def constrain(self, e: Embeddings) -> Tensor:
-        """uniformity * mean over i != j of (z_i . z_j)^2 of length 1, among the images of one view; mean over views."""
+        """uniformity * mean over i != j of (z_i . z_j)^2, z of length 1, for images of one view; mean over views."""
         z = F.normalize(e.z, dim=-1)  # (V, N, D)
         v, n, _ = z.shape
-        # sum over i, j of (z_i . z_j)^2 = |Z^T Z|^2 whichever way round: take the smaller product
+        # sum over i, j of (z_i . z_j)^2 = |Z^T Z|^2 = |Z Z^T|^2: use the smaller product
         gram = z.mT @ z if z.shape[2] < n else z @ z.mT
         others = gram.square().sum() - z.square().sum(-1).square().sum()
         return self.uniformity * others / (v * n * (n - 1))

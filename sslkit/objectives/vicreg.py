@@ -19,28 +19,28 @@ _VIEW = replace(BYOL.views[0], blur=0.5, solarize=0.1)
 
 def invariance(z: Tensor) -> Tensor:
     """Mean squared difference of two views, mean over their pairs (eq. 5, over D): (V, ..., N, D) -> (...)."""
-    # the squared differences of all pairs sum to V times the squared distances from the mean
+    # the sum of squared differences over all pairs is V times the sum of squared distances from the mean
     return 2 / (len(z) - 1) * (z - z.mean(0)).square().mean((-2, -1)).sum(0)
 
 
 def variance(z: Tensor) -> Tensor:
-    """How far each dimension's deviation stays below 1, mean over dimensions (eqs. 1, 2): (..., N, D) -> (...)."""
+    """Hinge of each dimension's standard deviation below 1, mean over dimensions (eqs. 1, 2): (..., N, D) -> (...)."""
     return torch.relu(1 - (z.var(-2) + EPS).sqrt()).mean(-1)
 
 
 def covariance(z: Tensor) -> Tensor:
-    """Squared covariances of pairs of dimensions, their sum over D (eqs. 3 and 4): (..., N, D) -> (...)."""
+    """Sum of squared covariances of pairs of dimensions, over D (eqs. 3 and 4): (..., N, D) -> (...)."""
     n, d = z.shape[-2:]
     z = z - z.mean(-2, keepdim=True)
     return off_diagonal(z, z) / ((n - 1) ** 2 * d)
 
 
 class VICReg(Objective):
-    """align is the invariance, constrain the variance and the covariance of each view; `watched` has both apart.
+    """align is the invariance, constrain the variance and the covariance of each view; `watched` has both separately.
 
     Eq. 6 of the paper as its authors computed it: of two views the mean invariance and variance and the sum of the
-    covariances. More views: means over pairs and views, the covariance twice. The views are the paper's (its
-    appendix), both of one distribution: BYOL's pair, which the authors' code takes, averaged.
+    covariances. More views: means over pairs and views, the covariance twice. Both views have the paper's distribution
+    (its appendix): the average of BYOL's pair, which the authors' code uses.
 
     invariance, variance, covariance: weights of the three terms.
     hidden: width of the three-layer expander; None takes four times the backbone's (8192 for a ResNet-50, as

@@ -19,11 +19,11 @@ from sslkit.ranges import Rows, Share, Weight, Width
 
 @dataclass
 class Local(Embeddings):
-    """What VICRegL sees of the P places of the feature maps.
+    """The input of VICRegL's local loss, on the P places of the feature maps.
 
-    local: (V, N, P, L) projected features of each place. places: (V, N, P, 2) where it lies in the image, down and
-    across, as shares of the image's sides. matches: (2, K, M, N) each one a place and the one it is matched to, as
-    v * P + p; the M closest of each of K matchings, best first: by feature and by location, from each view to each.
+    local: (V, N, P, L) projected features of each place. places: (V, N, P, 2) its position in the image, down and
+    across, as shares of the image's sides. matches: (2, K, M, N) pairs of a place and its match, as v * P + p; the M
+    closest pairs of each of K matchings, best first: by feature and by location, from each view to each.
     """
 
     local: Tensor | None = along(1, default=None)
@@ -32,9 +32,9 @@ class Local(Embeddings):
 
 
 def cell_centres(boxes: Tensor, height: int, width: int) -> Tensor:
-    """Where the cells of a feature map lie in the image: (..., 5) -> (..., height * width, 2), down and across.
+    """Positions of a feature map's cells in the image: (..., 5) -> (..., height * width, 2), down and across.
 
-    boxes: top, left, height, width of the crop as shares of the image, and 1 where it was mirrored.
+    boxes: top, left, height, width of the crop as shares of the image, and 1 if it was mirrored.
     """
     top, left, tall, wide, flip = boxes[..., None].unbind(-2)
     down = (torch.arange(height, device=boxes.device, dtype=boxes.dtype) + 0.5) / height
@@ -46,7 +46,7 @@ def cell_centres(boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def closest(distance: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Of distances (N, P, P') the `count` rows that lie nearest to any column, and those columns: (N, count) each."""
+    """The `count` rows of distances (N, P, P') nearest to any column, and those columns: (N, count) each."""
     nearest, column = distance.min(-1)
     row = nearest.topk(count, largest=False).indices
     return row, column.gather(1, row)
@@ -54,7 +54,7 @@ def closest(distance: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def match(local: Tensor, places: Tensor, count: int) -> Tensor:
-    """The matches (2, K, M, N) of Local, K = 2 V (V - 1), M = count or all P places if they are fewer."""
+    """The matches (2, K, M, N) of Local, K = 2 V (V - 1), M = min(count, P)."""
     v, _, p, _ = local.shape
     found = []
     for a, b in combinations(range(v), 2):
@@ -70,17 +70,17 @@ class VICRegL(Objective):
     """alpha times VICReg on the views and 1 - alpha times VICReg on pairs of matching places of their feature maps.
 
     Places are matched twice, in both directions: to the nearest feature (L2), and to the nearest place of the image,
-    which the crops' boxes tell. Of the matches of an image the closest ones count, `num_matches` of them: the first
-    number and the second weigh the same. (The authors' code takes all matches by feature unless told otherwise.)
-    The statistics over images are of each rank of match: the best of every image, the second best of every image, and
-    so on. The paper's sums of the four matchings are means over directions here and sums over the two kinds, as in the
+    from the crops' boxes. Only the closest matches of an image are used, `num_matches` of them: the first number and
+    the second have equal weight. (The authors' code uses all matches by feature by default.)
+    The statistics over images are computed for each rank of match: the best of every image, the second best, and so on.
+    The paper's sums of the four matchings are means over directions here and sums over the two kinds, as in the
     authors' code.
     Two full-size views with BYOL's augmentations, the paper's recipe for ResNets; no small crops.
-    `watched` has the variance and covariance of both halves apart.
+    `watched` has the variance and covariance of both halves separately.
 
-    alpha: weight of the whole views against the places.
-    num_matches: how many matches count. A map with fewer places has no more matches than places: at 28 pixels the
-        last map of a ResNet has 4 to 16.
+    alpha: weight of the global loss; the local loss has 1 - alpha.
+    num_matches: numbers of matches used. A map with fewer places has as many matches as places: at 28 pixels the last
+        map of a ResNet has 4 to 16.
     invariance, variance, covariance: weights of the three terms.
     hidden: width of the three-layer expander; None takes four times the backbone's (8192 for a ResNet-50, as
         published). dim: width of z; None likewise.
@@ -106,9 +106,9 @@ class VICRegL(Objective):
     ) -> None:
         super().__init__(backbone)
         if not 0 <= alpha <= 1:
-            raise UserError(f"vicregl: alpha={alpha} is no share: give a number from 0 to 1")
+            raise UserError(f"vicregl: alpha must be from 0 to 1, got {alpha}")
         if not num_matches or min(num_matches) < 1:
-            raise UserError(f"vicregl: num_matches={list(num_matches)} matches nothing: give numbers from 1")
+            raise UserError(f"vicregl: num_matches must be numbers of at least 1, got {list(num_matches)}")
         self.alpha, self.num_matches = alpha, tuple(num_matches)
         self.invariance, self.variance, self.covariance = invariance, variance, covariance
         self.dim = dim or 4 * backbone.width
@@ -118,9 +118,9 @@ class VICRegL(Objective):
         self.local_projector = mlp(channels, local_dim, local_dim, layers=3)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Local:
-        """One forward; each rank matches the places of its own images."""
+        """Embed the views in one forward; each rank matches the places of its own images."""
         if not isinstance(views, Views):
-            raise UserError("vicregl needs views made by sslkit's augment: their `boxes` say where each crop lies")
+            raise UserError("vicregl needs views made by sslkit's augment, with the `boxes` of the crops")
         maps, h = self.backbone.feature_map(torch.cat(list(views)))
         cells = maps.flatten(2).mT  # (V N, P, F)
         local = self.local_projector(cells.flatten(0, 1)).unflatten(0, cells.shape[:2])
@@ -148,7 +148,7 @@ class VICRegL(Objective):
         return torch.stack(list(terms.values())).sum()
 
     def _over_matches(self, x: Tensor) -> Tensor:
-        """One number of what stands for each matching and rank of match (K, M).
+        """One number from the values of each matching and rank of match (K, M).
 
         The mean over the first num_matches[0] ranks and that over the first num_matches[1], averaged; then the sum
         of the two kinds of matching, each averaged over its directions.
@@ -161,7 +161,7 @@ class VICRegL(Objective):
 
 @torch.no_grad()
 def _map_channels(backbone: nn.Module) -> int:
-    """Of the last map, which may have more or fewer than the pooled features."""
+    """Channels of the last map, which may differ from those of the pooled features."""
     training = backbone.training
     last, _ = backbone.eval().feature_map(torch.zeros(2, backbone.in_chans, backbone.image_size, backbone.image_size))
     backbone.train(training)

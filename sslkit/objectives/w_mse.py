@@ -20,7 +20,7 @@ _VIEW = View(scale=(0.2, 1.0), grayscale=0.1)
 
 @dataclass
 class Shuffled(Embeddings):
-    """order: (iterations, N) permutations of the images of all ranks, in the order of the batch; alike on all."""
+    """order: (iterations, N) permutations of the images of all ranks, in the order of the batch; equal on all ranks."""
 
     order: Tensor | None = along(None, default=None)
 
@@ -28,8 +28,8 @@ class Shuffled(Embeddings):
 def whiten(x: Tensor, eps: float = 0.0) -> Tensor:
     """x (..., n, D) with mean 0 and covariance I over its n > D rows (section 3 of the paper).
 
-    y = L^-1 (x - mean), L the Cholesky factor of the covariance, of which the share eps is moved to a multiple of I
-    with the same trace. A covariance that has no factor gives NaN: nothing waits for the device to ask.
+    y = L^-1 (x - mean), L the Cholesky factor of (1 - eps) covariance + eps m I, m the mean of the covariance's
+    diagonal. A covariance without a factor gives NaN, so that nothing waits for the device.
     """
     n, d = x.shape[-2:]
     x = x - x.mean(-2, keepdim=True)
@@ -42,9 +42,9 @@ def whiten(x: Tensor, eps: float = 0.0) -> Tensor:
 
 
 def whiten_parts(x: Tensor, size: int, eps: float = 0.0) -> Tensor:
-    """x (..., N, D), whitened by parts of neighbouring rows: N // size parts, whose sizes differ by one at most.
+    """x (..., N, D), whitened in N // size parts of neighbouring rows, whose sizes differ by at most one.
 
-    Each thus has `size` rows or more and every image is used; the longer parts come first.
+    Each part has at least `size` rows and every image is used; the longer parts come first.
     """
     n = x.shape[-2]
     parts = n // size
@@ -61,17 +61,17 @@ def whiten_parts(x: Tensor, size: int, eps: float = 0.0) -> Tensor:
 class WMSE(Objective):
     """align: mean over images and pairs of views of ||y - y'||^2, y the whitened z at length 1. constrain: None.
 
-    Whitening is the constraint: it keeps every direction of z alive. A random permutation of the images of all ranks
-    is cut into sub-batches, of which each view's are whitened apart; in fp32, or fp64 if z is. Where the sub-batch
-    does not divide the batch, fewer and larger ones share it, so that all images are used. z is not whitened.
-    The views are the paper's for CIFAR-10 up to 64 pixels; above, those of its ImageNet-100 runs but for the smallest
-    crop (0.08 there) and the share of gray views (0.2 there).
+    Whitening is the constraint: it keeps the variance of every direction of z. A random permutation of the images of
+    all ranks is cut into sub-batches, and each view of a sub-batch is whitened separately; in fp32, or fp64 if z is. If
+    the sub-batch does not divide the batch, sub-batches are fewer and larger, so that all images are used. z is not
+    whitened. The views are the paper's for CIFAR-10 up to 64 pixels; above, those of its ImageNet-100 runs except for
+    the smallest crop (0.08 there) and the share of gray views (0.2 there).
 
-    whitening_size: fewest images of a sub-batch, so of a batch too; None takes 2 dim, the authors' rule.
+    whitening_size: smallest sub-batch, and so smallest batch, in images; None is 2 dim, the authors' rule.
     whitening_iters: permutations per step, over which the loss is averaged (published: 1; 4 for STL-10 and Tiny
         ImageNet with two views).
-    whitening_eps: share of the covariance that gives way to the identity. 0 in the paper; a little keeps a batch
-        finite in which some direction of z has died.
+    whitening_eps: share of the covariance replaced by a multiple of the identity. 0 in the paper; a small value keeps
+        a batch finite in which some direction of z has collapsed.
     hidden: width of the projector; None takes twice the backbone's (1024 for a ResNet-18, as published).
     dim: width of z (published: 64, with sub-batches of 128; 128 for larger images).
     Raises UserError for a whitening_size that does not exceed dim and for a batch of fewer images.
@@ -97,9 +97,9 @@ class WMSE(Objective):
                 f"give whitening_size > dim, better {2 * dim} or more"
             )
         if whitening_iters < 1:
-            raise UserError(f"w_mse: whitening_iters={whitening_iters} is no permutation: give at least 1")
+            raise UserError(f"w_mse: whitening_iters must be at least 1, got {whitening_iters}")
         if not 0 <= whitening_eps < 1:
-            raise UserError(f"w_mse: whitening_eps={whitening_eps} is no share: give a number from 0 to below 1")
+            raise UserError(f"w_mse: whitening_eps must be at least 0 and below 1, got {whitening_eps}")
         self.least_images = self.whitening_size = size
         self.least_images_hint = ", or lower method.objective.dim and whitening_size"
         self.whitening_iters, self.whitening_eps = whitening_iters, whitening_eps
@@ -107,7 +107,7 @@ class WMSE(Objective):
         self.projector = mlp(backbone.width, hidden or 2 * backbone.width, dim)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Shuffled:
-        """One forward, and the permutations of this step."""
+        """Embed the views and draw the permutations of this step."""
         e = super().embed(views, index)
         n = e.z.shape[1] * distributed.world_size()
         order = torch.stack([torch.randperm(n, generator=generator) for _ in range(self.whitening_iters)])

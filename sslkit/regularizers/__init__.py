@@ -9,7 +9,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> type:
-    """The class of an regulariser by its name, or `package.module:Class`."""
+    """The class of a regulariser by its name, or `package.module:Class`."""
     return members.find(__name__, name)
 
 

@@ -16,7 +16,7 @@ CONTRACT = "Regularizer"
 class Regularizer(nn.Module):
     """A regulariser is built with `dim`, the width of z, and its options; it never sees the objective.
 
-    watched: what the last call of `terms` would like to have logged, detached scalars; not part of the loss.
+    watched: detached scalars of the last call of `terms` to log; not part of the loss.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class Regularizer(nn.Module):
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Called once before training with the clean training images; for priors and neighbours.
 
-        cache: folder for files that a later run may use again. steps: of the whole run, 0 if unknown.
+        cache: folder for files that later runs can reuse. steps: of the whole run, 0 if unknown.
         """
 
     def describe(self) -> str:
-        """One line for the start of a run: what it stands on and why; empty if there is nothing to say."""
+        """One line for the start of a run, such as a choice and its reason; empty for none."""
         return ""
 
     def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:

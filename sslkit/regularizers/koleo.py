@@ -23,7 +23,7 @@ class KoLeo(Regularizer):
 
     def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
         z = F.normalize(e.z, dim=-1)  # (V, N, D)
-        with torch.no_grad():  # who is nearest has no gradient, how near has
+        with torch.no_grad():  # the choice of the nearest has no gradient, its distance has
             cosine = z @ z.mT
             cosine.diagonal(dim1=1, dim2=2).fill_(-2)
             nearest = cosine.argmax(-1, keepdim=True).expand_as(z)

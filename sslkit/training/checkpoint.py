@@ -1,4 +1,4 @@
-"""Write checkpoints/last.ckpt after each epoch; see `checkpoint_files` for what stands in the folder."""
+"""Write checkpoints/last.ckpt after each epoch; `checkpoint_files` describes the folder."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,10 @@ from sslkit.training.history import History
 
 
 class SaveLast(Checkpoint):
-    """Comes after every other callback (Lightning sorts checkpoints last), so it holds all that they did.
+    """Runs after every other callback (Lightning sorts checkpoints last), so it saves their final state.
 
-    resumed: the checkpoint that the run goes on from. A last.ckpt that it did not go on from is damaged: the next one
-    is renamed over it, and never over a whole previous.ckpt before that.
+    resumed: the checkpoint that the run continues from. Any other last.ckpt is damaged: the next checkpoint
+    replaces it, and a whole previous.ckpt is kept.
     """
 
     def __init__(self, folder: Path, history: History, resumed: Path | None = None) -> None:
@@ -27,7 +27,7 @@ class SaveLast(Checkpoint):
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.history.close_epoch(trainer)
         if not trainer.is_global_zero:
-            trainer.save_checkpoint(self.path)  # takes part in collecting the state; rank 0 alone writes
+            trainer.save_checkpoint(self.path)  # every rank helps to collect the state; only rank 0 writes
             return
         with write_whole(self.path) as partial:
             trainer.save_checkpoint(partial)

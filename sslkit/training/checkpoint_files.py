@@ -11,7 +11,7 @@ from typing import Any
 from sslkit import sealed
 from sslkit.errors import UserError
 
-KINDS = {  # what a run reads from a checkpoint
+KINDS = {  # parts of a checkpoint that a run needs
     "epoch": int,
     "global_step": int,
     "pytorch-lightning_version": str,
@@ -30,17 +30,17 @@ def last(folder: Path) -> Path:
 
 
 def previous(folder: Path) -> Path:
-    """The path of the checkpoint before the last."""
+    """The path of the checkpoint before the newest one."""
     return folder / "checkpoints" / "previous.ckpt"
 
 
 def damage(path: Path) -> str | None:
-    """Return what is wrong with a checkpoint: its bytes, or the parts that it lacks; None if it is whole."""
+    """Return the damage of a checkpoint, in its bytes or as a missing part; None if there is no damage."""
     return sealed.damage(path) or _parts_damage(path)
 
 
 def newest_whole(folder: Path) -> tuple[Path | None, str | None]:
-    """The checkpoint to go on from, None if there is none yet; and a note if it is not the last.
+    """The checkpoint to resume from, None if there is none yet; and a note if it is not the newest.
 
     Raises UserError if there are checkpoints and none of them is whole.
     """
@@ -48,19 +48,19 @@ def newest_whole(folder: Path) -> tuple[Path | None, str | None]:
     if not any(map(os.path.lexists, files)):
         return None, None
     if os.path.lexists(files[0]) and not files[0].is_file():
-        raise UserError(f"{files[0]} is no file: remove it, then resume=true goes on from the checkpoint before it")
+        raise UserError(f"{files[0]} is no file: remove it, then resume=true continues from the checkpoint before it")
     faults: list[str] = []
     for path in files:
         fault = damage(path)
         if fault is None:
-            note = f"{'; '.join(faults)}: going on from {path}, the checkpoint before it" if faults else None
+            note = f"{'; '.join(faults)}: continuing from {path}, the checkpoint before it" if faults else None
             return path, note
         faults.append(f"{path} {fault}")
-    raise UserError(f"cannot resume: {'; '.join(faults)}; start a new run without resume=true, or put a whole one back")
+    raise UserError(f"cannot resume: {'; '.join(faults)}; start a new run without resume=true, or restore a whole one")
 
 
 def tidy(folder: Path) -> None:
-    """Remove the checkpoint before the last: a finished run needs none to fall back on."""
+    """Remove the previous checkpoint, which a finished run does not need."""
     previous(folder).unlink(missing_ok=True)
 
 
@@ -69,14 +69,14 @@ def _parts_damage(path: Path) -> str | None:
 
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # of any class: a stranger's pickle can make the reader fail anywhere
+    except Exception as error:  # a damaged or foreign pickle can raise any class
         return f"is no checkpoint of a run ({sealed.first_line(error)})"
     missing = next(_missing(state), None)
     return f"is no checkpoint of a run: {missing} is missing" if missing else None
 
 
 def _missing(state: Any) -> Iterator[str]:
-    """The names of the parts that a run needs and this state lacks."""
+    """Yield the names of required parts that this state lacks."""
     held = state if isinstance(state, dict) else {}
     yield from (name for name, kind in KINDS.items() if not isinstance(held.get(name), kind))
     callbacks = held.get("callbacks") or {}

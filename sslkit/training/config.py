@@ -1,4 +1,4 @@
-"""Every setting of a pretraining run and its default, in one place; `--help` prints this file's content."""
+"""Every setting of a pretraining run and its default; `--help` prints them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, overlaid, setting
 
-LEAST_POINTS = 5  # of a t-SNE
+LEAST_POINTS = 5  # images of a t-SNE
 
 
 @dataclass
@@ -28,16 +28,16 @@ class DataConfig:
         "auto", "loader processes; auto: 0 for arrays, else by the cores", least=0, most=256, choices=("auto",)
     )
     on_error: str = setting(
-        "skip", "unreadable image: skip (counted, reported at the end) or raise", choices=("skip", "raise")
+        "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=("skip", "raise")
     )
-    frames: int | None = setting(None, "of videos only: frames of a clip; null: 16", least=1, most=4096)
+    frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(
-        None, "of videos only: frames from one frame of a clip to the next; null: 2", least=1, most=4096
+        None, "videos only: distance in frames between two frames of a clip; null: 2", least=1, most=4096
     )
-    clips: int | None = setting(None, "of videos only: clips of each video in a step; null: 2", least=1, most=4096)
+    clips: int | None = setting(None, "videos only: clips of each video in a step; null: 2", least=1, most=4096)
     decoder: str | None = setting(
         None,
-        "of videos only: pyav or torchcodec; null: the first that is installed",
+        "videos only: pyav or torchcodec; null: the first that is installed",
         choices=("pyav", "torchcodec"),
     )
 
@@ -47,18 +47,18 @@ class DataConfig:
 
     @property
     def folder(self) -> str:
-        """The source without the `video:` prefix."""
+        """The folder, without the `video:` prefix."""
         return str(self.source).removeprefix("video:")
 
 
 @dataclass
 class OptimizerConfig:
     name: str = setting("adamw", "adamw, sgd or lars", choices=("adamw", "sgd", "lars"))
-    lr: float = setting(2e-3, "peak learning rate, as is: nothing scales it by the batch size", above=0, most=10**6)
+    lr: float = setting(2e-3, "peak learning rate, not scaled by the batch size", above=0, most=10**6)
     weight_decay: float = setting(1e-4, "not applied to biases and norms", least=0, most=10**6)
     momentum: float = setting(0.9, "of sgd and lars", least=0, below=1)
     warmup: float = setting(
-        0.1, "share of the steps that the learning rate rises; then it falls along a cosine to 0", least=0, below=1
+        0.1, "share of the steps in which the learning rate rises; then it falls to 0 as a cosine", least=0, below=1
     )
     clip: float | None = setting(None, "largest gradient norm; null: no clipping", above=0, most=10**9)
 
@@ -90,7 +90,7 @@ class EvalConfig:
     every: int = setting(1, "epochs between two online evaluations", least=1, most=10**9)
     k: int = setting(10, "neighbours of the kNN vote", least=1)
     max_images: int = setting(
-        10_000, "at most so many images that kNN and probe learn from, and are tested on", least=2, most=10**9
+        10_000, "maximum number of images to train kNN and probe on, and to test them on", least=2, most=10**9
     )
     tsne: int = setting(2_000, "images in the picture of the embedding; 0: no picture", least=0, most=10**6)
 
@@ -102,13 +102,13 @@ class Config:
     method: str | dict = setting("byol+dsa", "objective+regulariser+...")
     backbone: str = setting(
         "auto",
-        "timm name, package.module:function, narrow_resnet, narrow_vit; of clips slow_r18, slow_r50, r3d_18 or "
+        "timm name, package.module:function, narrow_resnet, narrow_vit; for clips slow_r18, slow_r50, r3d_18 or "
         "narrow_slow; auto: by method and size",
     )
     epochs: int = setting(6, "passes over the data", least=1, most=10**9)
     seed: int = setting(0, "fixes weights, order and views", least=0, most=MOST_SEED)
-    out: str = setting("runs/zoo", "folder that the run's own folder is made in")
-    name: str | None = setting(None, "of the run's folder; null: from method, data, backbone, epochs and seed")
+    out: str = setting("runs/zoo", "folder for the run's own folder")
+    name: str | None = setting(None, "name of the run's folder; null: from method, data, backbone, epochs and seed")
     resume: bool = setting(False, "continue the newest run of this name from its last checkpoint")
     data: DataConfig = field(default_factory=DataConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -117,7 +117,10 @@ class Config:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> "Config":
-        """Defaults overlaid with `given`; `data` may be the source alone. Unknown keys: UserError, nearest named."""
+        """Return the defaults overlaid with `given`; `data` may be just the source.
+
+        Raises UserError for an unknown key, with the nearest one.
+        """
         given = dict(given)
         for short, long in (("data", "source"), ("optimizer", "name")):
             if short in given and not isinstance(given[short], Mapping):
@@ -129,7 +132,7 @@ class Config:
         return config
 
     def to_dict(self) -> dict[str, Any]:
-        """What YAML and JSON can hold; a function stands as its name."""
+        """The settings as values that YAML and JSON can hold; a function becomes its name."""
         return _plain(dataclasses.asdict(self))
 
     @property
@@ -137,7 +140,7 @@ class Config:
         return self.method if isinstance(self.method, str) else self.method["name"]
 
     def method_options(self) -> dict[str, Any]:
-        """The keyword arguments of `sslkit.method` that hold options."""
+        """The option arguments of `sslkit.method`."""
         return {} if isinstance(self.method, str) else {k: v for k, v in self.method.items() if k != "name"}
 
 
@@ -152,7 +155,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check(config: Config) -> None:
-    """Check the settings that depend on each other; `overlaid` has checked each by itself."""
+    """Check the settings that depend on each other; `overlaid` has checked each one alone."""
     name = config.method if isinstance(config.method, str) else config.method.get("name")
     if not isinstance(name, str):
         raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {config.method!r}')
@@ -160,11 +163,11 @@ def _check(config: Config) -> None:
     if 0 < few < LEAST_POINTS:
         name = "tsne" if few == config.eval.tsne else "max_images"
         raise UserError(
-            f"eval.{name}={few} images make no picture: at least {LEAST_POINTS}, or eval.tsne=0 for no picture"
+            f"eval.{name}={few} is too few for the picture: at least {LEAST_POINTS}, or eval.tsne=0 for none"
         )
     if config.eval.max_images < config.eval.k:
         raise UserError(
-            f"eval.max_images={config.eval.max_images} is fewer than the eval.k={config.eval.k} neighbours of a vote"
+            f"eval.max_images={config.eval.max_images} must be at least eval.k={config.eval.k}, the kNN neighbours"
         )
     _check_videos(config.data)
 

@@ -1,4 +1,4 @@
-"""The data of a run: what is learned from, and which labelled images are kept back to judge by."""
+"""The data of a run: the training images, and the labelled images for evaluation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from sslkit.training.config import Config
 
 @dataclass
 class Judged:
-    """Labelled clean images and which rows of them are used."""
+    """Labelled clean images, and the rows of them in use."""
 
     images: Images
     rows: np.ndarray
@@ -25,10 +25,10 @@ class Judged:
 
 @dataclass
 class Data:
-    """train: what is learned from. bank, query: what kNN and probe learn from and are tested on; None if unlabelled.
+    """train: training images. bank, query: images to train and to test kNN and probe on; None if unlabelled.
 
-    held_out: whether the query images are of a split that is not trained on.
-    clean: the training images as priors and the card's statistics see them: of videos the clips in their centres.
+    held_out: whether the query images are from a held-out split.
+    clean: training images without augmentation, for priors and the card's statistics: for videos the center clips.
     """
 
     train: Images
@@ -40,7 +40,7 @@ class Data:
 
     @property
     def unit(self) -> str:
-        """What a row is called."""
+        """The name of a row's content, for messages."""
         return "images" if self.clips is None else "videos"
 
     @property
@@ -50,7 +50,7 @@ class Data:
 
 
 def open_data(config: Config) -> Data:
-    """The images or videos to learn from and, if there are labels, those to judge by."""
+    """The training images or videos and, if there are labels, those for evaluation."""
     return _open_videos(config) if config.data.is_video else _open_images(config)
 
 
@@ -60,14 +60,14 @@ def _open_images(config: Config) -> Data:
     options = {"channels": config.data.channels, "on_error": config.data.on_error}
     train = open_images(source, split=known[0], **options)
     size = config.data.image_size or (train.image_size if train.native_size else 224)
-    if train.native_size is None and size != 224:  # files are decoded a little larger than the views
+    if train.native_size is None and size != 224:  # decode files a little larger than the views
         train = open_images(source, split=known[0], image_size=round(size * 8 / 7), **options)
     clean = {**options, "channels": train.channels, "image_size": size, "fit": "crop"}
     return _with_judges(Data(train, None, None, size), config, lambda split: open_images(source, split=split, **clean))
 
 
 def _open_videos(config: Config) -> Data:
-    """Clips drawn anew in each epoch to learn from, those in the videos' centres to judge by and for priors."""
+    """Random clips for training, new in each epoch, and the center clips for evaluation and priors."""
     given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
     options = {name: value for name, value in given.items() if value is not None}
     options |= {"on_error": config.data.on_error, "cache": Path(config.out) / ".cache"}
@@ -84,12 +84,10 @@ def _open_videos(config: Config) -> Data:
 
 
 def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> Data:
-    """Bank and query, where there are labels. clean: opens a split to judge by."""
+    """Add bank and query, if there are labels. clean: opens a split for evaluation."""
     train, known = data.train, data.train.splits
     if len(train) < config.data.batch_size:
-        lower = (
-            f"two {data.unit} are the least" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
-        )
+        lower = "at least 2 are needed" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
         raise UserError(f"data {config.data.source!r} has {len(train)} {data.unit}, fewer than one batch; {lower}")
     if train.labels is None or len(train.classes) < 2:
         return data
@@ -103,11 +101,14 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
 
 
 def _judged(data: Data, config: Config) -> Data:
-    """Too few labels judge nothing: two classes need two held-out images each, and the vote its k neighbours."""
+    """Drop bank and query if labels are too few: at least two classes with two held-out images each, and k neighbours.
+
+    Raises UserError for fewer than eval.k labelled images.
+    """
     learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
     if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
         if run.is_main():
-            say.line(f"too few labelled {data.unit} to judge by ({len(asked)} held out): this run is not judged")
+            say.line(f"too few labelled {data.unit} to evaluate ({len(asked)} held out): this run is not evaluated")
         return replace(data, bank=None, query=None, held_out=True)
     if len(learned) < config.eval.k:
         raise UserError(
@@ -117,7 +118,7 @@ def _judged(data: Data, config: Config) -> Data:
 
 
 def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to learn from and rows to test on, the same share of every class, always the same ones."""
+    """Rows to train on and rows to test on, the same share of every class, always the same ones."""
     order = np.random.default_rng(0).permutation(len(labels))
     ranked = order[np.argsort(labels[order], kind="stable")]
     test = np.zeros(len(labels), bool)
@@ -127,7 +128,7 @@ def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, n
 
 
 def capped(images: Images, config: Config, rows: np.ndarray | None = None) -> Judged:
-    """The labelled ones among `rows` (all, if the images have no labels), at most eval.max_images, always the same."""
+    """The labelled rows of `rows` (all rows if the images have no labels), at most eval.max_images, always the same."""
     rows = np.arange(len(images)) if rows is None else rows
     rows = rows if images.labels is None else rows[images.labels[rows] >= 0]
     if len(rows) > config.eval.max_images:
@@ -136,14 +137,14 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None) -> Ju
 
 
 def withhold(data: Data) -> None:
-    """Labels to learn from are not those to be judged by: without a test split the judged images lose theirs."""
+    """Remove the labels of the query images from training, if there is no held-out split."""
     if data.query is not None and not data.held_out:
         data.train.labels = data.train.labels.copy()
         data.train.labels[data.query.rows] = -1
 
 
 def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Three channels: ImageNet's (None); else mean and std of up to 2,000 images, evenly spaced."""
+    """None (ImageNet's) for three channels, otherwise mean and std of up to 2,000 images, evenly spaced."""
     if images.channels == 3:
         return None
     rows = torch.linspace(0, len(images) - 1, min(len(images), 2000)).long().unique().tolist()

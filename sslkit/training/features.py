@@ -1,4 +1,4 @@
-"""Features of clean images, and the two quick judges of a run: k nearest neighbours and a linear probe."""
+"""Features of clean images, and the two quick evaluations of a run: k nearest neighbours and a linear probe."""
 
 import warnings
 
@@ -17,9 +17,9 @@ from sslkit.method import Method
 def features(method: Method, images: Images, *, rows: np.ndarray | None = None, batch_size: int = 256) -> tuple:
     """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
 
-    images: or videos, whose features are the mean over their clips. rows: which images; None: all.
-    batch_size: of images, a quarter of the frames of videos.
-    Images that cannot be read are left out, so N may be smaller than asked for.
+    images: also videos, whose features are the mean over their clips. rows: row numbers; None: all.
+    batch_size: in images; for videos 4 * batch_size frames.
+    Unreadable images are left out, so N may be smaller than requested.
     """
     rows = np.arange(len(images)) if rows is None else np.asarray(rows)
     if method.backbone.frames is not None:
@@ -29,7 +29,7 @@ def features(method: Method, images: Images, *, rows: np.ndarray | None = None, 
     method.eval()
     x, y = [], []
     for asked, batch in batches_in_order(images, rows, batch_size):
-        # In place of an unreadable image came its neighbour, which may be of the other side: left out.
+        # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
         own = np.flatnonzero(batch["index"].numpy() == asked)
         if len(own):
             pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
@@ -45,7 +45,7 @@ def features(method: Method, images: Images, *, rows: np.ndarray | None = None, 
 
 
 def _embedded(method: Method, pixels: Tensor) -> Tensor:
-    """(N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
+    """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
     if pixels.dim() == 4:
         return method.backbone(method.normalized(pixels))
     return method.backbone(method.normalized(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)
@@ -54,13 +54,13 @@ def _embedded(method: Method, pixels: Tensor) -> Tensor:
 def knn_accuracy(
     bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, k: int = 10, temperature: float = 0.07
 ) -> float:
-    """Share of queries that the k nearest rows of the bank label right; cosine, votes weighted by exp(s / T).
+    """kNN accuracy: cosine similarity, votes weighted by exp(s / T).
 
-    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N. In float64: of equal votes, and of equally
-    similar images for the k-th place, the smaller class counts, and rounding decides neither.
+    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N. In float64: among equal votes, and among
+    equally similar images for the k-th place, the smaller class wins, and rounding decides neither.
     """
     if k > len(bank):
-        raise UserError(f"eval.k={k} neighbours were asked of {len(bank)} images; lower eval.k")
+        raise UserError(f"eval.k={k} neighbours, but only {len(bank)} images; lower eval.k")
     classes, bank_class = bank_y.unique(return_inverse=True)
     order = bank_class.argsort(stable=True)
     bank, bank_class = unit_rows(bank[order]), bank_class[order]
@@ -69,7 +69,7 @@ def knn_accuracy(
     for rows, y in zip(query.split(256), query_y.split(256), strict=True):
         similarity, nearest = _nearest(unit_rows(rows) @ bank.T, k, rounding)
         votes = torch.zeros(len(rows), len(classes), dtype=similarity.dtype, device=rows.device)
-        # Minus 1 changes no winner and keeps the exponential finite.
+        # Subtracting 1 changes no winner and keeps the exponential finite.
         votes.scatter_add_(1, bank_class[nearest], ((similarity - 1) / temperature).exp())
         equal = 1 - (k + 4) * EPS - 2 * rounding / temperature
         winner = (votes >= votes.amax(1, keepdim=True) * equal).int().argmax(1)
@@ -78,18 +78,18 @@ def knn_accuracy(
 
 
 def _nearest(similarity: Tensor, k: int, rounding: float) -> tuple[Tensor, Tensor]:
-    """The k largest of (M, N) and their places, each (M, k); of those tied for the k-th place the first ones."""
+    """The k largest of (M, N) and their places, each (M, k); among those tied for the k-th place the first ones."""
     last = similarity.topk(k, dim=1).values[:, -1:]
     tied = (similarity - last).abs() <= rounding
     places = torch.arange(similarity.shape[1], device=similarity.device)
-    # Cosines lie in [-1, 1]: above the last 2 is added, the tied ones fall from 0 to -1 by their place.
+    # Cosines lie in [-1, 1]: 2 is added above the k-th, and the tied ones get 0 to -1 by their place.
     keys = torch.where(tied, -places / len(places), similarity + torch.where(similarity > last, 2.0, -3.0))
     nearest = keys.topk(k, dim=1).indices
     return similarity.gather(1, nearest), nearest
 
 
 def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, c: float = 1.0) -> float:
-    """Share of queries that a logistic regression on the bank's standardised features labels right (scikit-learn)."""
+    """Accuracy of a logistic regression trained on the bank's standardised features (scikit-learn)."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -97,7 +97,7 @@ def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor,
 
     probe = make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=300, tol=1e-3))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 300 steps are within a tenth of a point of the optimum
+        warnings.simplefilter("ignore", ConvergenceWarning)  # after 300 steps within 0.1 points of the optimum
         probe.fit(bank.numpy(), bank_y.numpy())
     return float(probe.score(query.numpy(), query_y.numpy()))
 

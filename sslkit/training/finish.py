@@ -1,4 +1,4 @@
-"""The end of a run: judge the backbone, write the zoo entry and the pictures, say what to do next."""
+"""The end of a run: evaluate the backbone, write the zoo entry and the pictures, print the next steps."""
 
 import datetime
 import importlib.metadata
@@ -28,7 +28,7 @@ PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "ligh
 
 
 def judge(method: Method, data: Data, k: int) -> dict[str, float]:
-    """kNN, linear probe and crowding of the backbone as it stands; empty without labels."""
+    """kNN, linear probe and crowding of the current backbone; empty without labels."""
     if data.bank is None:
         return {}
     bank, query = (features(method, part.images, rows=part.rows) for part in (data.bank, data.query))
@@ -54,9 +54,9 @@ def finish(
 ) -> ZooEntry:
     """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary.
 
-    The card comes last: a run without one is not over, and resume=true makes all of them again.
+    The card is written last: a run without one is not finished, and resume=true makes all of them again.
     """
-    history.write()  # a resumed run may have lost the file, or a part of it
+    history.write()  # a resumed run may lack the file, or a part of it
     after = judge(method, data, config.eval.k)
     x, y = _training_features(config, data, method)
     diagnosis = {
@@ -84,19 +84,19 @@ def finish(
 
 @contextmanager
 def _drawn(name: str) -> Iterator[None]:
-    """Warn of a picture that cannot be drawn: it costs no entry. A full disk (UserError) stops; resume=true goes on."""
+    """Warn of a picture that cannot be drawn. A full disk (UserError) stops the run; resume=true continues it."""
     try:
         yield
     except NoMap as error:
         warnings.warn(f"{name} could not be drawn: {error}", stacklevel=2)
     except UserError:
         raise
-    except Exception as error:  # whatever matplotlib or scikit-learn say of these numbers
+    except Exception as error:  # matplotlib and scikit-learn raise many classes for unusual numbers
         warnings.warn(f"{name} could not be drawn: {type(error).__name__}: {error}", stacklevel=2)
 
 
 def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[str, Any]:
-    """What is known before the numbers: enough to load the backbone and to run the command again."""
+    """The card without the results: enough to load the backbone and to repeat the command."""
     body, train = method.backbone, data.train
     mean, std = method.normalize
     return {
@@ -131,14 +131,14 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
 
 
 def _of_clips(data: Data) -> dict[str, int]:
-    """The clips that the network was made for, nothing where it is one of images."""
+    """The frames and stride of the network's clips; empty for a network of images."""
     if data.clips is None:
         return {}
     return {"frames": data.train.frames, "stride": data.train.options.stride}
 
 
 def summary(entry: ZooEntry, data: Data) -> str:
-    """What a person wants to know when the run is over."""
+    """The lines printed at the end of a run."""
     card, folder, unit = entry.card, entry.folder, data.unit
     lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}"]
     before, after = card["before"], card["after"]
@@ -163,7 +163,7 @@ def summary(entry: ZooEntry, data: Data) -> str:
     yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
     pictures = [name for name in ("views.png", "loss.png", "embedding.png") if (folder / name).is_file()]
     recipe, maker = "evaluate" if data.clips is None else "action_eval", card["backbone"]["name"]
-    argument, word = (f"trust={maker!r}", f" trust={maker}") if ":" in maker else ("", "")  # for code of one's own
+    argument, word = (f"trust={maker!r}", f" trust={maker}") if ":" in maker else ("", "")  # for user code
     lines += [
         "",
         f"  weights   {folder / WEIGHTS}   (card.json beside it says how to load them without sslkit)",
@@ -178,7 +178,7 @@ def summary(entry: ZooEntry, data: Data) -> str:
 
 
 def _training_features(config: Config, data: Data, method: Method) -> tuple[torch.Tensor, torch.Tensor]:
-    """Clean training images: the reference statistics of the card."""
+    """Features of clean training images, for the reference statistics of the card."""
     if data.bank is not None:
         return features(method, data.bank.images, rows=data.bank.rows)
 
@@ -191,7 +191,7 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
 
 
 def _picture(config: Config, data: Data, method: Method, folder: Path, train: tuple) -> None:
-    """The embedding of held-out images, or of training images if no others are at hand."""
+    """The embedding of held-out images, or of training images if there are no others."""
     if not config.eval.tsne:
         return
     x, y = train if data.query is None else features(method, data.query.images, rows=data.query.rows)
@@ -204,7 +204,7 @@ def _picture(config: Config, data: Data, method: Method, folder: Path, train: tu
 
 
 def _commit() -> str | None:
-    """Of the checkout that sslkit is run from; None for an installed package."""
+    """The commit of the checkout that sslkit runs from; None for an installed package."""
     here = Path(__file__).parent
     asked = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return asked.stdout.strip() or None

@@ -1,4 +1,4 @@
-"""pretrain(config) -> ZooEntry: what recipes/train.py calls."""
+"""pretrain(config) -> ZooEntry, the function behind recipes/train.py."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,20 +17,20 @@ from sslkit.zoo.entry import CARD, ZooEntry
 
 
 def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
-    """Pretrain a backbone and leave a zoo entry; every setting and its default is in `sslkit.training.config`.
+    """Pretrain a backbone and write a zoo entry; every setting and its default is in `sslkit.training.config`.
 
     config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, ...}.
     backbone: a module object instead of config["backbone"].
-    Returns the entry on rank 0, None on the others. Raises UserError for bad input, before anything is computed.
+    Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
     """
     config = config if isinstance(config, Config) else Config.from_mapping(config)
-    from sslkit.training import train  # it loads Lightning, which takes seconds that `--help` does not want
+    from sslkit.training import train  # loads Lightning, too slow for `--help`
 
     check_parts(config)
     train.check_trainer(config)
     data = open_data(config)
     model = build_method(config, data, backbone)
-    _ = data.train.digest  # a file that cannot be read is refused before a folder is made
+    _ = data.train.digest  # refuse an unreadable file before a folder is made
     folder, resumed = _folder(config, model)
     if config.resume and run.finished(folder):
         return _finished(folder)
@@ -38,20 +38,20 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
 
 
 def _finished(folder: Path) -> ZooEntry:
-    """The entry of a finished run. Raises UserError for a damaged one, with how it is written anew."""
+    """The entry of a finished run. Raises UserError for a damaged one, with the way to rewrite it."""
     if run.is_main():
         run.sweep(folder)
         checkpoint_files.tidy(folder)
     try:
         entry = ZooEntry.load(folder)
     except UserError as error:
-        raise UserError(f"{error}; without {folder / CARD}, resume=true writes it anew") from error
+        raise UserError(f"{error}; remove {folder / CARD} and resume=true writes it again") from error
     say.line(f"{folder} is already finished; nothing to do")
     return entry
 
 
 def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
-    """The method of a config for its data. Raises UserError if it learns from labels that the data does not have."""
+    """The method of a config for its data. Raises UserError if it needs labels and the data has none."""
     options = config.method_options()
     member = objectives.find(parse(config.method_name)[0])
     if member.needs_labels:
@@ -88,7 +88,7 @@ def check_parts(config: Config) -> None:
 
 
 def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
-    """An objective that learns from labels has as many classes as the data, unless more are asked for."""
+    """Options with `classes`: the number of classes of the data, unless a larger one is given."""
     if data.train.labels is None or len(data.train.classes) < 2:
         raise UserError(
             f"method={config.method_name} learns from labels, and data {config.data.source!r} has none: "

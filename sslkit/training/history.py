@@ -1,4 +1,4 @@
-"""The run's numbers over time: metrics.csv, TensorBoard, one line an epoch on the terminal."""
+"""The metrics of a run over time: metrics.csv, TensorBoard, one line per epoch on the terminal."""
 
 import csv
 import time
@@ -15,9 +15,9 @@ from sslkit.training.loading import Loading
 
 
 class History(pl.Callback):
-    """Collects the loss terms every `log_every` steps and what others `note` at the end of an epoch.
+    """Collects the loss terms every `log_every` steps and the values passed to `note` at the end of an epoch.
 
-    metrics.csv is written whole at every epoch and its rows are part of the checkpoint: a resumed run has one curve.
+    metrics.csv is rewritten at every epoch and its rows are saved in the checkpoint: a resumed run has one curve.
     """
 
     def __init__(self, folder: Path, loading: Loading, *, log_every: int) -> None:
@@ -30,7 +30,7 @@ class History(pl.Callback):
         self.started = (0.0, 0.0, 0)
 
     def note(self, **values: float) -> None:
-        """Values for this epoch's row."""
+        """Add values to the row of this epoch."""
         self.noted |= values
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -44,7 +44,7 @@ class History(pl.Callback):
         self.pending.append({**outputs["terms"], **watched})
         self.terms = [k for k in outputs["terms"] if k != "loss"]
         done = batch_idx + 1
-        # The last row of an epoch takes the odd steps too: a mean of two steps would be a spike in the curve.
+        # The last row of an epoch includes the remaining steps: a mean of two steps would be a spike in the curve.
         if done % self.log_every == 0 and trainer.num_training_batches - done >= self.log_every:
             self._flush(trainer, module)
 
@@ -57,7 +57,7 @@ class History(pl.Callback):
         self.note(images_per_second=rate, waiting=(self.loading.loader.waited - waited) / seconds)
 
     def close_epoch(self, trainer: pl.Trainer) -> None:
-        """Called once all callbacks have noted what they have: the epoch's row, the file, the line."""
+        """Add the epoch's row, write the file and log the line. Call after all callbacks have noted their values."""
         self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **self.noted}, trainer)
         if trainer.is_global_zero:
             self.write()
@@ -83,10 +83,10 @@ class History(pl.Callback):
         return "  ".join(words)
 
     def _flush(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Means over the steps since the last row; the one place where numbers leave the device."""
+        """Add the means over the steps since the last row; numbers leave the device only here."""
         if not self.pending:
             return
-        keys = list(dict.fromkeys(k for step in self.pending for k in step))  # some are reported now and then
+        keys = list(dict.fromkeys(k for step in self.pending for k in step))  # not every step has all keys
         means = [torch.stack([step[k].float() for step in self.pending if k in step]).mean() for k in keys]
         means = dict(zip(keys, torch.stack(means).tolist(), strict=True))
         self.pending = []
@@ -107,7 +107,7 @@ class History(pl.Callback):
 
 
 def write_csv(path: Path, rows: list[dict[str, float]]) -> None:
-    """Rows of differing keys under one header; written beside the file, then renamed over it."""
+    """Write rows with different keys under one header, whole or not at all."""
     columns = list(dict.fromkeys(k for row in rows for k in row))
     with write_whole(path) as partial, open(partial, "w", newline="") as file:
         writer = csv.DictWriter(file, columns)

@@ -1,4 +1,4 @@
-"""The loader of a run, made once Lightning knows which of how many ranks this process is."""
+"""The loader of a run, made once Lightning knows this process's rank."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from sslkit.training.data import Data
 
 
 class Loading(pl.LightningDataModule):
-    """loader: what `train_dataloader` made, for those who time it."""
+    """loader: the result of `train_dataloader`, for timing."""
 
     def __init__(self, config: Config, data: Data) -> None:
         super().__init__()
@@ -30,5 +30,5 @@ class Loading(pl.LightningDataModule):
         return self.loader
 
     def transfer_batch_to_device(self, batch: dict[str, Any], device: torch.device, dataloader_idx: int) -> dict:
-        """The views' numbers are drawn on the CPU, so the aspects they need stay there: no step waits for them."""
+        """Keep the aspects on the CPU, where the views' random numbers are drawn, so that no step waits for them."""
         return {**super().transfer_batch_to_device(batch, device, dataloader_idx), "aspect": batch["aspect"]}

@@ -1,4 +1,4 @@
-"""The one LightningModule: any method, no `if method`."""
+"""The LightningModule of every method."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from sslkit.training.schedules import make_optimizer, make_schedule
 
 
 class Pretraining(pl.LightningModule):
-    """method: what is trained. steps: optimiser steps of the whole run."""
+    """method: the trained method. steps: optimiser steps of the whole run."""
 
     def __init__(self, method: Method, optimizer: OptimizerConfig, steps: int) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class Pretraining(pl.LightningModule):
         self.method.epoch, self.method.batch = self.current_epoch, 0
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Tensor]:
-        # Dropout and stochastic depth follow the step, so that a resumed run draws what an unbroken one would.
+        # Dropout and stochastic depth are seeded by the step, so that a resumed run equals an uninterrupted one.
         torch.manual_seed(_mix(self.method.seed, self.global_rank, self.current_epoch, batch_idx))
         terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
         self.check_finite(terms)
         return {"loss": terms["loss"], "terms": {k: v.detach() for k, v in terms.items()}, "z": e.z[0].detach()}
 
     def check_finite(self, terms: dict[str, Tensor]) -> None:
-        """Stop on the first non-finite loss and name its term; a GPU is asked one step late, so as not to stall it."""
+        """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it."""
         now = {k: v.detach() for k, v in terms.items()}
         late = now["loss"].is_cuda and not self.trainer.is_last_batch
         due, self._pending = (self._pending, now) if late else (now, None)

@@ -1,4 +1,4 @@
-"""Is it learning, or has it collapsed: kNN, an online linear probe, rank and spread, after each epoch."""
+"""Detect learning and collapse: kNN, an online linear probe, rank and spread, after each epoch."""
 
 import math
 from collections import deque
@@ -15,13 +15,13 @@ from sslkit.training.data import Data
 from sslkit.training.features import features, knn_accuracy
 from sslkit.training.history import History
 
-WINDOW = 1024  # embeddings that rank and spread are measured on; both depend on the number
+WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 
 
 class Probe(nn.Module):
-    """A linear classifier beside the run, on detached features of clean images, with its own optimiser and gradient.
+    """A linear classifier trained during the run, on detached features of clean images, with its own optimiser.
 
-    It keeps its weights from one evaluation to the next, so a few steps are enough to follow the backbone.
+    It keeps its weights between evaluations, so a few steps are enough to follow the backbone.
     """
 
     def __init__(self, width: int, classes: int) -> None:
@@ -32,7 +32,7 @@ class Probe(nn.Module):
         self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=0.03)
 
     def learn(self, x: Tensor, y: Tensor, steps: int = 100) -> None:
-        """x: (N, F) standardised features, y: (N,) classes; `steps` over all of them."""
+        """Train for `steps` full-batch steps. x: (N, F) standardised features, y: (N,) classes."""
         with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
             for _ in range(steps):
                 self.optimizer.zero_grad()
@@ -45,9 +45,9 @@ class Probe(nn.Module):
 
 
 class Monitor(pl.Callback):
-    """Evaluates at the end of every `every` epochs, writes into the history, warns when the embedding collapses.
+    """Evaluates every `every` epochs, writes into the history, warns when the embedding collapses.
 
-    data: its bank and query judge, if it has labels; they are read by rank 0 only.
+    data: bank and query are used if it has labels; only rank 0 reads them.
     """
 
     def __init__(self, data: Data, history: History, *, every: int, k: int) -> None:
@@ -74,7 +74,7 @@ class Monitor(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         z = torch.cat(list(self.z))[-WINDOW:].cpu()
-        self.z.clear()  # nothing is carried over an epoch, so a resumed run sees the same window
+        self.z.clear()  # the window starts empty in each epoch, also after a resume
         last = trainer.current_epoch + 1 == trainer.max_epochs
         if trainer.is_global_zero and (last or (trainer.current_epoch + 1) % self.every == 0):
             self.history.note(**self._spread(z, trainer.current_epoch))
@@ -107,22 +107,22 @@ class Monitor(pl.Callback):
 
 
 def scale_of(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (F,) of features (N, F), inf for a dead unit, which varies by rounding alone.
+    """Mean and standard deviation (F,) of features (N, F); inf for a dead unit, which varies only by rounding.
 
-    Rounding: float32 deviations from a mean are off by some 2^-24 of it, 1e-6 of it is sixteen times that.
+    Rounding: float32 deviations from a mean have an error of about 2^-24 of it; 1e-6 is sixteen times that.
     """
     std, mean = torch.std_mean(x, 0)
     return mean, std.where(std > 1e-6 * mean.abs(), torch.inf)
 
 
 def spread(z: Tensor) -> tuple[float, float]:
-    """RankMe, and the mean over dimensions of the standard deviation of l2-normalised z, times sqrt(D): about 1."""
+    """RankMe, and sqrt(D) times the mean over dimensions of the standard deviation of l2-normalised z: about 1."""
     unit = diagnostics.unit_rows(z)
     return diagnostics.rankme(z), (unit.std(0).mean() * math.sqrt(z.shape[1])).item()
 
 
 def collapse(rank: float, std: float, n: int, dim: int) -> str | None:
-    """Why the embedding counts as collapsed, or None."""
+    """The reason why the embedding counts as collapsed, or None."""
     if std < 0.1:
         return (
             f"all images land on nearly one point (spread {std:.3f}, healthy is near 1). "

@@ -1,4 +1,4 @@
-"""The pictures of a run: its loss terms over time, and the embedding."""
+"""The pictures of a run: its views, its loss terms over time, and the embedding."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ from sslkit.method import Method
 matplotlib.use("Agg")
 
 
-FILMS, SHOWN_FRAMES = 3, 8  # of which the views of clips are shown
+FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
 
 
 def save_views(method: Method, images: Images, path: Path) -> None:
-    """The first eight images and the views that training will see of them, side by side; of clips see `clip_sheet`."""
+    """Save the first eight images with views of the kind used in training, side by side; for clips see `clip_sheet`."""
     of_clips = method.backbone.frames is not None
     rows = images.__getitems__(list(range(min(len(images), FILMS if of_clips else 8))))
     device = next(method.parameters()).device
@@ -37,10 +37,10 @@ def save_views(method: Method, images: Images, path: Path) -> None:
 
 
 def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
-    """A row for each full-size view of each video: at the left the clip's first frame, then the view's frames.
+    """One row for each full-size view of each video: on the left the clip's first frame, then the view's frames.
 
-    clips: (N, R, C, T, H, W). views: as `augment_clips` returns them, view v of clip v % R. Of more than eight frames
-    eight are shown, evenly spaced.
+    clips: (N, R, C, T, H, W). views: from `augment_clips`, view v of clip v % R. At most eight frames are shown, evenly
+    spaced.
     """
     per_video, frames = clips.shape[1], clips.shape[3]
     whole = torch.stack([view for view in views if view.shape[-1] == views[0].shape[-1]], 1)  # (N, V, C, T, S, S)
@@ -71,9 +71,9 @@ def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> No
 
 
 def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:
-    """t-SNE of features, coloured by class if there are labels. Distances in it mean nothing.
+    """t-SNE of features, coloured by class if there are labels. Distances between points mean nothing.
 
-    x: (N, F) features. y: (N,) labels, -1 for none. Raises NoMap for a collapsed network, whose rows are equal.
+    x: (N, F) features. y: (N,) labels, -1 for none. Raises NoMap if all rows are equal, after a collapse.
     """
     flat, _ = tsne(reduced(x.numpy(), seed), seed, iterations=500)
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")

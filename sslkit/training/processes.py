@@ -1,4 +1,4 @@
-"""Commands run side by side on one machine, as many as cores, GPUs and memory allow, each with a log of its own."""
+"""Run commands in parallel on one machine, as many as cores, GPUs and memory allow, each with its own log."""
 
 import fcntl
 import os
@@ -15,13 +15,13 @@ import psutil
 
 from sslkit.errors import UserError
 
-LOOK = 0.2  # seconds between two looks at the processes
-GRACE = 15.0  # seconds that a stopped process has to end by itself
-MARGIN = 1.25  # on the largest peak of memory seen so far
+LOOK = 0.2  # seconds between two checks of the processes
+GRACE = 15.0  # seconds for a stopped process to end by itself
+MARGIN = 1.25  # factor on the largest memory peak so far
 
 
 def free_memory() -> int:
-    """Bytes that are free for new processes: of the machine, or of the container if that has less."""
+    """Free bytes for new processes: of the machine, or of the container if that has less."""
     free = psutil.virtual_memory().available
     group = Path("/sys/fs/cgroup")
     try:
@@ -39,7 +39,7 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class Job:
-    """A command. settled: told when the process began (seconds since 1970), whether it has reached its usual memory."""
+    """A command. settled: takes the start time (seconds since 1970), returns whether memory use is steady."""
 
     name: str
     command: Sequence[str]
@@ -49,9 +49,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
+    """The result of a job.
 
-    code: its exit code, negative for a signal. peak: bytes, with its children. beside: jobs that ran on when it ended.
+    code: its exit code, negative for a signal. peak: bytes, with its children. beside: jobs still running at its end.
     """
 
     job: Job
@@ -63,11 +63,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the jobs share.
+    """The resources shared by the jobs.
 
     cores: CPU cores to share out; 0: none, for jobs that wait for other machines. gpus: identifiers for
-    CUDA_VISIBLE_DEVICES, none for the CPU. each: GPUs of a job, or processes that it starts on the CPU. asked: jobs at
-    once; None: as many as fit. free: bytes of memory that nobody uses.
+    CUDA_VISIBLE_DEVICES, none for the CPU. each: GPUs of a job, or processes that it starts on the CPU. asked: parallel
+    jobs; None: as many as fit. free: returns the free bytes of memory.
     """
 
     cores: int
@@ -77,15 +77,15 @@ class Machine:
     free: Callable[[], int] = free_memory
 
     def most(self, jobs: int) -> int:
-        """Jobs at once if memory sets no limit."""
+        """Maximum number of parallel jobs, without the memory limit."""
         return max(1, min(jobs, self.asked or (len(self.gpus) or self.cores) // self.each))
 
     def threads(self, at_once: int) -> int:
-        """Of each process."""
+        """Threads of each process."""
         return max(1, self.cores // (at_once * self.each))
 
     def environment(self, slot: int, at_once: int) -> dict[str, str]:
-        """Of the job in a slot: its share of the cores, unless OMP_NUM_THREADS is set already, and its GPUs."""
+        """Variables for the job in a slot: its share of the cores, unless OMP_NUM_THREADS is set, and its GPUs."""
         given = {}
         if self.cores and "OMP_NUM_THREADS" not in os.environ:
             given["OMP_NUM_THREADS"] = str(self.threads(at_once))
@@ -96,15 +96,15 @@ class Machine:
 
 
 def fitting(free: int, peak: int, most: int) -> int:
-    """How many processes of that peak fit: the one that was measured, and others in the bytes that are free."""
+    """Number of processes with this peak that fit: the measured one, and others in the free bytes."""
     return max(1, min(most, 1 + int(free // max(1, MARGIN * peak))))
 
 
 def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = print) -> Iterator[Outcome]:
-    """Run the jobs and yield each outcome as it comes. Closed early, by Ctrl-C say, it stops those that run.
+    """Run the jobs and yield each outcome when it ends. Closed early, for example by Ctrl-C, it stops running jobs.
 
-    With `machine.asked` None one runs alone until it has settled; the peak of its memory then says how many run at
-    once, and later ones wait while the memory left is less than the largest peak seen.
+    If `machine.asked` is None, one job runs alone until it has settled; its memory peak then sets the number of
+    parallel jobs. Later jobs wait while free memory is below the largest peak so far.
     """
     waiting, running, largest = list(jobs), [], 0
     at_once = machine.most(len(jobs))
@@ -139,7 +139,7 @@ def _chosen(machine: Machine, at_once: int, largest: int) -> str:
 
 
 def _fits(machine: Machine, running: Sequence["_Running"], largest: int) -> bool:
-    """Whether one more has room beside what the running ones may still grow to."""
+    """Return whether one more job fits, allowing for the growth of the running ones."""
     if not running or machine.asked is not None:
         return True
     growth = sum(max(0, MARGIN * largest - one.now) for one in running)
@@ -159,7 +159,7 @@ class _Running:
         return self.job.settled(self.began)
 
     def look(self) -> int:
-        """The peak of the resident memory, of the process and its children; shared pages count for each of them."""
+        """The peak resident memory of the process and its children; shared pages count for each of them."""
         self.now = 0
         try:
             parent = psutil.Process(self.process.pid)
@@ -191,7 +191,7 @@ def _start(job: Job, slot: int, environment: dict[str, str]) -> _Running:
 
 
 def _locked(job: Job) -> IO[bytes]:
-    """The log, open for the job to write to. The lock on it lasts as long as the job has it open, even without us."""
+    """Open the log for the job and lock it. The lock lasts as long as the job has the log open."""
     try:
         job.log.parent.mkdir(parents=True, exist_ok=True)
         log = job.log.open("ab")
@@ -212,13 +212,13 @@ def check_logs(jobs: Sequence[Job]) -> None:
 
 
 def last_lines(log: Path, count: int = 8) -> list[str]:
-    """What the last command in a log said at its end."""
+    """The last lines of the last command in a log."""
     lines = log.read_text(errors="replace").rpartition("\n$ ")[2].splitlines()
     return [line for line in lines[1:] if line.strip()][-count:]
 
 
 def _stop(running: Sequence[_Running]) -> None:
-    """Ask the processes to end, and after a while, or on a second Ctrl-C, make them."""
+    """Ask the processes to end; kill them after a grace period, or on a second Ctrl-C."""
     for one in running:
         if one.process.poll() is None:
             one.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The progress bar: images a second, and how much of the time went into waiting for data."""
+"""The progress bar: images per second, and the share of time spent waiting for data."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ from sslkit.training.loading import Loading
 
 
 class Bar(ProgressBar):
-    """One tqdm bar an epoch, on a terminal only; it vanishes when the epoch's line is printed."""
+    """One tqdm bar per epoch, only on a terminal; it is removed when the epoch's line is printed."""
 
     def __init__(self, loading: Loading) -> None:
         super().__init__()

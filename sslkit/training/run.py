@@ -1,4 +1,4 @@
-"""A run's folder: its name, what stands in it, and whether a command may continue it."""
+"""A run's folder: its name, its content, and whether a command may continue it."""
 
 import os
 import re
@@ -15,14 +15,14 @@ from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 
-# Settings that leave the weights as they are.
+# Settings that do not affect the weights.
 MAY_CHANGE = ("resume", "out", "name", "eval")
 MAY_CHANGE_INSIDE = ("workers", "accelerator", "devices", "num_nodes", "strategy", "log_every", "progress")
-PARTIAL = re.compile(r"\..+\.(\d{1,9})\.part")  # of `write_whole`: the number is the writer's
+PARTIAL = re.compile(r"\..+\.(\d{1,9})\.part")  # from `write_whole`: the number is the writer's process id
 
 
 def is_main() -> bool:
-    """Whether this is the first process, as the launchers say it before Lightning has met the others."""
+    """Return whether this is the first process, from the launcher's variables, before Lightning connects the ranks."""
     from pytorch_lightning.utilities import rank_zero_only
 
     node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
@@ -30,7 +30,7 @@ def is_main() -> bool:
 
 
 def base_name(config: Config, backbone: str) -> str:
-    """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, unless the config names the run."""
+    """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, or the name from the config."""
     if config.name is not None:
         return file_names.check(config.name, "name")
     kind, _, rest = config.data.source.partition(":")
@@ -44,7 +44,7 @@ def numbered(out: Path, name: str) -> list[Path]:
     pattern = re.compile(re.escape(name) + r"(?:-(\d+))?")
     try:
         found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
-    except OSError as error:  # a name too long, a folder that may not be read
+    except OSError as error:  # a name too long, a folder without read permission
         raise UserError(f"cannot look into out={out}: {error.strerror}; choose another folder") from error
     return [path for _, path in sorted(found)]
 
@@ -55,7 +55,7 @@ def newest(out: Path, name: str) -> Path | None:
 
 
 def fresh(out: Path, name: str) -> Path:
-    """A folder that does not exist yet, so that nothing already written is lost."""
+    """A folder that does not exist yet, so that nothing is overwritten."""
     last = newest(out, name)
     if last is None:
         return out / name
@@ -64,10 +64,10 @@ def fresh(out: Path, name: str) -> Path:
 
 
 def create(folder: Path, config: Config) -> None:
-    """Make the folder and write config.yaml into it: shows before any compute that it can be written."""
+    """Make the folder and write config.yaml into it, so that a folder that is not writable fails before training."""
     try:
         above = next(parent for parent in folder.absolute().parents if parent.exists())
-        (above / folder.name).exists()  # a name that is too long is refused before any folder is made
+        (above / folder.name).exists()  # a name that is too long fails before any folder is made
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}; choose another with out=") from error
@@ -76,9 +76,9 @@ def create(folder: Path, config: Config) -> None:
 
 
 def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
-    """The folder to continue and its checkpoint, None if it was stopped before the first epoch ended.
+    """The folder to continue and its checkpoint, None if the run stopped before the first epoch ended.
 
-    A damaged checkpoint gives way, with a printed line, to the one before it.
+    A damaged checkpoint is replaced by the one before it, with a warning.
     Raises UserError if there is no such run, if it was started with other settings, and if config.yaml or all
     checkpoints are damaged.
     """
@@ -95,12 +95,12 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
         if note:
             say.warning(f"warning: {note}")
         if whole is None:
-            create(folder, config)  # stopped before the first epoch ended: config.yaml may be missing
+            create(folder, config)  # no epoch ended: config.yaml may be missing
     return folder, whole
 
 
 def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
-    """The settings, of those that the weights depend on, in which a run differs: {name: (its, now)}.
+    """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
     What was not said of the method has its default, and an option that is no more has none to have.
     Raises UserError for a damaged config.yaml, and for one with another value of an option that is no more.
@@ -129,13 +129,13 @@ def _options(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[obj
 
 
 def settings_in(path: Path) -> Config:
-    """The settings that a config.yaml holds. Raises UserError, with the file and what is wrong, for a damaged one."""
+    """The settings in a config.yaml. Raises UserError, with the file and the fault, for a damaged one."""
     mend = "put the file back as it was, or start a new run without resume=true"
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}; {mend}") from error
-    except Exception as error:  # PyYAML's constructors raise errors of any class for tags and dates that are none
+    except Exception as error:  # PyYAML raises any class for invalid tags and dates
         said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{path} is damaged: {said}; {mend}") from error
     if not isinstance(given, dict):
@@ -155,7 +155,7 @@ def finished(folder: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed writer left behind."""
+    """Remove the partial files of a killed writer."""
     for partial in folder.rglob(".*.part"):
         written = PARTIAL.fullmatch(partial.name)
         if written and partial.is_file() and not _is_writing(int(written[1])):
@@ -163,7 +163,7 @@ def sweep(folder: Path) -> None:
 
 
 def _is_writing(pid: int) -> bool:
-    """Return whether another process of this number lives; this one writes nothing yet."""
+    """Return whether another process with this id is running; this process has no partial files yet."""
     if pid == os.getpid():
         return False
     try:

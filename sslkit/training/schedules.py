@@ -1,4 +1,4 @@
-"""Optimisers and the learning rate over a run."""
+"""Optimisers and the learning rate schedule."""
 
 import math
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ def warmup_cosine(step: int, steps: int, warmup: float) -> float:
 
 
 def parameter_groups(module: nn.Module, weight_decay: float, constant: Iterable[nn.Parameter] = ()) -> list[dict]:
-    """Matrices and kernels decay; biases and norms do not.
+    """Parameter groups: weight decay for matrices and kernels, none for biases and norms.
 
-    constant: parameters that stand in groups of their own, marked "constant_lr".
+    constant: parameters for groups of their own, marked "constant_lr".
     """
     apart = {id(p) for p in constant}
     groups = []
@@ -48,7 +48,7 @@ def make_optimizer(
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: float) -> torch.optim.lr_scheduler.LambdaLR:
-    """`warmup_cosine` of every group that is not marked "constant_lr"."""
+    """`warmup_cosine` for every group not marked "constant_lr"."""
 
     def constant(step: int) -> float:
         return 1.0

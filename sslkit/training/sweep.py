@@ -1,4 +1,4 @@
-"""A set of runs: what is done of it, and the faults that can be known before the first one is trained."""
+"""A set of runs: their progress, and the checks before the first one is trained."""
 
 import dataclasses
 import json
@@ -27,9 +27,9 @@ from sslkit.zoo.entry import ZooEntry
 class Member:
     """One run of a set.
 
-    folder: where it lies or will lie. state: "done" (an entry with the same settings and images), "resume" (stopped on
-    the way) or "new". decodes: whether its images are files to be decoded. note: what is wrong with a run of this name
-    that is damaged and so is trained anew, beside it.
+    folder: of the run, existing or new. state: "done" (an entry with the same settings and images), "resume" (started
+    but not finished) or "new". decodes: whether its images are files to be decoded. note: the damage of an earlier run
+    of this name, which is trained again in a new folder.
     """
 
     config: Config
@@ -40,9 +40,9 @@ class Member:
 
 
 def examine(configs: Sequence[Config]) -> list[Member]:
-    """Open the data and build the network of every run once, and look what stands of it in its folder `out`.
+    """Open the data and build the network of every run once, and look up its progress in its folder `out`.
 
-    Raises UserError for what `sslkit.pretrain` would refuse, and when two runs would have the same name.
+    Raises UserError for any input that `sslkit.pretrain` refuses, and when two runs would have the same name.
     """
     for config in configs:
         fit.check_parts(config)
@@ -51,13 +51,13 @@ def examine(configs: Sequence[Config]) -> list[Member]:
     names = [run.base_name(config, fact.backbone) for config, fact in zip(configs, facts, strict=True)]
     for name, count in Counter(names).items():
         if count > 1:
-            raise UserError(f"{count} members would have the same name, {name}: each method and seed may stand once")
+            raise UserError(f"{count} members would have the same name, {name}: list each method and seed only once")
     return [_member(*one) for one in zip(configs, names, facts, strict=True)]
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a run's name and state depend on beside its settings."""
+    """Facts beside the settings that a run's name and state depend on."""
 
     backbone: str
     digest: str
@@ -65,8 +65,8 @@ class _Facts:
 
 
 def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
-    """remembered: what earlier calls found; runs that differ by the seed alone share all of it."""
-    learns = objectives.find(parse(config.method_name)[0]).needs_labels  # such a run changes the labels it is given
+    """remembered: results of earlier calls; runs that differ only by the seed share all of them."""
+    learns = objectives.find(parse(config.method_name)[0]).needs_labels  # such a run changes the labels of its data
 
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
@@ -107,7 +107,7 @@ def _is_done(folder: Path, config: Config, digest: str) -> bool:
         return False
     try:
         return not _differs(folder, config) and ZooEntry.load(folder).card.get("data", {}).get("digest") == digest
-    except UserError:  # damaged: `_can_go_on` says how
+    except UserError:  # damaged: `_can_go_on` raises the reason
         return False
 
 
@@ -139,11 +139,11 @@ def _differs(folder: Path, config: Config) -> bool:
 
 
 def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
-    """This machine as runs with the same `trainer` see it. asked: at once; None: as many as fit.
+    """This machine, for runs with the same `trainer`. asked: parallel runs; None: as many as fit.
 
     Raises UserError for a trainer that is not possible here.
     """
-    from sslkit.training import train  # it loads Lightning
+    from sslkit.training import train  # loads Lightning
 
     trainer = configs[0].trainer
     if trainer.num_nodes > 1:
@@ -153,14 +153,14 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
     if each in ("auto", -1, "-1"):
         each = 1 if each == "auto" or not gpus else len(gpus)
     if not str(each).isdecimal():
-        raise UserError(f"trainer.devices={each}: give a number, which GPUs a member gets is chosen for it")
+        raise UserError(f"trainer.devices={each}: give a number; the GPUs of a member are chosen automatically")
     for config in {config.data.batch_size: config for config in configs}.values():
         train.check_trainer(dataclasses.replace(config, trainer=dataclasses.replace(trainer, devices=int(each))))
     return Machine(cores(), tuple(gpus), int(each), asked)
 
 
 def visible_gpus() -> list[str]:
-    """Identifiers of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES takes them."""
+    """Identifiers of the GPUs that this process may use, in the form of CUDA_VISIBLE_DEVICES."""
     import torch
 
     count = torch.cuda.device_count()
@@ -169,7 +169,7 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """For one set at a time in a folder: two would start the same members. Raises UserError."""
+    """Lock a folder, since two sets would start the same members. Raises UserError if another set holds the lock."""
     lock = FileLock(out / "logs" / ".lock", timeout=0)
     try:
         (out / "logs").mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def settled(member: Member, began: float) -> bool:
-    """Whether a run that began then has trained an epoch: it holds what memory training takes."""
+    """Return whether a run started at `began` has trained an epoch, so that its memory use is steady."""
     try:
         return last(member.folder).stat().st_mtime > began
     except OSError:
@@ -193,7 +193,7 @@ def settled(member: Member, began: float) -> bool:
 
 
 def overview(members: Sequence[Member]) -> str:
-    """What there is to do, and what is done."""
+    """The state of every member, in lines."""
     count = Counter(member.state for member in members)
     lines = [
         f"zoo       {members[0].config.out}: {len(members)} members, {count['done']} done, "
@@ -222,7 +222,7 @@ def report(outcomes: Iterable[Outcome], members: Sequence[Member]) -> list[Outco
 
 
 def failures(members: Sequence[Member], ended: Sequence[Outcome]) -> list[str]:
-    """Lines on the members that have no entry, or whose process did not end well: the end of each one's log."""
+    """Lines on the members without an entry or with a failed process: the end of each one's log."""
     by_name = {outcome.job.name: outcome for outcome in ended}
     lines = []
     for member in members:
@@ -238,7 +238,7 @@ def failures(members: Sequence[Member], ended: Sequence[Outcome]) -> list[str]:
 
 
 def progress(ended: Sequence[Outcome], total: int, member: Member) -> str:
-    """The line for the member whose process ended last, with its numbers and the time left for all `total`."""
+    """The line for the last member that ended, with its results and the time left for all `total`."""
     last, number = ended[-1], len(ended)
     if _failed(member, last):
         said = f"failed ({_how(last)}): {' '.join(last_lines(last.job.log, 1))}"
@@ -258,7 +258,7 @@ def _numbers(member: Member) -> str:
 
 
 def _failed(member: Member, outcome: Outcome | None) -> bool:
-    """outcome: of the member's own process, if it had one."""
+    """outcome: of the member's own process, or None."""
     return not run.finished(member.folder) or (outcome is not None and outcome.code != 0)
 
 

@@ -1,4 +1,4 @@
-"""One run: announce it, train it with Lightning, hand over to `finish`."""
+"""One run: announce it, train it with Lightning, then call `finish`."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ from sslkit.zoo.entry import ZooEntry
 
 
 class Start(pl.Callback):
-    """Before the first step, on the device: a picture of the views, and the judgement of random weights."""
+    """Before the first step, on the device: save a picture of the views and evaluate the random weights."""
 
     def __init__(self, data: Data, folder: Path, k: int) -> None:
         self.data, self.folder, self.k = data, folder, k
@@ -53,7 +53,7 @@ class Start(pl.Callback):
 
 
 class Prepare(pl.Callback):
-    """Lets the regularisers read the clean images: rank 0 first, the others then find its files."""
+    """Lets the regularisers read the clean images: rank 0 first, the others then use its files."""
 
     def __init__(self, data: Data, cache: Path) -> None:
         self.images = data.train if data.clean is None else data.clean
@@ -100,7 +100,7 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
-    # The order is that of reading: the history closes its clock before the evaluation starts.
+    # History comes before the monitor, so that its clock stops before the evaluation starts.
     start = Start(data, folder, config.eval.k)
     callbacks = [start, Prepare(data, Path(config.out) / ".cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
@@ -110,9 +110,9 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     module = Pretraining(method, config.optimizer, steps=_steps(config, data))
     try:
         trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
-    except OSError as error:  # TensorBoard's writer, say
+    except OSError as error:  # for example from TensorBoard's writer
         raise UserError(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
-    except SystemExit:  # how Lightning ends on Ctrl+C
+    except SystemExit:  # raised by Lightning on Ctrl+C
         if trainer.interrupted and trainer.is_global_zero:
             print(f"interrupted; the same command with resume=true continues {folder}", file=sys.stderr)
         raise
@@ -125,11 +125,11 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
 
 
 def check_trainer(config: Config) -> None:
-    """Raises UserError for what Lightning refuses, and for a batch that the ranks cannot share evenly."""
+    """Raises UserError for settings that Lightning refuses, and for a batch that the ranks cannot share evenly."""
     _quiet()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `train` makes it again, and then says them
+            warnings.simplefilter("ignore")  # `train` makes it again and shows them
             trainer = make_trainer(config, Path(config.out), [])
     except (MisconfigurationException, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"trainer: {str(error).strip().splitlines()[0]}") from error
@@ -142,7 +142,7 @@ def check_trainer(config: Config) -> None:
 
 
 def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
-    """Lightning's Trainer with our settings; everything else stays its own."""
+    """Lightning's Trainer with our settings; everything else keeps Lightning's default."""
     t = config.trainer
     return pl.Trainer(
         accelerator=t.accelerator,
@@ -166,8 +166,8 @@ def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> 
 def precision(asked: str, accelerator: str) -> str:
     """`auto`: bf16 on a GPU that has it, else fp32.
 
-    Not on the CPU, even where it has bf16: oneDNN's bf16 weight gradient of a convolution on small maps (torch 2.15,
-    AMX, two threads) now and then reads memory that nobody wrote, which ends in a NaN. One may still ask for it.
+    Never on the CPU, even where it has bf16: oneDNN's bf16 weight gradient of a convolution on small maps (torch 2.15,
+    AMX, two threads) sometimes reads uninitialised memory, which ends in a NaN. It can still be set explicitly.
     """
     if asked != "auto":
         return asked
@@ -177,7 +177,7 @@ def precision(asked: str, accelerator: str) -> str:
 
 
 def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
-    """The first lines of a run: what is trained on what, and every choice that was made for the user."""
+    """Print the first lines of a run: method, data and every choice made automatically."""
     if not run.is_main():
         return
     body = method.backbone
@@ -203,14 +203,14 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
 
 
 def _chosen(config: Config, method: Method, data: Data) -> str:
-    """Says so if the network was not asked for."""
+    """A note if the network was chosen automatically."""
     fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
     asked = config.backbone != "auto" or method.backbone.recipe.name != fitting
     return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
 
 
 def _clips(data: Data) -> list[str]:
-    """What is read of each video."""
+    """A line on the clips read from each video."""
     if data.clips is None:
         return []
     train = data.train
@@ -221,7 +221,7 @@ def _clips(data: Data) -> list[str]:
 
 
 def _oversized(config: Config, method: Method, data: Data) -> list[str]:
-    """Says that a default made for ImageNet does not suit these images."""
+    """Notes on defaults made for ImageNet that do not suit these images."""
     given = config.method_options().get("objective") or {}
     options = {**members.options(type(method.objective)), **given}
     rows = len(data.train)
@@ -240,10 +240,10 @@ def _devices(config: Config) -> Any:
 
 
 def _strategy(config: Config) -> Any:
-    """Several ranks: DDP that leaves the buffers alone.
+    """DDP without broadcast of buffers for several ranks.
 
-    Batch norm is synchronised and queues and centres are filled alike, so that sending rank 0's in every forward, as
-    DDP does by default, would change nothing; a queue has tens of megabytes.
+    Batch norm is synchronised, and queues and centres are equal on all ranks, so DDP's default, sending rank 0's
+    buffers in every forward, would change nothing; a queue has tens of megabytes.
     """
     asked, devices = config.trainer.strategy, _devices(config)
     if devices in ("auto", -1, "-1"):
@@ -260,7 +260,7 @@ def _steps(config: Config, data: Data) -> int:
 
 
 def _leave_group(launched_outside: bool) -> None:
-    """A later run in this process starts its own ranks; Lightning leaves the group open and its variables set."""
+    """Close the process group, which Lightning leaves open, so that a later run here can start its own ranks."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     if not launched_outside:
@@ -269,7 +269,7 @@ def _leave_group(launched_outside: bool) -> None:
 
 
 def _quiet() -> None:
-    """Lightning's advice is for people who write their own loop."""
+    """Silence Lightning's advice, which is meant for user-written loops."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     for message in (
         ".*does not have many workers.*",

@@ -1,4 +1,4 @@
-"""The zoo: a folder of entries, each `backbone.safetensors` and the `card.json` that says what it is.
+"""The zoo: a folder of entries, each `backbone.safetensors` with a `card.json` that describes it.
 
 for entry in sslkit.zoo.open("runs/zoo"): ...       # print(sslkit.zoo.open("runs/zoo")) is a table
 path = sslkit.zoo.export("runs/zoo/NAME", to="hf")  # or "timm", "torchvision", "onnx"

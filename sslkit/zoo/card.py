@@ -1,4 +1,4 @@
-"""The card of a zoo entry: what sslkit reads of it, as a JSON Schema. Fields beyond the schema are kept as they are."""
+"""The card of a zoo entry: its JSON Schema, reading and writing. Fields beyond the schema are kept."""
 
 import json
 import math
@@ -10,14 +10,14 @@ from sslkit import json_files
 from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
 from sslkit.errors import UserError
 
-# Beyond these a network's input alone would fill the memory, and a file of a few bytes could ask for it.
+# Beyond these limits one input would fill the memory, and a file of a few bytes could ask for it.
 MAX_FRAMES = 1024
 MAX_INPUT = 2**28  # numbers in one image or clip, 1 GiB
-FORMAT = 1  # raised when a card of before would be misread, not when a field is added
+FORMAT = 1  # raised when an older card would be misread, not when a field is added
 
 
 def _field(kind: str | list[str], said: str, **more: Any) -> dict[str, Any]:
-    """A schema with what stands in the error: `expected {said}`."""
+    """A schema with the expectation of its error message: `expected {said}`."""
     return {"type": kind, "description": said, **more}
 
 
@@ -51,14 +51,14 @@ SCHEMA: dict[str, Any] = _object(
         *("name", "lines", "image_size", "in_chans"),
         name=_field("string", "the network's name", minLength=1),
         lines=_field("array", "lines of Python that bind `net`", items=_field("string", "a line of Python")),
-        stem=_field("string", "what was changed for small images, in words"),
+        stem=_field("string", "the change for small images, in words"),
         width=_field("integer", "the number of features", minimum=1),
         **_INPUT,
     ),
     load=_field("string", "Python that loads the backbone"),
     normalize=_object("mean and std of the pixels", "mean", "std", mean=_CHANNELS, std=_CHANNELS),
     data=_object(
-        "what was trained on: source and more",
+        "the training data: source and more",
         "source",
         source=_field("string", "the name or path of the data"),
         images=_field("integer", "a number of images", minimum=0),
@@ -78,12 +78,12 @@ SCHEMA: dict[str, Any] = _object(
     features=_object("mean and std of the features", "mean", "std", mean=_FEATURES, std=_FEATURES),
     unreadable=_field("array", "paths of images that were left out", items=_field("string", "a path")),
 ) | {
-    # A card that names its format is a finished run's; others were written by hand around a network.
+    # A card with a format is a finished run's; others were written by hand for a network.
     "if": {"required": ["format"]},
     "then": {"required": ["method", "backbone", "normalize", "data", "config", "epochs", "date"]},
 }
 
-# What travels along with exported weights: `sslkit.zoo.frozen.About` as JSON.
+# The metadata of exported weights: `sslkit.zoo.frozen.About` as JSON.
 EXPORT: dict[str, Any] = _object(
     "a JSON object",
     *("format", "name", "method", "lines", "width", "image_size", "in_chans", "mean", "std", "crop_pct"),
@@ -103,14 +103,14 @@ SCHEMAS = {"card": SCHEMA, "export": EXPORT}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The card in a file, checked. Raises UserError for what is no JSON, does not fit, or is of a newer format."""
+    """The card in a file, checked. Raises UserError if it is not JSON, does not fit, or has a newer format."""
     card = json_files.read(path, "take the card from a copy, or train the entry again")
     check(card, path)
     return card
 
 
 def written(card: dict[str, Any], path: Path) -> str:
-    """The text of a card that is to be written to `path`, checked. Raises UserError for one that does not fit."""
+    """The text of a card for `path`, checked. Raises UserError for a card that does not fit."""
     check(card, path)
     try:
         return json.dumps(card, indent=2) + "\n"
@@ -119,7 +119,7 @@ def written(card: dict[str, Any], path: Path) -> str:
 
 
 def check(card: Any, path: Path) -> None:
-    """Raises UserError with the card's path, the field and what was expected, unless the card fits the schema."""
+    """Raises UserError with the card's path, the field and the expected value, unless the card fits the schema."""
     number = card.get("format") if isinstance(card, dict) else None
     if isinstance(number, int) and number > FORMAT:
         raise UserError(
@@ -154,7 +154,7 @@ def _check_schema(content: Any, path: Path, kind: str) -> None:
 
 
 def _pixels_fault(card: dict[str, Any]) -> str:
-    """Return why pixels cannot be normalised as the card says, "" if they can."""
+    """Return why the card's normalisation is invalid, "" if it is valid."""
     normalize = card.get("normalize")
     if normalize is None:
         return ""

@@ -1,4 +1,4 @@
-"""An entry of the zoo: one pretrained backbone, its weights and the card that says what it is."""
+"""An entry of the zoo: one pretrained backbone, its weights and the card that describes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHTS, CARD = "backbone.safetensors", "card.json"
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """One pretrained backbone. folder: where it lies. card: what is known of it (method, data, numbers, versions)."""
+    """One pretrained backbone. folder: of the entry. card: its description (method, data, results, versions)."""
 
     folder: Path
     card: dict[str, Any]
@@ -34,7 +34,7 @@ class ZooEntry:
         folder = Path(folder)
         missing = [name for name in (CARD, WEIGHTS) if not (folder / name).is_file()]
         if missing:
-            raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; a run makes one when it ends")
+            raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; a run writes them at its end")
         return cls(folder, cards.read(folder / CARD))
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -45,10 +45,10 @@ class ZooEntry:
         """The network with its weights, in eval mode; every key must match.
 
         net: the network to fill, needed only if the run was given a module object instead of a name.
-        trust: "package.module:function", or several: functions of your own that the card may name as its network's
-            maker, and that are then called. No other code of a card is run.
-        Raises UserError if the card does not say how the network is made or names code that is not trusted, for damaged
-        weights, and for weights that do not fit the network.
+        trust: "package.module:function", or several: functions of your own that may make the card's network; they are
+            called. No other code of a card is run.
+        Raises UserError if the card does not define the network or names code that is not trusted, for damaged weights,
+        and for weights that do not fit the network.
         """
         state = self.state_dict()
         if net is None:
@@ -56,11 +56,11 @@ class ZooEntry:
         return weights.fill(net, state, self.folder / WEIGHTS).eval()
 
     def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
-        """The network as the card makes it, its weights drawn by torch's generator. Raises as `backbone` does."""
-        from sslkit.backbones import network_lines  # it loads torch
+        """The network of the card, with random weights from torch's generator. Raises as `backbone` does."""
+        from sslkit.backbones import network_lines  # loads torch
 
         if "backbone" not in self.card:
-            raise UserError(f"{self.folder / CARD} has no field backbone, which says how the network is made")
+            raise UserError(f"{self.folder / CARD} has no field backbone, the description of the network")
         lines = self.card["backbone"]["lines"]
         if not lines:
             raise UserError(f"{self.folder} was trained from a module object: pass one, entry.backbone(module)")
@@ -93,9 +93,9 @@ def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEnt
 
 
 def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
-    """The entry with these fields of its card set, on the disk too; every other field stays as it stands there.
+    """Set these fields of an entry's card, in the file too, and return the entry; every other field is kept.
 
-    Raises UserError for a value that does not fit `sslkit.zoo.card`; the card then stays as it was.
+    Raises UserError for a value that does not fit `sslkit.zoo.card`; the card is then unchanged.
     """
     path = entry.folder / CARD
     card = cards.read(path) | fields

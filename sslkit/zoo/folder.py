@@ -1,4 +1,4 @@
-"""A folder of entries: those that can be read, and what is wrong with the others."""
+"""A folder of entries: the readable ones, and the faults of the others."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 class Zoo(list[ZooEntry]):
     """The readable entries of a folder, by name; its `str()` is a table.
 
-    damaged: what is wrong with each entry that could not be read, in one line, by its folder.
+    damaged: the fault of each entry that could not be read, in one line, by its folder.
     """
 
     def __init__(self, entries: Iterator[ZooEntry] | list[ZooEntry] = (), damaged: dict[Path, str] | None = None):
@@ -26,9 +26,9 @@ class Zoo(list[ZooEntry]):
 
 
 def open(folder: str | Path) -> Zoo:
-    """Every finished entry below a folder, by name; damaged ones are told apart in `.damaged` and hide no other.
+    """Every finished entry below a folder, by name; damaged ones are listed in `.damaged` and hide no other.
 
-    Damaged are cards that cannot be read or do not fit, and weights whose file is missing or not whole.
+    Damaged: a card that cannot be read or does not fit, or weights whose file is missing or not whole.
     Raises UserError if the folder does not exist.
     """
     folder = Path(folder)

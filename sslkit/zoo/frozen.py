@@ -1,4 +1,4 @@
-"""A frozen network with what must be known to use it: its image size, channels, width and normalisation."""
+"""A frozen network with its image size, channels, width and normalisation."""
 
 import dataclasses
 import json
@@ -18,13 +18,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class About:
-    """What travels along with exported weights.
+    """The metadata of exported weights.
 
-    name: of the entry. method: that it was trained with. lines: Python that makes the network.
-    width: number of features. image_size: pixels of a side. in_chans: channels.
-    mean, std: of each channel of pixels in [0, 1]. crop_pct: share of a resized image's side that the network sees.
-    interpolation: how images are resized.
-    frames, stride: of the clips that the network takes, and the frames from one to the next; None for images.
+    name: of the entry. method: of its training. lines: Python that makes the network.
+    width: number of features. image_size: side in pixels. in_chans: channels.
+    mean, std: of each channel of pixels in [0, 1]. crop_pct: share of a resized image's side that the network uses.
+    interpolation: of the resize.
+    frames, stride: of the network's clips, and the distance between two of the frames; None for images.
     """
 
     name: str
@@ -41,7 +41,7 @@ class About:
     stride: int | None = None
 
     def to_json(self, **more: Any) -> str:
-        """One line; more: further fields, which `from_json` leaves out."""
+        """One line of JSON; more: further fields, ignored by `from_json`."""
         own = dataclasses.asdict(self)
         if self.frames is None:
             del own["frames"], own["stride"]
@@ -49,7 +49,7 @@ class About:
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> "About":
-        """Raises UserError, naming `path`, for what `to_json` did not write or a newer sslkit did."""
+        """Raises UserError, naming `path`, for text that `to_json` did not write, or that a newer sslkit wrote."""
         given = json_files.parse(text, path, "export again")
         number = given.get("format") if isinstance(given, dict) else None
         if isinstance(number, int) and number > FORMAT:
@@ -57,7 +57,7 @@ class About:
         try:
             card.check_export(given, path)
         except UserError as error:
-            raise UserError(f"{error}: what sslkit wrote about its network is damaged, export again") from error
+            raise UserError(f"{error}: the metadata written by sslkit are damaged, export again") from error
         known = {f.name: given.get(f.name) for f in dataclasses.fields(cls)}
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})
 
@@ -69,9 +69,9 @@ class About:
 
 
 class Frozen(nn.Module):
-    """A network that gives features and is not trained: normalised images (B, C, S, S) -> (B, width), float32.
+    """A feature network that is not trained: normalised images (B, C, S, S) -> (B, width), float32.
 
-    One of clips takes (B, C, T, S, S). net: the network inside, in eval mode, its parameters without gradient.
+    For clips (B, C, T, S, S). net: the network inside, in eval mode, its parameters without gradient.
     about: see `About`; its fields image_size, in_chans, width, mean, std, name, frames and stride are attributes here.
     """
 
@@ -90,7 +90,7 @@ class Frozen(nn.Module):
         return self.net(x)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Pixels (B, C, H, W) or (B, C, T, H, W), uint8 or floats in [0, 1], as the network takes them."""
+        """Normalise pixels (B, C, H, W) or (B, C, T, H, W), uint8 or floats in [0, 1], for the network."""
         pixels = pixels.float() / 255 if pixels.dtype is torch.uint8 else pixels
         ones = [1] * (pixels.dim() - 2)
         mean, std = (pixels.new_tensor(values).view(-1, *ones) for values in (self.mean, self.std))

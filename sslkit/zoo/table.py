@@ -1,4 +1,4 @@
-"""The zoo as a table: one row an entry, numbers from its card, or from evaluation results where they lie in it."""
+"""The zoo as a table: one row per entry, with results from its card, or from evaluation results in its folder."""
 
 import json
 import math
@@ -11,13 +11,13 @@ from sslkit.errors import UserError
 from sslkit.zoo import weights
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
-RESULTS = "results.jsonl"  # evaluation writes it
+RESULTS = "results.jsonl"  # written by evaluation
 COLUMNS = ("name", "method", "data", "epochs", "kNN", "linear", "RankMe", "M params", "MB", "date")
 RIGHT = COLUMNS[3:9]
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm: tensors that are no parameters
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm: buffers, not parameters
 NOTES = {
     "*": "by evaluation, on the same data",
-    "^": "at the end of training, on images that were trained on",
+    "^": "at the end of training, on training images",
 }
 
 
@@ -31,17 +31,17 @@ class Number:
 
 
 def rows(zoo: Iterable[ZooEntry]) -> list[dict[str, Any]]:
-    """One mapping an entry from the columns to plain values, None where the entry does not say; sorted by name.
+    """One mapping per entry from the columns to plain values, None for unknown ones; sorted by name.
 
-    kNN and linear are fractions. A value that needs a note of `NOTES` carries it under the column's name + "_mark".
+    kNN and linear are fractions. A value with a note in `NOTES` has its mark under the column's name + "_mark".
     """
     return [_row(entry) for entry in sorted(zoo, key=lambda entry: entry.folder.name)]
 
 
 def table(zoo: Iterable[ZooEntry], damaged: Mapping[Path, str]) -> str:
-    """The rows as aligned text, the notes that they need, and one line for each damaged entry.
+    """The rows as aligned text, the notes that apply, and one line for each damaged entry.
 
-    damaged: what is wrong with each entry that could not be read, by its folder.
+    damaged: the fault of each entry that could not be read, by its folder.
     """
     found = rows(zoo)
     cells = [[_cell(name, row) for name in COLUMNS] for row in found]
@@ -63,7 +63,7 @@ def table(zoo: Iterable[ZooEntry], damaged: Mapping[Path, str]) -> str:
 
 
 def measured(entry: ZooEntry) -> dict[str, Number]:
-    """kNN, linear and RankMe, as far as they were measured."""
+    """kNN, linear and RankMe, if they were measured."""
     card = entry.card
     after, trained_on = card.get("after", {}), card.get("data", {}).get("held_out") is False
     evaluated = _evaluated(entry)
@@ -108,13 +108,13 @@ def _cell(name: str, row: dict[str, Any]) -> str:
 
 
 def _evaluated(entry: ZooEntry) -> dict[str, float]:
-    """Top-1 by protocol on the data that was trained on, the latest of each; leaky numbers do not count."""
+    """Latest top-1 of each protocol on the training data set; leaky results are ignored."""
     path, data = entry.folder / RESULTS, entry.card.get("data", {}).get("source")
     found: dict[str, float] = {}
     for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
         try:
             record = json.loads(line)
-        except ValueError:  # cut short by a kill; evaluation repairs the file when it next writes
+        except ValueError:  # cut off by a kill; evaluation repairs the file at its next write
             continue
         if not isinstance(record, dict) or not _finite(record.get("value")):
             continue
@@ -124,7 +124,7 @@ def _evaluated(entry: ZooEntry) -> dict[str, float]:
 
 
 def _size(entry: ZooEntry) -> tuple[float | None, float | None]:
-    """Millions of parameters and megabytes of the weights' file, by its header alone; None for a damaged file."""
+    """Millions of parameters and megabytes of the weights file, from its header; None for a damaged file."""
     path = entry.folder / WEIGHTS
     try:
         shapes = weights.shapes(path)

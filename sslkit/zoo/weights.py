@@ -1,4 +1,4 @@
-"""Weights in a safetensors file: read, checked, and put into a network; no pickle is executed."""
+"""Weights in a safetensors file: read, check and load them into a network; no pickle is executed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sslkit.errors import UserError
 if TYPE_CHECKING:  # a header is read without torch
     from torch import Tensor, nn
 
-SHOWN = 3  # names of tensors that a message lists
-REMEDY = "copy the file again from where it is whole, or train the entry again"
+SHOWN = 3  # tensor names in a message
+REMEDY = "copy the file again from an intact copy, or train the entry again"
 
 
 def shapes(path: Path) -> dict[str, list[int]]:
-    """Return the shape of each tensor, by the file's header alone. Raises UserError for a file that is not whole."""
+    """Return the shape of each tensor, from the file's header. Raises UserError for a file that is not whole."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -32,7 +32,7 @@ def read(path: Path) -> dict[str, Tensor]:
 
     try:
         state = load_file(path)
-    except (SafetensorError, OSError, ValueError, KeyError) as error:  # KeyError: a number type torch does not have
+    except (SafetensorError, OSError, ValueError, KeyError) as error:  # KeyError: a dtype that torch does not have
         raise _damaged(path, error) from error
     broken = [name for name, value in state.items() if not _is_finite(value)]
     if broken:
@@ -41,9 +41,9 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
-    """Put weights into a network, every name and shape matching, and return it.
+    """Load weights into a network, every name and shape matching, and return it.
 
-    path: of the file they come from, for messages. Raises UserError that says which tensors do not fit.
+    path: of the weights file, for messages. Raises UserError with the tensors that do not fit.
     """
     own = net.state_dict()
     faults = {
@@ -72,7 +72,7 @@ def _is_finite(value: Tensor) -> bool:
 
 
 def _differ(own: Tensor, given: Tensor) -> bool:
-    """Return whether floats stand where whole numbers do, or the reverse; other lengths of a float are converted."""
+    """Return whether one is floating-point or complex and the other is not; other float widths are converted."""
     return own.is_floating_point() != given.is_floating_point() or own.is_complex() != given.is_complex()
 
 

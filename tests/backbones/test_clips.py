@@ -88,7 +88,7 @@ def test_the_lines_of_a_card_make_it_again(name: str, size: int) -> None:
     ],
 )
 def test_other_lines_are_refused(lines: list[str]) -> None:
-    with pytest.raises(UserError, match="none that sslkit writes, and are not run"):
+    with pytest.raises(UserError, match="not lines that sslkit writes, and are not run"):
         network_lines.build(lines, "card.json")
 
 

@@ -56,7 +56,7 @@ def test_what_backbones_write_is_understood(name: str, size: int) -> None:
 )
 def test_anything_else_is_refused(lines: list[str]) -> None:
     assert network_lines.parse(lines) is None
-    with pytest.raises(UserError, match="none that sslkit writes, and are not run"):
+    with pytest.raises(UserError, match="not lines that sslkit writes, and are not run"):
         network_lines.build(lines, "card.json")
 
 

@@ -195,7 +195,7 @@ def test_options_out_of_range_are_named(option: dict) -> None:
         (torch.zeros(3, 8, 8), 8, None, r"\(N, C, H, W\)"),
         (torch.zeros(0, 3, 8, 8), 8, None, "N > 0"),
         (torch.zeros(2, 3, 8, 8, dtype=torch.int64), 8, None, "int64"),
-        (torch.zeros(2, 3, 8, 8), 0, None, "image_size >= 1"),
+        (torch.zeros(2, 3, 8, 8), 0, None, "image_size must be at least 1"),
         (torch.zeros(2, 3, 8, 8), 8, torch.ones(3), "aspect"),
     ],
 )

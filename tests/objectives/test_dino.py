@@ -230,7 +230,7 @@ def test_large_embeddings_and_small_temperatures_stay_finite() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"prototypes": 1}, "prototypes=1"),
+        ({"prototypes": 1}, "prototypes must be at least 2, got 1"),
         ({"temperature": 0.0}, "temperature=0.0"),
         ({"teacher_temperature": 0.0}, "teacher_temperature=0.0"),
         ({"warmup_teacher_temperature": -0.1}, "teacher_temperature=-0.1"),

@@ -211,7 +211,7 @@ def test_resume_is_exact_with_the_queue() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"prototypes": 1}, "prototypes=1"),
+        ({"prototypes": 1}, "prototypes must be at least 2, got 1"),
         ({"temperature": 0.0}, "temperature=0.0"),
         ({"epsilon": -1.0}, "epsilon=-1.0"),
         ({"iterations": 0}, "iterations=0"),

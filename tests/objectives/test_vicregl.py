@@ -148,7 +148,8 @@ def test_watched_has_both_halves_and_they_sum_to_constrain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"alpha": 1.2}, "alpha=1.2"), ({"num_matches": (4, 0)}, r"\[4, 0\]")]
+    ("options", "message"),
+    [({"alpha": 1.2}, "alpha must be from 0 to 1, got 1.2"), ({"num_matches": (4, 0)}, r"\[4, 0\]")],
 )
 def test_bad_options_are_refused(options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):

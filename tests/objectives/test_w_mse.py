@@ -148,8 +148,8 @@ def test_a_batch_too_small_to_whiten_is_a_clear_error() -> None:
     ("options", "message"),
     [
         ({"whitening_size": 3}, "whitening_size > dim"),
-        ({"whitening_iters": 0}, "whitening_iters=0"),
-        ({"whitening_eps": 1.0}, "whitening_eps=1.0"),
+        ({"whitening_iters": 0}, "whitening_iters must be at least 1, got 0"),
+        ({"whitening_eps": 1.0}, "whitening_eps must be at least 0 and below 1, got 1.0"),
     ],
 )
 def test_bad_options_are_refused(options: dict, message: str) -> None:

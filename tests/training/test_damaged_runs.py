@@ -109,7 +109,7 @@ def test_a_finished_run_sweeps_what_a_killed_writer_left(run) -> None:
     sslkit.pretrain(config)
     assert {path.name for path in folder.glob("*.part")} == {".odd.part"} and not previous(folder).exists()
     (folder / CARD).write_text("{")
-    with pytest.raises(UserError, match=r"card\.json.*resume=true writes it anew"):
+    with pytest.raises(UserError, match=r"card\.json.*resume=true writes it again"):
         sslkit.pretrain(config)
     (folder / CARD).unlink()
     assert sslkit.pretrain({**config, "eval": {"k": 3, "tsne": 0}}).backbone() is not None

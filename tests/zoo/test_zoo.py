@@ -48,7 +48,7 @@ def test_a_zoo_is_a_list_and_a_table(tmp_path: Path) -> None:
         "c byol+dsa fashion_mnist 6 - - - 0.32 1.29 2026-11-21",
         "d - - - - - - 0.00 0.00 -",
     ]
-    assert lines[6:] == ["^ at the end of training, on images that were trained on"]
+    assert lines[6:] == ["^ at the end of training, on training images"]
     assert found.table() == str(found) == repr(found)
 
 

@@ -1,4 +1,4 @@
-"""Forms in which an entry leaves the zoo. One file each; the file name is the name in `export(entry, to=...)`."""
+"""Export formats of the zoo. One file each; the file name is the name in `export(entry, to=...)`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,19 +12,19 @@ from sslkit.zoo.frozen import Frozen
 
 
 def names() -> tuple[str, ...]:
-    """The name of every form."""
+    """The name of every format."""
     return members.names(__name__)
 
 
 def find(name: str) -> type[Target]:
-    """The class of a form by its name, or `package.module:Class`."""
+    """The class of a format by its name, or `package.module:Class`."""
     return members.find(__name__, name)
 
 
 def export(
     entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
 ) -> Path:
-    """Write an entry's network in another library's form; see `sslkit.zoo.export`."""
+    """Write an entry's network in another library's format; see `sslkit.zoo.export`."""
     target = find(to)()
     source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
     folder = source.entry.folder
@@ -60,23 +60,23 @@ def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
 
 
 def _owner(path: Path) -> Target:
-    """The form that a path is of. Raises UserError if it is of none."""
+    """The format of a path. Raises UserError if it has none."""
     for name in names():
         target = find(name)()
         if target.owns(path):
             return target
     if not path.exists():
-        raise UserError(f"there is no {path}; give the folder of a zoo entry, or what sslkit.zoo.export wrote")
+        raise UserError(f"there is no {path}; give the folder of a zoo entry, or a path written by sslkit.zoo.export")
     if entries := sorted(card.parent for card in path.glob(f"*/{CARD}")):
         raise UserError(f"{path} is a folder of entries: name one of them: {', '.join(map(str, entries[:5]))}")
     raise UserError(
-        f"{path} is neither a zoo entry nor what sslkit.zoo.export writes ({', '.join(names())}): "
+        f"{path} is neither a zoo entry nor an export of sslkit.zoo.export ({', '.join(names())}): "
         "nothing in it says which network its weights belong to"
     )
 
 
 def _place(target: Target, folder: Path, to: str, out: str | Path | None) -> Path:
-    """Where to write. Raises UserError for a file of another suffix, and for a folder of something else."""
+    """The path to write. Raises UserError for a file of another suffix, and for a folder with other content."""
     own = f"{folder.resolve().name}-{to}{target.suffix}"
     if out is None:
         return folder / "exports" / own
@@ -86,5 +86,5 @@ def _place(target: Target, folder: Path, to: str, out: str | Path | None) -> Pat
         if path.suffix != target.suffix:
             raise UserError(f"out={out}: a file for {to} must end in {target.suffix}")
     elif path.is_file() or (path.is_dir() and any(path.iterdir()) and not target.owns(path)):
-        raise UserError(f"out={out} is there and is no earlier export to {to}: give a new folder, it would be replaced")
+        raise UserError(f"out={out} exists and is no earlier export to {to}: give a new folder, it would be replaced")
     return path

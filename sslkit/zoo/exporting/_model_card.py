@@ -1,4 +1,4 @@
-"""The README.md of a hub folder: what the network is, how to load it, what was measured and on what."""
+"""The README.md of a hub folder: the network, how to load it, and its results."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def _stem(source: Source) -> str:
         return "The architecture is timm's as it stands."
     return (
         f"The stem was changed for small images ({source.entry.card['backbone'].get('stem', 'see the lines')}): "
-        "without the lines after `create_model` the weights load, but the features are others than those measured."
+        "without the lines after `create_model` the weights load, but the features differ from those measured."
     )
 
 
@@ -65,7 +65,7 @@ def _training(card: dict[str, Any]) -> list[str]:
 
 
 def _numbers(source: Source) -> list[str]:
-    """The entry's numbers, each with where it comes from; a sentence where there are none."""
+    """The entry's results, each with its source; a sentence if there are none."""
     found, before = measured(source.entry), source.entry.card.get("before", {})
     if not found:
         return ["## Numbers", "", "Nothing was measured.", ""]

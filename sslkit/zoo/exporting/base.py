@@ -1,4 +1,4 @@
-"""The contract of every form: what it can hold, how it is written, how it is read back."""
+"""The contract of every export format: which networks it can hold, how it is written and read back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ CONTRACT = "Target"
 
 @dataclass(frozen=True)
 class Source:
-    """An entry that is exported.
+    """The entry to export.
 
     net: its network with its weights, in eval mode. network: how timm makes it, None if timm does not.
-    about: what travels along with the weights.
+    about: the metadata of the weights.
     """
 
     entry: ZooEntry
@@ -33,14 +33,14 @@ class Source:
 
     @classmethod
     def of(cls, entry: ZooEntry, trust: str | Sequence[str] | None = ()) -> "Source":
-        """Raises UserError for an entry that was trained from a module object: nothing says how to make it again.
+        """Raises UserError for an entry that was trained from a module object: it cannot be rebuilt.
 
         trust: see `ZooEntry.backbone`.
         """
         if not entry.card.get("backbone", {"lines": True})["lines"]:
             raise UserError(
-                f"{entry.folder} was trained from a module object, and nobody else can make that network: to export, "
-                "train with backbone=NAME or backbone=package.module:function"
+                f"{entry.folder} was trained from a module object, which cannot be rebuilt: to export, train with "
+                "backbone=NAME or backbone=package.module:function"
             )
         net = entry.backbone(trust=trust)
         return cls(entry, net, network_lines.parse(entry.card["backbone"]["lines"]), about_entry(entry, net))
@@ -51,44 +51,44 @@ class Source:
 
 
 class Target:
-    """A form in which an entry leaves the zoo. Subclasses are found by the name of their file.
+    """An export format of the zoo. Subclasses are found by the name of their file.
 
-    suffix: of the file that is written; "" for a folder.
+    suffix: of the written file; "" for a folder.
     """
 
     suffix: ClassVar[str]
 
     def refusal(self, source: Source) -> str:
-        """Why this form cannot hold the network, in words; "" if it can. Nothing is written here."""
+        """The reason why this format cannot hold the network; "" if it can. Writes nothing."""
         return "" if source.network else f"its network is made by {source.entry.card['backbone']['name']}, not by timm"
 
     def write(self, source: Source, path: Path, name: str) -> None:
-        """Write to `path`, a temporary file, or an empty folder; it is going to be called `name`.
+        """Write to `path`, a temporary file or an empty folder, later renamed to `name`.
 
         Raises UserError if a package is missing.
         """
         raise NotImplementedError
 
     def side(self, source: Source, path: Path) -> str:
-        """The JSON that is laid beside the file; "" where the file itself says all."""
+        """The JSON to write beside the file; "" if the file needs none."""
         return ""
 
     def lines(self, about: About, name: str) -> list[str]:
-        """Python that loads the network without sslkit, run in the folder where `name` lies; the last line binds `net`
-        or puts it into eval mode."""
+        """Python that loads the network without sslkit, run in the folder of `name`; the last line binds `net` or puts
+        it into eval mode."""
         raise NotImplementedError
 
     def owns(self, path: Path) -> bool:
-        """Whether a path is of this form; decided without reading weights."""
+        """Return whether a path is of this format, without reading weights."""
         raise NotImplementedError
 
     def load(self, path: Path) -> Frozen:
-        """The network of a path that it owns. Raises UserError for a damaged file."""
+        """The network of a path of this format. Raises UserError for a damaged file."""
         raise NotImplementedError
 
 
 def about_entry(entry: ZooEntry, net: nn.Module) -> About:
-    """What must be known to use an entry's network. Raises UserError for a card that does not say it."""
+    """The metadata of an entry's network. Raises UserError for a card that lacks some of them."""
     card = entry.card
     missing = [name for name in ("backbone", "normalize") if name not in card]
     if missing:
@@ -106,7 +106,7 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
         in_chans=body["in_chans"],
         mean=tuple(card["normalize"]["mean"]),
         std=tuple(card["normalize"]["std"]),
-        crop_pct=0.875 if size > backbones.SMALL else 1.0,  # a small image loses no border
+        crop_pct=0.875 if size > backbones.SMALL else 1.0,  # small images are not cropped
         frames=body.get("frames"),
         stride=body.get("stride"),
     )
@@ -121,17 +121,17 @@ def network_of(about: About, path: Path) -> TimmNetwork:
 
 
 def filled(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
-    """The network that `about` tells of, with the weights of `path`. Raises UserError if they do not fit."""
+    """The network of `about`, with the weights of `path`. Raises UserError if they do not fit."""
     net = network_of(about, path).build(str(path))
     try:
         net.load_state_dict(state, strict=True)
     except RuntimeError as error:
-        raise UserError(f"the weights in {path} do not fit the network it tells of: {_flat(error)}") from error
+        raise UserError(f"the weights in {path} do not fit the network of its metadata: {_flat(error)}") from error
     return Frozen(net, about)
 
 
 def pretrained_cfg(about: About) -> dict[str, object]:
-    """How images are prepared, in timm's words: for `pretrained_cfg_overlay`."""
+    """The preprocessing of images in timm's terms, for `pretrained_cfg_overlay`."""
     return {
         "input_size": about.input_size,
         "mean": about.mean,

@@ -1,4 +1,4 @@
-"""A folder for the Hugging Face hub: config.json in timm's form, model.safetensors and a README.md.
+"""A folder for the Hugging Face hub: config.json in timm's format, model.safetensors and a README.md.
 
 Plain `timm.create_model("local-dir:FOLDER", pretrained=True)` loads it, and "hf-hub:USER/NAME" once it is uploaded.
 """
@@ -21,7 +21,7 @@ KEY = "sslkit"
 
 
 class HuggingFace(Target):
-    """timm's hub folder; a changed stem is one more line, in README.md and config.json."""
+    """timm's hub folder; a changed stem adds one line, in README.md and config.json."""
 
     suffix = ""
 
@@ -48,7 +48,7 @@ class HuggingFace(Target):
 
     def _config(self, source: Source) -> dict[str, Any]:
         about, network = source.about, source.network
-        own = source.net.pretrained_cfg  # of the architecture: which layers another head or other channels touch
+        own = source.net.pretrained_cfg  # of the architecture: the layers changed by another head or other channels
         kept = {key: own[key] for key in ("classifier", "fixed_input_size") if key in own}
         kept["first_conv"] = _first_conv(source.net, own.get("first_conv"))
         return {
@@ -62,7 +62,7 @@ class HuggingFace(Target):
 
 
 def _first_conv(net: nn.Module, told: Any) -> Any:
-    """What timm adapts to other channels: the architecture's first layer, or this network's if its stem is another."""
+    """The layer that timm adapts to other channels: the architecture's first, or this network's if its stem differs."""
     convolutions = [name for name, module in net.named_modules() if isinstance(module, (nn.Conv1d, nn.Conv2d))]
     names = [told] if isinstance(told, str) else list(told or ())
     return told if names and all(name in convolutions for name in names) else next(iter(convolutions), None)

@@ -1,6 +1,6 @@
 """An .onnx file: images (batch, C, S, S) -> features (batch, width), any batch size, checked against the network.
 
-Its metadata carry what sslkit knows of the network. It is the one form for networks that timm does not make.
+Its metadata hold sslkit's description of the network. It is the only format for networks that timm does not make.
 """
 
 import importlib.util
@@ -19,13 +19,13 @@ from sslkit.zoo.exporting.base import Source, Target
 from sslkit.zoo.frozen import About, Frozen
 
 KEY = "sslkit"
-LARGEST = 2**31 - 2**20  # bytes of tensors: a protobuf message holds 2 GiB
-TOLERANCE = 1e-5  # of the largest feature
+LARGEST = 2**31 - 2**20  # bytes of tensors: a protobuf message holds at most 2 GiB
+TOLERANCE = 1e-5  # relative to the largest feature
 EXTRA = 'pip install "sslkit[onnx]"'
 
 
 class Onnx(Target):
-    """Any network that torch can export; its side must be the one it was trained with."""
+    """Any network that torch can export; images must have the size of training."""
 
     suffix = ".onnx"
 
@@ -64,7 +64,7 @@ class Onnx(Target):
         session = _session(path)
         text = session.get_modelmeta().custom_metadata_map.get(KEY)
         if text is None:
-            raise UserError(f"{path} was not exported by sslkit: it does not say how its images are prepared")
+            raise UserError(f"{path} was not exported by sslkit: it has no description of how its images are prepared")
         names = [[value.name for value in values] for values in (session.get_inputs(), session.get_outputs())]
         if names != [["images"], ["features"]]:
             raise UserError(f"{path} was not exported by sslkit: it does not turn images into features")
@@ -93,14 +93,14 @@ def _exported(source: Source) -> Any:
             program = torch.onnx.export(
                 source.net, (torch.zeros(shape),), dynamo=True, dynamic_shapes=free, verbose=False, **names
             )
-    except Exception as error:  # whatever the exporter, its decompositions or the network raise
+    except Exception as error:  # the exporter, its decompositions and the network raise many classes
         raise UserError(f"torch cannot export {source.about.name} to onnx: {_first_line(error)}") from error
     return program.model_proto
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter tells of its own ways, in warnings and in the log."""
+    """Silence the exporter's warnings and log."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -114,7 +114,7 @@ def _quiet() -> Iterator[None]:
 
 @torch.no_grad()
 def _compare(source: Source, path: Path) -> None:
-    """Raises UserError unless the file gives the network's features, for one image and for three."""
+    """Raises UserError unless the file returns the network's features, for one image and for three."""
     network = OnnxNetwork(_session(path))
     generator = torch.Generator().manual_seed(0)
     for batch in (1, 3):
@@ -129,7 +129,7 @@ def _compare(source: Source, path: Path) -> None:
 
 
 def _check_whole(path: Path) -> None:
-    """Raises UserError for a file whose tensors lie in other files: it could name any file of this machine."""
+    """Raises UserError for a file with tensors in other files: it could name any file of this machine."""
     missing = [package for package in ("onnx", "onnxruntime") if importlib.util.find_spec(package) is None]
     if missing:
         raise UserError(f"reading {path} needs the package {' and '.join(missing)}: {EXTRA}")
@@ -137,14 +137,14 @@ def _check_whole(path: Path) -> None:
 
     try:
         proto = onnx.load(path, load_external_data=False)
-    except Exception as error:  # protobuf's own kinds
+    except Exception as error:  # of protobuf's own classes
         raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error
     if _lies_elsewhere(proto):
         raise UserError(f"{path} keeps tensors in other files, which sslkit neither writes nor reads: export it again")
 
 
 def _lies_elsewhere(message: Any) -> bool:
-    """True if any tensor in a protobuf message, at any depth, is one in an external file."""
+    """True if a protobuf message has, at any depth, a tensor in an external file."""
     import onnx
     from google.protobuf.message import Message
 
@@ -168,5 +168,5 @@ def _session(path: Path) -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own kinds
+    except Exception as error:  # of onnxruntime's own classes
         raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error

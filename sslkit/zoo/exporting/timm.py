@@ -1,6 +1,6 @@
 """A safetensors file that plain `timm.create_model(NAME, checkpoint_path=FILE, ...)` loads strictly.
 
-Its header carries what sslkit knows of the network and the lines that load it.
+Its header holds sslkit's description of the network and the lines that load it.
 """
 
 import json
@@ -15,7 +15,7 @@ KEY = "sslkit"
 
 
 class Timm(Target):
-    """timm's names and shapes; a changed stem is one more line."""
+    """timm's names and shapes; a changed stem adds one line."""
 
     suffix = ".safetensors"
 
@@ -38,7 +38,7 @@ class Timm(Target):
 
 
 def header(path: Path) -> dict[str, str]:
-    """The texts in a safetensors file's header. Raises UserError for a file that is none."""
+    """The texts in a safetensors file's header. Raises UserError for a file that cannot be read."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -1,6 +1,6 @@
 """A state dict with torchvision's names that loads strictly into its ResNets, and a .json beside it.
 
-The .json says which network, how images are prepared, the lines that load it, and the digest of the file it is about.
+The .json holds the network, its preprocessing, the lines that load it, and the digest of its weights file.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from sslkit.errors import UserError
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of
 from sslkit.zoo.frozen import About, Frozen
 
-# timm and torchvision have these under one name, with one set of tensors.
+# timm and torchvision have these under the same name, with the same tensors.
 RESNETS = (
     *("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2", "wide_resnet101_2"),
     *("resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"),
@@ -24,7 +24,7 @@ PLAIN = {"num_classes", "in_chans"}
 
 
 class Torchvision(Target):
-    """torchvision's ResNets; other channels and a changed stem are one more line each."""
+    """torchvision's ResNets; other channels and a changed stem each add one line."""
 
     suffix = ".pth"
 
@@ -33,7 +33,7 @@ class Torchvision(Target):
             return reason
         name = source.entry.card["backbone"]["name"]
         if _name(source.network.model) not in RESNETS or not source.network.arguments.keys() <= PLAIN:
-            return f"{name} is none of torchvision's networks that timm has too ({', '.join(RESNETS)})"
+            return f"{name} is none of torchvision's networks that timm also has ({', '.join(RESNETS)})"
         return ""
 
     def write(self, source: Source, path: Path, name: str) -> None:
@@ -63,7 +63,7 @@ class Torchvision(Target):
         state = read_weights(path, "sslkit.zoo.load")
         side = path.with_suffix(".json")
         if not side.is_file():
-            raise UserError(f"{path} needs {side.name} beside it, which says what network it is: copy or export both")
+            raise UserError(f"{path} needs {side.name} beside it, the description of its network: copy or export both")
         given = json_files.read(side, "copy or export both again")
         about = About.from_json(json.dumps(given), side)
         if given.get("sha256") != _sha256(path):
@@ -72,7 +72,7 @@ class Torchvision(Target):
 
 
 def _name(model: str) -> str:
-    """Without timm's tag of weights."""
+    """The model name without timm's tag of weights."""
     return model.partition(".")[0]
 
 

@@ -156,7 +156,7 @@ def test_a_collapsed_model_has_no_map_and_costs_no_other_picture(fashion: Featur
     """scikit-learn's t-SNE of equal rows ends the process with a segmentation fault."""
     rounded = 1 + 2e-7 * (np.arange(fashion.x.size) % 3).reshape(fashion.x.shape)  # equal but for rounding
     collapsed = replace(fashion, x=rounded.astype(np.float32))
-    with pytest.raises(NoMap, match="images are equal: there is no map of them"):
+    with pytest.raises(NoMap, match="images are equal: t-SNE cannot map them"):
         plot_features(collapsed, tmp_path / "map.png", per_class=30)
     subject = SimpleNamespace(train=collapsed, test=collapsed, seed=0)
     result = Result.of(share(np.ones(9, bool)), protocol="knn", recipe="k=3", metric="top1", model="a", data="b")

@@ -36,7 +36,7 @@ def test_readme(exported) -> None:
         "# byol-entry",
         "net = timm.create_model('local-dir:byol-entry-hf', pretrained=True)",
         "net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()",
-        "without the lines after `create_model` the weights load, but the features are others",
+        "without the lines after `create_model` the weights load, but the features differ",
         "| linear | 78.5 % | 52.1 % | at the end of training |",
         "| kNN | 75.0 % | 48.1 % | at the end of training |",
         "| RankMe | 44.5 | - | at the end of training |",
