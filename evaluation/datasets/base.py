@@ -169,8 +169,8 @@ class Entry:
         message = f"{self.name}: the split {split!r} has {' and '.join(wrong)}"
         if counts == "raise":
             raise UserError(
-                f"{message}: check that it is unpacked completely. open_split(..., counts='warn') accepts "
-                "another copy; its numbers are then not those of the published set"
+                f"{message}: check that it is unpacked completely. "
+                'open_split(..., counts="warn") accepts another copy; its numbers are not those of the published set'
             )
         warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
         return f"not the published set: {' and '.join(wrong)}"
