@@ -134,7 +134,7 @@ def test_shift_take_and_moved() -> None:
         ([[1, 2], [3]] * 3, Y, {}, "its rows of one length"),
         (X.astype(complex), Y, {}, "must be numbers"),
         (torch.from_numpy(X).to(torch.complex64), Y, {}, "must be real numbers"),
-        (X, [[0, 1], [1]] * 3, {}, "labels of several columns must all have as many"),
+        (X, [[0, 1], [1]] * 3, {}, "labels of several columns must have rows of one length"),
         (X, Y, {"device": "cuda:99"}, "torch sees"),
         (X, Y, {"device": "abacus"}, "not known to torch"),
         (X, Y, {"seed": 2**32}, "seed=4294967296"),

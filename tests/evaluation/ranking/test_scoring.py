@@ -68,7 +68,7 @@ def test_metrics_that_read_no_classes_take_numbers_and_several_labels(name: str,
         ("gbc", {"pca": "many"}, "must be"),
         ("ped(lam=0.3)+logme", {"lam": 0.6}, "lam is given twice"),
         ("ped(lam=0.3,lam=0.6)+logme", {}, "lam is given twice"),
-        ("ped+knn", {"k": 5}, r"option of ped and of knn; say in brackets whose: ped\(k=\.\.\.\)\+knn or ped\+knn\(k"),
+        ("ped+knn", {"k": 5}, r"option of ped and of knn; write it in brackets: ped\(k=\.\.\.\)\+knn or ped\+knn\(k"),
         ("", {}, "is no metric"),
     ],
 )
