@@ -1,4 +1,4 @@
-"""What each model cost: seconds of training, of the protocols, of the metrics."""
+"""Costs of each model: seconds of training, of the protocols, of the metrics."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ COLUMNS = [
     Column("waiting for data", "share of the training time, mean over the epochs", number=True),
     Column("evaluation", "seconds of all protocols, without the extraction", number=True),
     Column("metrics", "seconds of all transferability metrics on all tasks, without the extraction", number=True),
-    Column("dropped images", "unreadable ones that training left out", number=True),
+    Column("dropped images", "unreadable images, not used for training", number=True),
 ]
 
 
@@ -69,4 +69,4 @@ def _metrics(name: str, material: Material) -> Cell:
     if not spent:
         return MISSING
     each = ", ".join(f"{data} {seconds:.2f}" for data, seconds in spent.items())
-    return of_seconds(sum(spent.values()), made(seconds=each, what="what metrics share is counted with the first"))
+    return of_seconds(sum(spent.values()), made(seconds=each, what="shared work counts for the first metric"))

@@ -6,7 +6,7 @@ from typing import Any
 from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, made, of_number
 
 TAU, REGRET = "weighted tau (Vigna)", "regret@1"
-PARTS = ("metrics", "claims", "truth")  # of the file, that these tables show
+PARTS = ("metrics", "claims", "truth")  # parts of the file in these tables
 SAYS = {TAU: "scipy.stats.weightedtau with the accuracies after fine-tuning: 1 the same order, -1 the opposite"}
 SAYS[REGRET] = "best accuracy less the accuracy of the first by score, in points of per cent: 0 is best"
 
@@ -16,7 +16,7 @@ def is_ranking_study(study: Any) -> bool:
 
 
 def ranking_study_tables(study: Mapping[str, Any], path: Any) -> list[Table]:
-    """study: the parsed file. path: where it lies, for the numbers' making."""
+    """Make the tables. study: the parsed file. path: of the file, shown as the origin of the numbers."""
     tables = [_metrics(study, path), _claims(study, path), _truth(study, path)]
     return [table for table in tables if table.rows]
 
@@ -58,7 +58,7 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
     columns = [Column("metric"), Column("against"), Column("claimed by")]
     columns += [Column("difference", "in mean weighted tau, paired over the models", True)]
     columns += [Column(task, f"difference on {task}", True) for task in tasks]
-    columns += [Column("says", "what the interval of the difference says")]
+    columns += [Column("says", "conclusion from the interval of the difference")]
     rows = []
     for claim in study["claims"]:
         about = {"claimed_by": dig(claim, "claimed_by"), "study": path, "date": study.get("date")}
@@ -94,7 +94,7 @@ def _truth(study: Mapping[str, Any], path: Any) -> Table:
 
 
 def _number(one: Any, how: str, *, scale: float = 1, sign: str = "") -> Cell:
-    """A value with its interval. scale: 100 for points of per cent."""
+    """Make a cell of a value with its interval. scale: 100 for points of per cent."""
     value, interval = dig(one, "value"), dig(one, "interval")
     if not is_number(value):
         return MISSING
