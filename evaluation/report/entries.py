@@ -122,7 +122,7 @@ def _rankme(card: Mapping[str, Any]) -> Cell:
     images = dig(card, "features", "images")
     how = _how(
         card,
-        what="RankMe, the effective rank of the backbone's features",
+        quantity="RankMe, the effective rank of the backbone's features",
         data=f"clean training {_unit(card)} of {dig(card, 'data', 'source')}",
         n=_images(images),
         interval="none: one number of one matrix",
@@ -140,7 +140,7 @@ def _millions(parameters: int) -> str:
 
 def _size(member: Member) -> str:
     return made(
-        what="trained parameters of the backbone, without the statistics of batch normalisation",
+        quantity="trained parameters of the backbone, without the statistics of batch normalisation",
         file=f"{member.weights.bytes:,} bytes",
         read_from=member.folder / "backbone.safetensors",
     )

@@ -82,7 +82,7 @@ def _ranking(ranked: Ranked, material: Material) -> Task:
 
 
 def _name(ranked: Ranked) -> str:
-    """Return the task, with the file if its name differs."""
+    """Return the task without folder and suffix, or else the name of the file."""
     stem = re.sub(r"\.(npz|csv)$", "", ranked.ranking.data.rstrip("/").rpartition("/")[2])
     return stem or ranked.path.stem
 
@@ -113,10 +113,10 @@ def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
     row = [Cell(ranking.models[m])]
     if ranking.truth is not None:
         truth = float(ranking.truth[m])
-        how = made(what="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
+        how = made(quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
     scored = [name for k, name in enumerate(ranking.metrics) if not np.isnan(ranking.scores[:, k]).any()]
-    how = made(what=f"mean rank over {', '.join(scored)}", data=ranking.data, command=command, date=ranked.date)
+    how = made(quantity=f"mean rank over {', '.join(scored)}", data=ranking.data, command=command, date=ranked.date)
     row.append(of_number(float(ranking.mean_rank[m]), "{:.1f}", how))
     return row + [_score(ranked, m, k, command) for k in range(len(ranking.metrics))]
 
@@ -192,14 +192,14 @@ def _cost(ranked: Ranked, command: str) -> Table:
                 Cell(str(int(known.sum())), key=int(known.sum())),
                 of_seconds(float(seconds.sum()) if known.any() else None, made(**about)),
                 of_seconds(float(seconds.max()) if known.any() else None, made(model=slowest, **about)),
-                of_bytes(memory, made(what="largest over the models", **about)),
+                of_bytes(memory, made(quantity="largest over the models", **about)),
             ]
         )
     return Table(f"{_name(ranked)}: cost of the scores, without the extraction", columns, rows)
 
 
 def _summary(metric: str) -> str:
-    """Return the first line of a metric's file; "" for an unknown metric."""
+    """Return the first line of a metric's docstring; "" for an unknown metric."""
     try:
         return members.summary(transferability.find(parse(metric).metric).score)
     except UserError:

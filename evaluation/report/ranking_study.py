@@ -45,11 +45,11 @@ def _metric(name: str, row: Mapping[str, Any], study: Mapping[str, Any], path: A
         by_task.append(_number(dig(row, "tasks", task, TAU), how))
     return [
         Cell(shown),
-        of_number(dig(row, "models"), "{:g}", made(what="models that the metric scores in every task", **about)),
+        of_number(dig(row, "models"), "{:g}", made(quantity="models that the metric scores in every task", **about)),
         _number(dig(row, "mean", TAU), f"{made(measure=f'{TAU}: {SAYS[TAU]}')}\n{mean}"),
         _number(dig(row, "mean", REGRET), f"{made(measure=f'{REGRET}: {SAYS[REGRET]}')}\n{mean}", scale=100),
         *by_task,
-        of_number(None if seconds is None else 1000 * seconds, "{:,.1f}", made(what="mean wall time", **about)),
+        of_number(None if seconds is None else 1000 * seconds, "{:,.1f}", made(quantity="mean wall time", **about)),
     ]
 
 
@@ -69,7 +69,7 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
                 Cell(str(dig(claim, "metric"))),
                 Cell(str(dig(claim, "against"))),
                 Cell(str(dig(claim, "claimed_by"))),
-                _number(dig(claim, "difference", TAU), made(what="mean over the tasks", **about), sign="+"),
+                _number(dig(claim, "difference", TAU), made(quantity="mean over the tasks", **about), sign="+"),
                 *(_number(one, made(task=task, **about), sign="+") for task, one in of_tasks),
                 Cell(str(dig(claim, "verdict") or "")),
             ]
@@ -80,7 +80,7 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
 def _truth(study: Mapping[str, Any], path: Any) -> Table:
     tasks = list(study["truth"])
     models = dict.fromkeys(model for column in study["truth"].values() for model in column)
-    about = {"what": "accuracy after fine-tuning all weights", "study": path, "date": study.get("date")}
+    about = {"quantity": "accuracy after fine-tuning all weights", "study": path, "date": study.get("date")}
     rows = []
     for model in models:
         values = [dig(study, "truth", task, model) for task in tasks]

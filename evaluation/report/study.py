@@ -29,7 +29,7 @@ def _tables(node: Any, where: tuple[str, ...], about: str) -> Iterator[Table]:
     caption = " / ".join(where) or "the study"
     if plain:
         cells = [[Cell(name), _cell(value, (*where, name), about)] for name, value in plain.items()]
-        yield Table(caption, [Column("what"), Column("value")], cells)
+        yield Table(caption, [Column("quantity"), Column("value")], cells)
     alike = len(columns) <= min(MOST_COLUMNS, 1.5 * max(map(len, rows.values()), default=0))
     if len(rows) > 1 and alike:
         names = [Column("name"), *(_column(name, rows) for name in columns)]
@@ -86,7 +86,7 @@ def _has_interval(value: Any) -> bool:
 
 
 def _cell(value: Any, path: tuple[str, ...], about: str) -> Cell:
-    how = f"{made(what=' / '.join(path))}\n{about}"
+    how = f"{made(quantity=' / '.join(path))}\n{about}"
     if value in (None, "", []):
         return MISSING
     if is_number(value):

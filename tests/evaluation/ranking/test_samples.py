@@ -37,7 +37,7 @@ def test_fractions_and_columns_are_targets_and_no_classes() -> None:
     sample = as_sample(X, [0.5, 1.0, 2.0, 3.5, 1.0, 2.0])
     assert sample.y is None and sample.targets.shape == (6, 1)
     assert as_sample(X, np.eye(6)[:, :4]).targets.shape == (6, 4)
-    with pytest.raises(UserError, match="one class label an image"):
+    with pytest.raises(UserError, match="one class label per image"):
         _ = sample.labels
     assert as_sample(X, Y).targets[:, 0].tolist() == Y  # whole numbers can be either
 
