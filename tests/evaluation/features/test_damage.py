@@ -139,7 +139,7 @@ def test_a_damaged_field_of_a_ranking_names_the_file(field: str, value: object, 
     else:
         record[field] = value
     path.write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"file\.json is no ranking"):
+    with pytest.raises(UserError, match=r"file\.json is not a ranking"):
         Ranking.from_json(path)
 
 
