@@ -93,9 +93,7 @@ def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, co
         given["test"] = given.pop("val")
     for name in ("train", "test"):
         if name not in given:
-            raise UserError(
-                f"fine-tuning needs the splits train and test, {name} is missing; given: {', '.join(given)}"
-            )
+            raise UserError(f"fine-tuning needs the splits train and test; there is no {name}: {', '.join(given)}")
     for name, split in given.items():
         _check(split, name)
     first = given["train"]
