@@ -20,12 +20,12 @@ __all__ = ["Entry", "Listing", "Split", "find", "names", "open_split", "overlap"
 
 
 def names() -> tuple[str, ...]:
-    """The name of every published set."""
+    """Return the names of all published sets."""
     return members.names(__name__)
 
 
 def find(name: str) -> Entry:
-    """A published set by its name. Raises UserError for an unknown one, with the nearest."""
+    """Return a published set by its name. Raises UserError for an unknown name and suggests the nearest."""
     if name not in names():
         raise UserError(f"there is no published set {name!r}: {members.nearest(name, names())}")
     return dataclasses.replace(importlib.import_module(f"{__name__}.{name}").ENTRY, name=name)
@@ -42,20 +42,20 @@ def open_split(
     on_error: str = "raise",
     counts: str = "raise",
 ) -> Split:
-    """One split of a data set with its labels, and what it is judged by. Nothing is downloaded.
+    """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
-    source: a published set, `NAME` or `NAME:ROOT` (see `names`; a folder of that name is ./NAME); or anything that
-        `sslkit.open_images` takes and that has labels: top-1 accuracy then, but for torchvision's class of a published
-        set, which keeps that set's metric. A `Split` that is open already is returned, if it is the one asked for.
-    split: as the source has them; a published set's are in the `counts` of `find(name)`. Where a set has no "val" none
-        is made here: see `held_out` in _splits.py.
-    root: the folder that NAME lies below.
+    source: a published set, `NAME` or `NAME:ROOT` (see `names`; write ./NAME for a folder of that name); or any source
+        of `sslkit.open_images` that has labels. Its metric is top-1 accuracy, except that torchvision's class of a
+        published set keeps that set's metric. A `Split` is returned as it is, if it is the requested one.
+    split: a split of the source; for a published set see the `counts` of `find(name)`. A missing "val" is not created
+        here: see `held_out` in _splits.py.
+    root: the folder that contains the folder of NAME.
     image_size, channels, fit: see `sslkit.open_images`; files of published sets are read as RGB by default.
-    on_error: "raise" stops at an image that cannot be read. With "skip" `images` gives another image in its place and
-        says so in its `index`: whoever reads them must leave out such rows, of the images and of y, ids and groups.
-    counts: what a published set does that has not the published number of images or classes: "raise", or "warn".
-    Raises UserError for an unknown source or split, missing files (all are named, with where to get them), and for
-    images without labels.
+    on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
+        that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
+    counts: "raise" or "warn" if a published set has another number of images or classes than published.
+    Raises UserError for an unknown source or split, for missing files (lists all, with their origin), and for images
+    without labels.
     """
     if counts not in COUNTS:
         raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
@@ -71,5 +71,5 @@ def open_split(
 
 def _same(opened: Split, split: str) -> Split:
     if opened.split != split:
-        raise UserError(f"what is open of {opened.name} is its split {opened.split!r}, not {split!r}")
+        raise UserError(f"{opened.name} is open as its split {opened.split!r}, not {split!r}")
     return opened

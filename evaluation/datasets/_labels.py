@@ -1,4 +1,4 @@
-"""Checks of a data set's labels, before any feature is extracted: what no protocol could learn from or be judged by."""
+"""Checks of a data set's labels before feature extraction, for errors that would make every protocol fail."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ import numpy as np
 from evaluation.datasets.base import Split
 from sslkit.errors import UserError
 
-FEWEST = 2  # classes that a classifier tells apart
+FEWEST = 2  # classes, for a classifier
 
 
 def check_labels(split: Split, protocol: str, *, several: bool = False) -> None:
-    """Check that every image has a label. Raises UserError; for several labels an image, too, unless `several`."""
+    """Check that every image has a label. Raises UserError, also for several labels per image unless `several`."""
     where = f"{split.name} ({split.split})"
     if split.y.ndim != 1:
         if not several:
@@ -25,7 +25,7 @@ def check_labels(split: Split, protocol: str, *, several: bool = False) -> None:
 
 
 def check_classes(splits: Sequence[Split], protocol: str) -> None:
-    """Check that the images to learn from show at least two classes. Raises UserError."""
+    """Check that the training images have at least two classes. Raises UserError."""
     if any(split.y.ndim != 1 for split in splits):
         return
     found = dict.fromkeys(name for split in splits for name in named_classes(split))
@@ -38,5 +38,5 @@ def check_classes(splits: Sequence[Split], protocol: str) -> None:
 
 
 def named_classes(split: Split) -> list[str]:
-    """Return the names of the classes that an image of the split has."""
+    """Return the names of the classes that occur in the split."""
     return [split.classes[label] for label in np.unique(split.y) if label >= 0]

@@ -1,4 +1,4 @@
-"""Images by a list of files, and what the readers of the sets share."""
+"""Images from a list of files, and helpers shared by the readers of the sets."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from sslkit.errors import UserError
 class ListedImages(DecodedImages):
     """The files `paths` below `root`, in the order given.
 
-    y, groups: what else the digest covers; y may be (N, K), where `identity.labels` is None.
+    y, groups: also covered by the digest; y may be (N, K), and `identity.labels` is then None.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class ListedImages(DecodedImages):
 
 
 def subfolders(folder: Path) -> list[str]:
-    """Names of the folders in a folder, sorted, hidden ones left out. Raises FileNotFoundError."""
+    """Return the sorted names of the folders in a folder, without hidden ones. Raises FileNotFoundError."""
     with os.scandir(folder) as entries:
         return sorted(entry.name for entry in entries if not entry.name.startswith(".") and os.path.isdir(entry.path))
 
 
 def in_classes(root: Path, classes: Sequence[str], below: str = "") -> tuple[list[str], np.ndarray]:
-    """The image files of each class folder, sorted by name.
+    """Return the image files of each class folder, sorted by name, and their labels.
 
-    below: the folder of the class folders, below root; the N paths start with it. Labels (N,) are places in `classes`.
+    below: path from root to the class folders; the N paths start with it. Labels (N,) are indices into `classes`.
     """
     paths, y = [], []
     for label, name in enumerate(classes):
@@ -79,13 +79,13 @@ def in_classes(root: Path, classes: Sequence[str], below: str = "") -> tuple[lis
 
 
 def numbered(split: str) -> tuple[str, int]:
-    """The kind and the number of one of several official splits: "train7" -> ("train", 7); "train" is "train1"."""
+    """Parse the name of one of several official splits: "train7" -> ("train", 7); "train" is "train1"."""
     kind = split.rstrip("0123456789")
     return kind, int(split[len(kind) :] or 1)
 
 
 def numbered_counts(counts: Mapping[str, int], many: int) -> dict[str, int]:
-    """Counts of each kind of split, by its plain name and with the numbers 1 to `many`."""
+    """Return the counts of each kind of split, by its plain name and with the numbers 1 to `many`."""
     return {**counts, **{f"{kind}{k}": count for k in range(1, many + 1) for kind, count in counts.items()}}
 
 

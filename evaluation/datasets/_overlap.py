@@ -1,4 +1,4 @@
-"""Images that are in two splits, by their content."""
+"""Find images that occur in two splits, by their content."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ from sslkit.errors import UserError
 
 
 def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str]]:
-    """The images of `b` that are in `a` as well: pairs (id in a, id in b), sorted, an image with several twins once.
+    """Return the images of `b` that are also in `a`: sorted pairs (id in a, id in b), one pair per image of `b`.
 
-    Files are the same when their bytes are, arrays when their pixels are; a picture saved anew is not found.
-    Only files whose size occurs in both splits are read, each once. progress: a bar, on a terminal.
-    Raises UserError where one of the two is files and the other one arrays, and for a file that has gone.
+    Files are compared by their bytes, arrays by their pixels; a re-encoded image is not found.
+    Only files whose size occurs in both splits are read, each once. progress: show a bar on a terminal.
+    Raises UserError for files against arrays, and for a file that no longer exists.
     """
     arrays = isinstance(a.images, ArrayImages)
     if arrays != isinstance(b.images, ArrayImages):
@@ -31,7 +31,7 @@ def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str
     return sorted((first[digest], name) for digest, name in in_b if digest in first)
 
 
-Digests = list[tuple[bytes, str]]  # of the content, and the image's id
+Digests = list[tuple[bytes, str]]  # (digest of the content, id of the image)
 
 
 def _of_arrays(split: Split) -> Digests:
@@ -61,7 +61,7 @@ def _by_size(split: Split) -> dict[int, list[int]]:
         try:
             by_size[os.stat(path).st_size].append(row)
         except OSError as error:
-            raise UserError(f"{path} of {split.name} is no file on the disk, so it cannot be compared") from error
+            raise UserError(f"{path} of {split.name} is not a file on the disk, so it cannot be compared") from error
     return by_size
 
 

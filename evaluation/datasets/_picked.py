@@ -1,4 +1,4 @@
-"""Some rows of other images: what a ranking looks at when a data set is large."""
+"""A subset of the rows of other images, used by rankings of large data sets."""
 
 import copy
 from typing import Any
@@ -10,7 +10,7 @@ from sslkit.data.images import Identity, Images
 
 
 class PickedImages(Images):
-    """The rows `rows` (n,) int64 of `images`, in the order given; nothing is listed or decoded again."""
+    """The rows `rows` (n,) int64 of `images`, in the given order; no new listing or decoding."""
 
     def __init__(self, images: Images, rows: np.ndarray) -> None:
         labels = None if images.labels is None else images.labels[rows]
@@ -26,7 +26,9 @@ class PickedImages(Images):
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         asked = self.rows[rows]
         batch = self.images.__getitems__(asked.tolist())
-        same = batch["index"].numpy() == asked  # an unreadable image gives another, which may not be among ours
+        same = (
+            batch["index"].numpy() == asked
+        )  # an unreadable image is replaced by another, which may be outside `rows`
         return batch | {"index": torch.from_numpy(np.where(same, rows, -1))}
 
     def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "PickedImages":

@@ -1,7 +1,7 @@
-"""Pickles of plain values and numpy arrays, read without running what else they may hold.
+"""Read pickles of plain values and numpy arrays without running any other code in them.
 
-CIFAR's published files are such pickles. A pickle can name any function of Python and call it; here it may name those
-alone that make an array, and a file that names another is refused before that one is imported.
+CIFAR's published files are such pickles. A pickle can name any Python function and call it. Here only the functions
+that build an array are allowed; a file that names another one is rejected before the import.
 """
 
 import pickle
@@ -12,9 +12,9 @@ from sslkit.errors import UserError
 
 
 def read(path: Path) -> Any:
-    """The content: mappings, lists, texts, numbers and arrays; texts of Python 2 are read as latin-1.
+    """Return the content: mappings, lists, strings, numbers and arrays; Python 2 strings are read as latin-1.
 
-    Raises UserError for a file that cannot be read, and for one that holds anything else.
+    Raises UserError for an unreadable file and for any other content.
     """
     try:
         with path.open("rb") as stream:
@@ -24,12 +24,12 @@ def read(path: Path) -> Any:
     except Exception as error:  # a damaged pickle can raise anything
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"{path} is no pickle of plain values and arrays ({reason}): take the published file"
+            f"{path} is not a pickle of plain values and arrays ({reason}): use the published file"
         ) from error
 
 
 def _encoded(text: str, encoding: str) -> bytes:
-    """Bytes as Python 3 writes them with protocol 2."""
+    """Restore bytes that Python 3 wrote as encoded text (protocol 2)."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it encodes a text as {encoding!r}")
     return text.encode("latin1")
@@ -39,7 +39,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):
             return _encoded
-        # numpy 2 calls its module numpy._core, where 1 had numpy.core; both read both.
+        # The module is numpy._core in numpy 2 and numpy.core in numpy 1; accept both names.
         known = module.replace("numpy._core", "numpy.core"), name
         if known not in _ARRAYS:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is not followed")
@@ -56,7 +56,7 @@ _ARRAYS = {
 
 
 def _array_maker(module: str, name: str) -> Any:
-    """The functions that numpy writes into pickles, where this numpy has them."""
+    """Return a function that numpy writes into pickles, if this numpy has it."""
     import numpy as np
 
     array = np.zeros(1, dtype=np.uint8)

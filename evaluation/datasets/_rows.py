@@ -1,4 +1,4 @@
-"""What tells the rows of a data set apart, and the numbers of their labels."""
+"""Row ids of a data set, and renumbering of its labels."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from sslkit.errors import UserError
 
 
 def row_ids(rows: np.ndarray) -> np.ndarray:
-    """(N,) a hash of each row's values, equal rows being counted: names that do not depend on the order."""
+    """Return (N,) hashes of the rows' values, numbered where rows are equal: ids that do not depend on the order."""
     seen: dict[str, int] = {}
     ids = []
     for row in rows:
@@ -20,9 +20,9 @@ def row_ids(rows: np.ndarray) -> np.ndarray:
 
 
 def renumbered(y: np.ndarray, classes: Sequence[str], index: Mapping[str, int], where: str) -> np.ndarray:
-    """Labels (N,) of `classes` in the numbers that training uses, `index`: name -> label.
+    """Renumber labels (N,) of `classes` as in training. index: class name -> training label.
 
-    Raises UserError naming the classes of y that training has no image of.
+    Raises UserError naming the classes of y that have no training image.
     """
     used = np.unique(y)
     unseen = [classes[label] for label in used if classes[label] not in index]

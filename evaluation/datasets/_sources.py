@@ -1,4 +1,4 @@
-"""Splits of what `sslkit.open_images` opens: the package's own sets, folders, .npz files, torchvision's sets."""
+"""Splits of the sources of `sslkit.open_images`: the package's own sets, folders, .npz files, torchvision's sets."""
 
 import os
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from sslkit.errors import UserError
 
 
 def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
-    """One split of a source, by its own labels.
+    """Open one split of a source, with the source's own labels.
 
-    torchvision_metrics: the metric of torchvision's classes for which it is not top-1.
+    torchvision_metrics: metrics of the torchvision classes that do not use top-1.
     Raises UserError for images without labels.
     """
     if isinstance(source, ListedImages):
@@ -51,7 +51,7 @@ def _opened(source: str | Path | Images, options: ImageOptions) -> Images:
 
 
 def _ids(images: Images) -> np.ndarray:
-    """(N,) paths below the folder of the split, or hashes of the pixels, equal images being counted."""
+    """Return (N,) paths below the folder of the split, or hashes of the pixels, numbered where images are equal."""
     if isinstance(images, ArrayImages):
         return row_ids(images.pixels)
     paths = [images.path(row) for row in range(len(images))]

@@ -1,4 +1,4 @@
-"""Which images of a training split are held out to choose by: a hash of their names, the same share of each class."""
+"""Held-out part of a training split, for selection: drawn by a hash of the names, the same share of each class."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 0) -> np.ndarray:
-    """(N,) bool: about `share` of each class, at least one image of it and not all; a class of one image stays whole.
+    """Return the held-out mask (N,) bool: about `share` of each class, at least one image, never all of them.
 
     y: (N,) int64 labels; for (N, K) the share is of all images. ids: (N,) unique names.
-    The draw depends on the seed and the names, not on the order of the rows: adding a file moves
-    at most one other per class.
+    Classes of one image stay whole. The draw depends on the seed and the names, not on the order of the rows: adding
+    a file moves at most one other per class.
     """
     keys = draw_keys(ids, seed)
     labels = y if y.ndim == 1 else np.zeros(len(y), np.int64)
@@ -26,13 +26,13 @@ def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 
 
 
 def draw_keys(ids: Sequence[str], seed: int, purpose: str = "held out") -> np.ndarray:
-    """(N,) bytes that sort the images in an order drawn from (seed, purpose, name)."""
+    """Return sort keys (N,) bytes that order the images at random by (seed, purpose, name)."""
     start = f"{purpose} {seed} ".encode()
     return np.array([hashlib.sha256(start + str(name).encode()).digest() for name in ids], dtype="S32")
 
 
 def stratified_folds(y: Tensor, folds: int, generator: torch.Generator) -> Tensor:
-    """(N,) the number of each row's fold: the rows of a class are dealt out in turn, in a drawn order."""
+    """Return the fold (N,) of each row: rows of a class go to the folds in turn, in random order."""
     labels = y.cpu()
     drawn = torch.randperm(len(labels), generator=generator)
     dealt = drawn[labels[drawn].argsort(stable=True)]

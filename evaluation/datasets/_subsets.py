@@ -1,4 +1,4 @@
-"""Which images keep their labels in semi-supervised evaluation: the rule of SimCLR, drawn by hashes of their names."""
+"""Labelled subsets for semi-supervised evaluation: the rule of SimCLR, drawn by hashes of the image names."""
 
 import hashlib
 import math
@@ -14,16 +14,16 @@ from sslkit.errors import UserError
 def label_subset(
     y: np.ndarray, ids: Sequence[str], classes: Sequence[str], fraction: float, seed: int = 0
 ) -> np.ndarray:
-    """(n,) int64, ascending: the rows that keep their labels; n = floor(fraction * N).
+    """Return the rows (n,) int64, ascending, that keep their labels; n = floor(fraction * N).
 
     y: (N,) int64 labels; rows of -1 are not counted and never drawn. ids: (N,) unique names. classes: their names.
     fraction: in (0, 1].
-    Each class gives the same number of images, or one more where n does not divide: not in proportion to its size
-    (Chen et al. 2020, SimCLR; their 1 % of ImageNet is 12 or 13 of each class). A class with fewer gives all it has,
-    and the others share the rest equally, so n is kept; count the rows where that may matter.
-    The draw depends on (seed, class names, image names) alone: the order of the rows is of no account, and a smaller
-    fraction's rows are among those of a larger one.
-    Raises UserError for a fraction that leaves a class without a label, or several labels an image.
+    Each class contributes the same number of images, plus one where n does not divide evenly: not in proportion to its
+    size (Chen et al. 2020, SimCLR; their 1 % of ImageNet is 12 or 13 per class). A smaller class contributes all its
+    images and the others share the rest equally, so n is kept.
+    The draw depends only on (seed, class names, image names), not on the order of the rows; the rows of a smaller
+    fraction are a subset of those of a larger one.
+    Raises UserError for a fraction that leaves a class without a label, or several labels per image.
     """
     y = np.asarray(y)
     if y.ndim != 1:
@@ -43,7 +43,7 @@ def label_subset(
 
 
 def shares(sizes: Sequence[int], fraction: float, names: Sequence[str], seed: int = 0) -> np.ndarray:
-    """(K,) how many images each class gives: a common level, what is left one each in an order drawn from the seed.
+    """Return the number of images (K,) of each class: a common level, plus the remainder one by one in random order.
 
     sizes: (K,) images of each class. names: (K,) of the classes.
     """
@@ -63,5 +63,5 @@ def shares(sizes: Sequence[int], fraction: float, names: Sequence[str], seed: in
 
 
 def list_digest(names: Iterable[str]) -> str:
-    """sha256 (hex) of a list of names, in whatever order they come."""
+    """Return the sha256 (hex) of a list of names, independent of their order."""
     return hashlib.sha256("\n".join(sorted(map(str, names))).encode()).hexdigest()

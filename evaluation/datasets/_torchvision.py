@@ -1,4 +1,4 @@
-"""Listings of the sets whose files torchvision parses."""
+"""Listings of the sets that torchvision parses."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from sslkit.data.torchvision_sets import open_torchvision
 
 
 def read(name: str, parts: Mapping[str, tuple[str, ...]], root: Path, split: str) -> Listing:
-    """torchvision's class `name`; `parts`: which of the splits that `sslkit` knows it by, one after the other."""
+    """List a split of torchvision's class `name`. parts: split -> torchvision's splits, concatenated."""
     opened = [open_torchvision(name, root, ImageOptions(part, channels=3)) for part in parts[split]]
     y = np.concatenate([images.labels for images in opened])
     classes = opened[0].classes

@@ -1,4 +1,4 @@
-"""The contract of an evaluation data set: which images, which labels, judged by what."""
+"""The contract of an evaluation data set: its images, labels and metric."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ COUNTS = ("raise", "warn")
 
 @dataclass(frozen=True)
 class Split:
-    """One split of a data set, opened.
+    """An open split of a data set.
 
     images: N square uint8 images. y: (N,) int64, or (N, K) int8 of 1, -1, 0 (do not count) for several labels; these
     are the labels to use (`images` does not carry those of the second kind).
-    classes: their names. ids: (N,) one unique str per image that does not depend on the order of the listing: the
-    path below the set's folder, or a hash of the pixels of arrays, equal images being counted.
-    metric: one of METRICS; it belongs to the data set. groups: (N,) int64 images of one thing, or None.
-    name, split: for tables. note: what to print beside a number (which draw, which copy), or "".
+    classes: their names. ids: (N,) unique str per image, independent of the order of the listing: the path below the
+    set's folder, or a hash of the pixels for arrays, numbered where images are equal.
+    metric: one of METRICS; it belongs to the data set. groups: (N,) int64, equal for images of one object, or None.
+    name, split: for tables. note: printed beside a number (which draw, which copy), or "".
     digest: sha256 of the list of images, their labels and the pixels' options.
     """
 
@@ -49,7 +49,7 @@ class Split:
         return len(self.images)
 
     def take(self, rows: np.ndarray) -> "Split":
-        """Some images, in the order given: (n,) int64. The classes keep their numbers."""
+        """Select images in the given order. rows: (n,) int64. The classes keep their numbers."""
         groups = None if self.groups is None else self.groups[rows]
         images = PickedImages(self.images, rows)
         return replace(self, images=images, y=self.y[rows], ids=self.ids[rows], groups=groups)
@@ -57,7 +57,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Listing:
-    """What the files of a set say of one split.
+    """One split as listed by the files of a set.
 
     y, classes, groups, note: as in `Split`.
     The images are the N `paths` below `root`, written with "/", or `pixels`: (N, C, H, W) uint8.
@@ -72,7 +72,7 @@ class Listing:
     note: str = ""
 
     def take(self, rows: np.ndarray) -> "Listing":
-        """Some images, in the order given: (n,) int64, or (N,) bool."""
+        """Select images in the given order. rows: (n,) int64, or (N,) bool."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         paths = [self.paths[row] for row in rows] if self.pixels is None else ()
         pixels = None if self.pixels is None else self.pixels[rows]
@@ -80,7 +80,7 @@ class Listing:
         return replace(self, y=self.y[rows], paths=paths, pixels=pixels, groups=groups)
 
     def only(self, labels: Sequence[int]) -> "Listing":
-        """The images of some classes, numbered anew in the order of their old labels."""
+        """Select the images of some classes and renumber these in the order of their old labels."""
         labels = np.unique(labels)
         kept = self.take(np.isin(self.y, labels))
         return replace(kept, y=np.searchsorted(labels, kept.y), classes=[self.classes[label] for label in labels])
@@ -88,17 +88,17 @@ class Listing:
 
 @dataclass(frozen=True)
 class Entry:
-    """A published data set: one file of this folder, in its variable ENTRY; the file's name is its name.
+    """A published data set: the variable ENTRY of a file in this folder; the file's name is the set's name.
 
     read: (folder, split) -> Listing.
-    metric: one of METRICS. classes: how many, in each split.
-    counts: images of each split, or a range of them, or None where that depends on a file of the user's.
-    train: the split that a final classifier learns from ("trainval" where there is a "val").
-    licence: in a line. note: what to print beside its numbers.
-    folders: where it may lie below root; root itself is tried last.
-    files: what must lie in that folder, for every split ("") and for one of them.
-    origin: where they come from, for the error.
-    torchvision: torchvision's class for it, or "". fetch: the arguments of each call that downloads it.
+    metric: one of METRICS. classes: number of classes of each split.
+    counts: number of images of each split, or a range, or None if it depends on a file of the user.
+    train: the split to train a final classifier on ("trainval" if there is a "val").
+    licence: one line. note: printed beside its numbers.
+    folders: possible folders below root; root itself is tried last.
+    files: required files in that folder, for every split ("") and for single splits.
+    origin: source of the files, for the error message.
+    torchvision: torchvision's class of the set, or "". fetch: the arguments of each call that downloads it.
     aliases: other names of splits. class_counts: classes of the splits that have fewer.
     """
 
@@ -120,10 +120,10 @@ class Entry:
     name: str = ""
 
     def open(self, root: Path, options: ImageOptions, counts: str = "raise") -> Split:
-        """The split `options.split`, from the files below `root`; files are read as RGB unless options say otherwise.
+        """Open the split `options.split` from the files below `root`; files are read as RGB unless set in `options`.
 
-        counts: what another number of images or classes than the published one does: "raise", or "warn" and go on.
-        Raises UserError for missing files, naming all of them and how to get them, and for unknown splits.
+        counts: "raise", or "warn" and go on, if the number of images or classes differs from the published one.
+        Raises UserError for missing files, with all their names and their origin, and for unknown splits.
         """
         if counts not in COUNTS:
             raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
@@ -143,7 +143,7 @@ class Entry:
         return self._split(listing, root, replace(options, split=split))
 
     def locate(self, root: Path, split: str) -> Path:
-        """The folder of the set. Raises UserError when a file is missing in each that it may be."""
+        """Return the folder of the set. Raises UserError if no candidate folder has all files."""
         wanted = (*self.files.get("", ()), *self.files.get(split, ()))
         folders = [root / folder for folder in (*self.folders, "")]
         absent = [[file for file in wanted if not (folder / file).exists()] for folder in folders]
@@ -153,7 +153,7 @@ class Entry:
         return folders[nearest]
 
     def _check(self, listing: Listing, split: str, counts: str) -> str:
-        """What differs from the published set, "" for nothing. Raises UserError for it unless `counts` is "warn"."""
+        """Return the difference from the published set, "" if none. Raises UserError unless `counts` is "warn"."""
         published = self.counts[split]
         known = (published,) if isinstance(published, int) else published
         if not len(listing.y):
@@ -169,8 +169,8 @@ class Entry:
         message = f"{self.name}: the split {split!r} has {' and '.join(wrong)}"
         if counts == "raise":
             raise UserError(
-                f"{message}: is it unpacked whole, or is it another copy? If it is meant, open_split(..., "
-                'counts="warn") goes on; its numbers are then not those of the published set'
+                f"{message}: check that it is unpacked completely. "
+                'open_split(..., counts="warn") accepts another copy; its numbers are not those of the published set'
             )
         warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
         return f"not the published set: {' and '.join(wrong)}"

@@ -1,8 +1,8 @@
 """Caltech-101 (Fei-Fei et al. 2004): 101 classes of objects, without the folder BACKGROUND_Google.
 
 It has no official split. Here 30 images of each class are for training, the rest for testing, drawn by the hashes of
-their names: "train" and "test" are draw 1, "train2" and "test2" draw 2, to draw 5. (Published results use other draws,
-some with repeated images or with the background as a class: they can be compared only roughly.)
+their names: "train" and "test" are draw 1, "train2" and "test2" draw 2, up to draw 5. (Published results use other
+draws, some with repeated images or the background as a class, so they are only roughly comparable.)
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ def read(root: Path, split: str) -> Listing:
 
 
 def drawn(paths: list[str], y: np.ndarray, seed: int) -> np.ndarray:
-    """(N,) bool: PER_CLASS images of each class, by the hashes of their names."""
+    """Return the training mask (N,) bool: PER_CLASS images of each class, drawn by the hashes of their names."""
     keys = draw_keys(paths, seed, "caltech101")
     chosen = np.zeros(len(y), bool)
     for label in np.unique(y):

@@ -1,10 +1,10 @@
 """Caltech-UCSD Birds 200-2011 (Wah et al. 2011): 11 788 images. The smaller edition of 2010 is `cub2010`.
 
 "train" and "test" are the official parts, all 200 classes in both; "all" both together. For few-shot episodes the
-classes are parted 100/50/50 by the rule of Chen et al. 2019 (A Closer Look at Few-shot Classification, their file
-lists): of the classes in order, counted from 0, the even ones are "base", those that leave 1 when divided by 4
-"novel_val", those that leave 3 "novel_test"; both official parts, each split with classes of its own. Other papers
-use other lists: say which when you compare.
+classes are split 100/50/50 by the rule of Chen et al. 2019 (A Closer Look at Few-shot Classification, their file
+lists): class numbers, counted from 0, that are even are "base", 1 modulo 4 "novel_val", 3 modulo 4 "novel_test".
+Each split has images of both official parts and classes of its own. Other papers use other lists: name the list when
+you compare.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def read(root: Path, split: str) -> Listing:
 
 
 def _table(path: Path) -> dict[str, str]:
-    """The lines of a file: a number, a blank, a value."""
+    """Read a file with lines "NUMBER VALUE"."""
     return dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if line.strip())
 
 

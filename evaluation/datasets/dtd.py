@@ -1,6 +1,6 @@
 """Describable Textures (Cimpoi et al. 2014): 47 classes, ten official partitions.
 
-"train", "val", "trainval" and "test" are those of partition 1; "train7" and the like those of another.
+"train", "val", "trainval" and "test" belong to partition 1; "train7" and the like to another partition.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """FC100 (Oreshkin et al. 2018, TADAM, arXiv 1805.10123): CIFAR-100 for few-shot episodes, 600 images a class.
 
-The images of CIFAR-100's training and test parts together. Its 20 superclasses are parted 12/4/4 into "train", "val"
-and "test", each with classes of its own, so that test classes are far from training classes. The superclasses are those
-of the authors' code (ElementAI/TADAM, as public scripts quote it: val 8, 11, 13, 16 and test 0, 7, 12, 14).
+The images of CIFAR-100's training and test parts together. Its 20 superclasses are split 12/4/4 into "train", "val"
+and "test", each with classes of its own, so that test classes are far from training classes. The superclasses follow
+the authors' code (ElementAI/TADAM, as quoted in public scripts: val 8, 11, 13, 16 and test 0, 7, 12, 14).
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Oxford 102 Flowers (Nilsback & Zisserman 2008). The large part (6149) is the test; some copies swap it with train."""
+"""Oxford 102 Flowers (Nilsback & Zisserman 2008). The test split is the larger one (6149; some copies swap them)."""
 
 from functools import partial
 

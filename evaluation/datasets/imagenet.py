@@ -1,6 +1,6 @@
 """ImageNet-1k (Russakovsky et al. 2015): folders train/ and val/ with a folder for each WordNet id.
 
-What papers test on is the official validation set, so "test" is val/; "val" is another name of the same images.
+Papers test on the official validation set, so "test" is val/; "val" is another name of the same images.
 """
 
 import re
@@ -20,7 +20,7 @@ def read(root: Path, split: str) -> Listing:
 
 
 def wnids(root: Path, split: str) -> list[str]:
-    """The WordNet ids of the class folders, sorted; of the training folder where it is there."""
+    """Return the sorted WordNet ids of the class folders, from the training folder if it exists."""
     folder = root / FOLDERS["train"]
     folder = folder if folder.is_dir() else root / FOLDERS[split]
     found = [name for name in subfolders(folder) if re.fullmatch(r"n\d{8}", name)]
@@ -33,7 +33,7 @@ def wnids(root: Path, split: str) -> list[str]:
 
 
 def listed(root: Path, split: str, classes: list[str], note: str = "") -> Listing:
-    """The images of some classes. Raises FileNotFoundError for a class without a folder."""
+    """List the images of some classes. Raises FileNotFoundError for a class without a folder."""
     paths, y = in_classes(root, classes, FOLDERS[split])
     return Listing(np.asarray(y), classes, root, paths, note=note)
 

@@ -1,7 +1,7 @@
 """ImageNet-100: 100 classes of ImageNet-1k, by a list on the user's disk.
 
-Lists differ between papers: imagenet100.txt, with a WordNet id in each line, lies beside train/ and val/; its hash is
-in the note. (The usual one is that of Tian et al. 2019, Contrastive Multiview Coding: HobbitLong/CMC, imagenet100.txt.)
+The file is imagenet100.txt beside train/ and val/, with one WordNet id per line. Lists differ between papers, so its
+hash is in the note. (Most common: Tian et al. 2019, Contrastive Multiview Coding: HobbitLong/CMC, imagenet100.txt.)
 """
 
 import dataclasses

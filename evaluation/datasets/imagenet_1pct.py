@@ -1,7 +1,7 @@
 """1 % of ImageNet-1k's labels, as in SimCLR (Chen et al. 2020): 12 or 13 images of each class; "test" is all of val/.
 
-The list is SimCLR's own, 1percent.txt, where it lies beside train/ (or in imagenet_subsets/ there); else it is drawn by
-`evaluation.subsets.label_subset` with seed 0, which is another list by the same rule. The note says which.
+The list is SimCLR's own, 1percent.txt, if it is beside train/ (or in imagenet_subsets/ there). Otherwise
+`evaluation.subsets.label_subset` draws another list by the same rule, with seed 0. The note names the list.
 """
 
 import dataclasses

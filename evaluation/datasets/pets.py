@@ -1,6 +1,6 @@
 """Oxford-IIIT Pets (Parkhi et al. 2012): 37 breeds. Some of the .jpg files are PNG, GIF or CMYK: all become RGB.
 
-"train" is the authors' trainval, which is not parted further; "trainval" is another name of it.
+"train" is the authors' trainval, which has no further split; "trainval" is another name of it.
 """
 
 from functools import partial

@@ -2,8 +2,8 @@
 
 There is no official split, and copies differ by a few images: the number and a hash of the list are in the note.
 "all" is every image. Several photos show one leaf: with leaf-map.json of the authors' repository these are `groups`,
-and "train" and "test" part the leaves 80/20 in each class, by the hashes of their names; without the file "train" and
-"test" would leak and are refused. The background alone tells the classes apart far better than chance (Noyan et al.
+and "train" and "test" split the leaves 80/20 in each class, by the hashes of their names; without the file "train" and
+"test" would leak and raise an error. The background alone predicts the classes far better than chance (Noyan et al.
 2022, arXiv 2206.04374: 8 pixels of it give 49.0 %): report a colour baseline beside a backbone's number.
 """
 
@@ -35,8 +35,8 @@ def read(root: Path, split: str) -> Listing:
         if split != "all":
             raise UserError(
                 f"plantvillage: the split {split!r} needs {_MAP} (https://github.com/spMohanty/PlantVillage-Dataset) "
-                f"in {root.absolute()} or beside its raw/ folder: without it photos of one leaf come into both splits. "
-                "The split 'all' does without"
+                f"in {root.absolute()} or beside its raw/ folder: without it both splits get photos of the same leaf. "
+                "The split 'all' does not need it"
             )
         return Listing(y, classes, root, paths, note=f"{note}; no {_MAP}, so photos of one leaf are not known")
     names, first, groups = np.unique(leaves, return_index=True, return_inverse=True)
@@ -48,7 +48,7 @@ def read(root: Path, split: str) -> Listing:
 
 
 def _leaves(root: Path, paths: list[str]) -> np.ndarray | None:
-    """(N,) the name of each image's leaf, or its own path where the map does not know it; None without the map."""
+    """Return the leaf name (N,) of each image, or its path if the map lacks it; None without the map."""
     found = [root / place / _MAP for place in _MAP_PLACES if (root / place / _MAP).is_file()]
     if not found:
         return None
@@ -57,7 +57,7 @@ def _leaves(root: Path, paths: list[str]) -> np.ndarray | None:
 
 
 def _leaf(path: str, known: dict[str, list[str]]) -> str:
-    """Keys of the map are the names that the photos were taken under, values leaves written class:::number."""
+    """Look up the leaf of a photo. The map has original photo names as keys, and leaves "class:::number" as values."""
     folder, _, file = path.rpartition("/")
     photo = file.rpartition("___")[2].rpartition(".")[0].replace("_final_masked", "").partition("copy")[0]
     leaves = known.get(photo.strip().lower(), [])

@@ -1,6 +1,6 @@
 """PASCAL VOC 2007 classification (Everingham et al. 2010): 20 classes, several an image.
 
-Labels: 1 the class is there, -1 it is not, 0 only objects marked difficult: these count neither in fitting nor in AP.
+Labels: 1 present, -1 absent, 0 only objects marked difficult: the latter count neither in fitting nor in AP.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ def read(root: Path, split: str) -> Listing:
 
 
 def _column(path: Path, names: list[str]) -> np.ndarray:
-    """(N,) int8: one class's labels, from lines of an image's name and 1, 0 or -1."""
+    """Read one class's labels (N,) int8 from lines with an image name and 1, 0 or -1."""
     words = path.read_text().split()
     marks = dict(zip(words[::2], words[1::2], strict=True))
     lacking = [name for name in names if marks.get(name) not in ("1", "0", "-1")]

@@ -1,4 +1,4 @@
-"""Features: what a frozen backbone makes of one split of a data set, extracted once and used by every protocol."""
+"""Features: outputs of a frozen backbone on one split of a data set, extracted once and used by every protocol."""
 
 from sslkit import lazy
 

@@ -1,6 +1,6 @@
-"""Features on disk: one folder for each key, filled block by block, published whole, resumed after a kill.
+"""Feature cache on disk: one folder per key, filled block by block, published when complete, resumed after a kill.
 
-`ROOT/KEY.part/` is being filled; `ROOT/KEY/` is whole: it got its name by a rename after its index was written.
+`ROOT/KEY.part/` is incomplete; `ROOT/KEY/` is complete: it is renamed to this after its index was written.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _FLUSH_SECONDS = 5.0
 
 @contextmanager
 def exclusive(root: Path, key: str) -> Iterator[None]:
-    """One process at a time works on a key; the next waits. The system frees the lock of one that is killed."""
+    """Lock a key for one process; others wait. The system releases the lock of a killed process."""
     lock = FileLock(root / f".{key}.lock")
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -44,16 +44,16 @@ def exclusive(root: Path, key: str) -> Iterator[None]:
 
 
 class Partial:
-    """A folder that is being filled: rows in blocks, each marked when it is on the disk.
+    """An incomplete folder: rows in blocks, each marked as done once it is on the disk.
 
-    What an earlier process has marked stays done; the processes of one job fill blocks of their own.
+    Blocks marked by an earlier process stay done; each process of a job fills its own blocks.
     """
 
     def __init__(self, root: Path, key: str, n: int, width: int, block: int) -> None:
         self.folder = root / f"{key}.part"
         self.n, self.block = n, block
         self.blocks = -(-n // block)
-        # The block size is in the names: marks made with another one would lie.
+        # The block size is in the names: marks made with another block size are invalid.
         self._shapes = {
             "x": (ROWS, np.float32, (n, width)),
             "kept": ("kept.npy", np.bool_, (n,)),
@@ -63,7 +63,7 @@ class Partial:
         self._flushed = time.monotonic()
 
     def prepare(self) -> None:
-        """Make the files, or keep those of an earlier process where they fit."""
+        """Create the files, or reuse those of an earlier process if they fit."""
         if not (self.folder.is_dir() and all(self._fits(*shape) for shape in self._shapes.values())):
             _remove(self.folder)
         if not self.folder.is_dir():
@@ -82,13 +82,13 @@ class Partial:
         return array.shape == shape and array.dtype == dtype
 
     def open(self, rank: int = 0, world_size: int = 1) -> list[list[int]]:
-        """The rows of each block that this process has still to fill."""
+        """Open the files and return the rows of each block that this process still has to fill."""
         self.x, self.kept, self.done = (np.load(self.folder / s[0], mmap_mode="r+") for s in self._shapes.values())
         blocks = np.flatnonzero(~np.asarray(self.done))[rank::world_size]
         return [list(range(b * self.block, min((b + 1) * self.block, self.n))) for b in blocks]
 
     def write(self, start: int, x: np.ndarray, kept: np.ndarray) -> None:
-        """A block from row `start`: (b, D) features and which of its rows could be read."""
+        """Write a block from row `start`: x (b, D) features; kept (b,) False for unreadable rows."""
         self.x[start : start + len(x)] = x
         self.kept[start : start + len(x)] = kept
         self._unmarked.append(start // self.block)
@@ -103,7 +103,7 @@ class Partial:
         self._unmarked, self._flushed = [], time.monotonic()
 
     def publish(self, target: Path, beside: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-        """Leave out the unreadable rows, write labels and index, and give the folder its name."""
+        """Drop the unreadable rows, write labels and index, and rename the folder to `target`."""
         if not self.done.all():
             raise RuntimeError(f"{(~self.done).sum()} blocks of {self.folder} are not filled")
         kept = np.asarray(self.kept)
@@ -123,7 +123,7 @@ class Partial:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder, or the file or link in its place; nothing is done where there is none."""
+    """Remove a folder, or the file or link in its place; do nothing if it does not exist."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -131,9 +131,9 @@ def _remove(path: Path) -> None:
 
 
 def read_whole(folder: Path) -> dict[str, Any] | None:
-    """The arrays of a published folder and its index; None if it is not there, or not whole.
+    """Return the arrays and the index of a published folder; None if it is missing or incomplete.
 
-    x is memory-mapped. A damaged folder is said and left for the caller to make again.
+    x is memory-mapped. For a damaged folder, log a warning and return None.
     """
     if not folder.is_dir():
         return None  # `publish` replaces a file of that name
@@ -143,20 +143,20 @@ def read_whole(folder: Path) -> dict[str, Any] | None:
             return opened(folder)
         reason = "its files are not those that were written"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError) as error:
-        reason = f"{type(error).__name__}: {error}"  # whatever a damaged file makes of the index
+        reason = f"{type(error).__name__}: {error}"  # a damaged index can raise anything
     say.warning(f"the feature cache {folder} is damaged ({reason}): extracting again")
     return None
 
 
 def opened(folder: Path) -> dict[str, Any]:
-    """The same of a folder that this process has just published; nothing is checked again."""
+    """Like `read_whole`, without checks, for a folder that this process has just published."""
     about = json.loads((folder / INDEX).read_text())
     arrays = {name: np.load(folder / name, allow_pickle=False) for name in about["files"] if name != ROWS}
     return {**about, **arrays, ROWS: np.load(folder / ROWS, mmap_mode="r", allow_pickle=False)}
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """Size and sha256 of each file; of the features a sample of 64 places, as they may be many gigabytes."""
+    """Return size and sha256 of each file; for the features of 64 sampled positions, as they may be many gigabytes."""
     sums = {}
     for path in sorted(folder.glob("*.npy")):
         size = path.stat().st_size

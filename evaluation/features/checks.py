@@ -1,4 +1,4 @@
-"""Checks of arguments that many functions of evaluation take: ranges, image sizes, devices."""
+"""Checks of arguments shared by many functions of evaluation: ranges, image sizes, devices."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from sslkit.errors import UserError
 from sslkit.settings import Declared, Limits
 
 MOST_PIXELS = 4096
-DEVICES = ("cpu", "cuda", "mps", "xpu")  # that compute; torch knows others, such as meta, which do not
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
 
 
 def checked(name: str, value: Any, kind: Any, **limits: Any) -> Any:
-    """Return the value if it is of a kind, such as `int | None`, and within `sslkit.settings.Limits`.
+    """Return the value if it has the type `kind`, such as `int | None`, and is within `sslkit.settings.Limits`.
 
-    Raises UserError with the name, what is allowed and the value.
+    Raises UserError with the name, the allowed values and the value.
     """
     return Declared(name, kind, Limits(**limits), None, "").check(value)
 
 
 def checked_images(*, image_size: Any = None, in_chans: Any = None) -> None:
-    """Check the side in pixels and the number of channels; None is for the model's own. Raises UserError."""
+    """Check the side in pixels and the number of channels; None means the model's own. Raises UserError."""
     checked("image_size", image_size, int | None, least=1, most=MOST_PIXELS)
     checked("in_chans", in_chans, int | None, least=1, most=1024)
 
@@ -28,16 +28,16 @@ def checked_images(*, image_size: Any = None, in_chans: Any = None) -> None:
 def device_of(name: str | torch.device) -> torch.device:
     """Return the device of that name; "auto" is a GPU if there is one, else the CPU.
 
-    Raises UserError for a name that torch does not know, and for a device that is not there.
+    Raises UserError for an unknown name and for an unavailable device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(name)
     except (RuntimeError, TypeError) as error:
-        raise UserError(f"device={name!r} is not known to torch: cpu or cuda") from error
+        raise UserError(f"device={name!r} is not known to torch: use cpu or cuda") from error
     if found.type not in DEVICES:
-        raise UserError(f"device={name} computes nothing: cpu or cuda")
+        raise UserError(f"device={name} cannot compute: use cpu or cuda")
     if found.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device={name}, but torch sees no GPU here")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
@@ -45,5 +45,5 @@ def device_of(name: str | torch.device) -> torch.device:
     try:
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device={name} is not at hand here: {str(error).splitlines()[0]}") from error
+        raise UserError(f"device={name} is not available: {str(error).splitlines()[0]}") from error
     return found

@@ -1,4 +1,4 @@
-"""extract(model, dataset, split) -> Features: one pass of the frozen backbone, kept on disk for all that follows."""
+"""extract(model, dataset, split) -> Features: one pass of the frozen backbone, cached on disk."""
 
 import hashlib
 import json
@@ -50,21 +50,21 @@ def extract(
     counts: str = "raise",
     progress: bool = True,
 ) -> Features:
-    """Features of the clean images of one split, in the data set's order.
+    """Extract the features of the clean images of one split, in the data set's order.
 
     model: see `evaluation.features.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
-    cache: folder of the cache, None to keep nothing. The key is the sha256 of weights, transform, list of images,
-        labels, split and precision: anything else than the same features has another key.
-    image_size, in_chans: side of the centre crop, and channels, where the model does not say them.
-    resize: what the shorter side is brought to before the crop; interpolation: "bilinear", "bicubic"; None: the
-        model's own, but arrays of at most image_size pixels are resized to it and not cropped.
-    precision: "bfloat16" runs the network under autocast; stored are float32.
-    batch_size: images a forward pass; None: 256 on a GPU, on the CPU as many as stay in its cache.
-    device: "auto" is a GPU if there is one, or where the module already is. workers: as in training.
-    on_error: "skip" leaves unreadable images out of features and labels and says how many; "raise" refuses.
-    counts: "warn" goes on with a published set that has not the published number of images.
-    With several ranks each extracts its share and all get all rows; the cache must lie on a disk that they share.
-    Raises UserError for what cannot be opened, and for features that are not finite.
+    cache: folder of the cache, None for no cache. The key is the sha256 of weights, transform, list of images,
+        labels, split and precision, so that different features have different keys.
+    image_size, in_chans: side of the centre crop and number of channels, if the model does not define them.
+    resize: length of the shorter side before the crop; interpolation: "bilinear", "bicubic"; None: the model's own,
+        but arrays of at most image_size pixels are resized to it and not cropped.
+    precision: "bfloat16" runs the network under autocast; features are stored as float32.
+    batch_size: images per forward pass; None: 256 on a GPU, on the CPU as many as fit in its cache.
+    device: "auto" is a GPU if there is one, or the module's device. workers: as in training.
+    on_error: "skip" leaves unreadable images out of features and labels and warns; "raise" raises an error.
+    counts: "warn" accepts a published set with another number of images than published.
+    With several ranks each extracts its share and all get all rows; the cache must be on a shared disk.
+    Raises UserError for a model or data set that cannot be opened, and for features that are not finite.
     """
     check_extraction(
         precision=precision, batch_size=batch_size, device=device, workers=workers, on_error=on_error, counts=counts
@@ -120,7 +120,7 @@ def check_extraction(
 
 @dataclass(frozen=True)
 class _Job:
-    """What to extract and how."""
+    """Model, split and settings of an extraction."""
 
     model: LoadedModel
     split: Split
@@ -133,7 +133,7 @@ class _Job:
 
 
 def _prepared(split: Split, model: LoadedModel, resize: int | None, interpolation: str | None) -> tuple[Split, dict]:
-    """The split with its images at the model's size, and the transform in words."""
+    """Return the split with its images at the model's size, and a description of the transform."""
     images = model.clean(split.images, resize=resize, interpolation=interpolation)
     transform = {
         "resize": images.image_size,
@@ -152,7 +152,7 @@ def _key(model: LoadedModel, split: Split, transform: dict[str, Any], precision:
 
 
 def batch_for(image_size: int, device: torch.device) -> int:
-    """On the CPU 16 to 32 images of 224 pixels run fastest; of 64 and more the activations fall out of the cache."""
+    """Return the default batch size: on the CPU 16 to 32 images of 224 pixels are fastest; 64 exceed its cache."""
     return 256 if device.type != "cpu" else min(max(CACHED_PIXELS // image_size**2, 8), 256)
 
 
@@ -164,7 +164,7 @@ def _device(device: str, model: LoadedModel) -> torch.device:
 
 
 def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
-    """The first rank holds the lock and publishes; every rank fills its blocks."""
+    """Fill this rank's blocks; the first rank holds the lock and publishes."""
     if world_size() == 1:
         with exclusive(root, key):
             return read_whole(root / key) or _fill(job, root, key)
@@ -182,10 +182,10 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
         partial.prepare()
     _wait()
     blocks = partial.open(rank(), world_size())
-    _wait()  # before any is marked: all ranks share out the same ones
+    _wait()  # before any block is marked, so that all ranks divide the same blocks
     try:
         _run(job, partial, blocks)
-    except UserError:  # what was filled came from a model or images that are not sound
+    except UserError:  # discard the blocks: the model or the images are invalid
         shutil.rmtree(partial.folder, ignore_errors=True)
         raise
     _wait()
@@ -209,7 +209,7 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
 
 @torch.inference_mode()
 def _run(job: _Job, partial: Partial, blocks: list[list[int]]) -> None:
-    """Forward the blocks of this rank."""
+    """Extract the blocks of this rank."""
     job.model.backbone.to(job.device)
     mean, std = (torch.tensor(v, device=job.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
     for rows, images, kept in _batches(job, blocks):
@@ -224,19 +224,25 @@ def _run(job: _Job, partial: Partial, blocks: list[list[int]]) -> None:
 
 
 def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
-    """(B, D) float32 of normalised pixels (B, C, S, S). Raises UserError for images that the network cannot take."""
+    """Return features (B, D) float32 of normalised pixels (B, C, S, S). Raises UserError for unsuitable images."""
     try:
         with torch.autocast(job.device.type, torch.bfloat16, enabled=job.precision == "bfloat16"):
             return job.model.backbone(pixels).float().cpu().numpy()
     except torch.OutOfMemoryError as error:
-        raise UserError(f"the GPU has no memory for {len(pixels)} images: give a batch_size below that") from error
-    except (RuntimeError, ValueError, TypeError, AssertionError, LookupError) as error:  # as networks refuse images
+        raise UserError(f"{len(pixels)} images do not fit in GPU memory: give a smaller batch_size") from error
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        AssertionError,
+        LookupError,
+    ) as error:  # wrong images
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
 
 
 def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray]]:
-    """(rows, images, which of them could be read) of each block, with a progress bar on a terminal."""
+    """Yield (rows, images, readable mask) of each block, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     count = workers_for(job.split.images, job.workers, world_size())
@@ -246,14 +252,14 @@ def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], to
         collate_fn=collate,
         num_workers=count,
         pin_memory=job.device.type == "cuda",
-        generator=torch.Generator().manual_seed(0),  # else the global one would be drawn from
+        generator=torch.Generator().manual_seed(0),  # otherwise the loader draws from the global one
     )
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
     hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
     with tqdm(total=sum(map(len, blocks)), desc=label, unit=" images", leave=False, disable=hidden) as bar:
         try:
             for rows, batch in zip(blocks, loader, strict=True):
-                kept = batch["index"].numpy() == rows  # in place of an unreadable image came its neighbour
+                kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
                 yield rows, batch["images"], kept
                 bar.update(len(rows))
         except UserError as error:
@@ -266,7 +272,7 @@ def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str, ...]:
-    """Ids of the images that are left out, said whenever the features are used. Refuses them under "raise"."""
+    """Return the ids of the left-out images and warn about them. Raises UserError under on_error="raise"."""
     lost = found["unreadable"]
     if lost and on_error == "raise":
         raise UserError(f"{lost[0]} of {split.name} cannot be read, nor can {len(lost) - 1} others: on_error=skip")
@@ -282,7 +288,7 @@ def _wait() -> None:
 
 
 def _from_first(value: Any) -> Any:
-    """The first rank's value, on every rank."""
+    """Return the first rank's value on every rank."""
     if world_size() == 1:
         return value
     box = [value]

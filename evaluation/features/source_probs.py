@@ -1,4 +1,4 @@
-"""source_probs: what a model's own classifier says of images whose features are extracted already."""
+"""source_probs: predictions of a model's own classifier on extracted features."""
 
 import numpy as np
 import torch
@@ -7,25 +7,25 @@ from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features
 from sslkit.errors import UserError
 
-ROWS = 4096  # whose logits are made at a time
+ROWS = 4096  # rows per block of logits
 
 
 @torch.inference_mode()
 def source_probs(model: LoadedModel, features: Features) -> np.ndarray:
-    """(N, S) float32: the probabilities of the S classes that the model was trained to tell apart, rows sum to 1.
+    """Return the probabilities (N, S) float32 of the model's S pretraining classes; rows sum to 1.
 
-    They are the softmax of `model.classifier` on the features, without a second forward pass; LEEP and NCE take them.
-    features: the rows that `evaluation.extract` made with this model.
+    Computes the softmax of `model.classifier` on the features, without a second forward pass, for LEEP and NCE.
+    features: rows from `evaluation.extract` with this model.
     Raises UserError for a model without classifier, and for features of another model or width.
     """
     classifier = model.classifier
     if classifier is None:
         raise UserError(
-            f"{model.name} has no source classifier, which source_probs (leep, nce) come from: take a timm model or a "
-            "wheel with its classifier, or a metric that needs none, such as nleep"
+            f"{model.name} has no source classifier, which source_probs (leep, nce) need: use a timm model or a "
+            "wheel with its classifier, or a metric without source_probs, such as nleep"
         )
     if features.model and features.model != model.name:
-        raise UserError(f"the features are those of {features.model}, not of {model.name}")
+        raise UserError(f"the features are of {features.model}, not of {model.name}")
     width = classifier.weight.shape[1]
     if features.x.ndim != 2 or features.x.shape[1] != width:
         raise UserError(f"the classifier of {model.name} takes {width} features, these are of shape {features.x.shape}")

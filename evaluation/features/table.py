@@ -1,4 +1,4 @@
-"""Features: what a frozen backbone makes of one split of a data set, extracted once and used by every protocol."""
+"""Features: outputs of a frozen backbone on one split of a data set, extracted once and used by every protocol."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from sslkit.errors import UserError
 class Features:
     """N rows of features with their labels.
 
-    x: (N, D) float32, memory-mapped where it comes from a cache.
+    x: (N, D) float32, memory-mapped if it comes from a cache.
     y: (N,) int64 labels, -1 unlabelled; multi-label: (N, K) int8 of 1 (yes), -1 (no), 0 (do not count).
     classes: the names of the labels, in their order.
-    digest: sha256 of all that x and y depend on (weights, transform, list of images, split).
-    ids: (N,) one unique str for each image, which does not depend on the order of the rows.
-    metric: what the data set is judged by: "top1", "mean_per_class", "map11".
-    model, data, split: names for the tables. groups: (N,) int64 images of one thing that must not be parted, or None.
-    note: what to print beside their numbers. unreadable: ids of the images that could not be read and are left out.
+    digest: sha256 of everything that x and y depend on (weights, transform, list of images, split).
+    ids: (N,) unique str per image, independent of the order of the rows.
+    metric: of the data set: "top1", "mean_per_class", "map11".
+    model, data, split: names for the tables. groups: (N,) int64, equal for images that must stay together, or None.
+    note: printed beside their numbers. unreadable: ids of the unreadable images, which are left out.
     """
 
     x: np.ndarray
@@ -42,22 +42,22 @@ class Features:
         return len(self.x)
 
     def take(self, rows: np.ndarray) -> "Features":
-        """Some rows, in the order given: (n,) int64, or (N,) bool."""
+        """Select rows in the given order: (n,) int64, or (N,) bool."""
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows)
         digest = hashlib.sha256(self.digest.encode() + np.ascontiguousarray(rows, dtype=np.int64).tobytes()).hexdigest()
         groups = None if self.groups is None else self.groups[rows]
         return replace(self, x=self.x[rows], y=self.y[rows], ids=self.ids[rows], groups=groups, digest=digest)
 
     def labelled(self) -> "Features":
-        """The rows that have a label."""
+        """Select the rows that have a label."""
         return self.take(self.y >= 0) if self.y.ndim == 1 else self
 
 
 def as_features(given: Any, where: str = "features") -> Features:
-    """`Features`, or a pair of arrays (x, y), checked.
+    """Check `Features` or a pair of arrays (x, y), and return `Features`.
 
     x: (N, D) numpy, torch or nested lists, any float type. y: (N,) integers or any hashable names, or (N, K).
-    where: what to call them in messages.
+    where: their name in error messages.
     Raises UserError for other shapes, NaN or infinite features, features that are all equal, missing labels.
     """
     features = given if isinstance(given, Features) else _of_pair(given, where)
@@ -74,15 +74,15 @@ def as_features(given: Any, where: str = "features") -> Features:
 
 
 def matched(train: Any, test: Any) -> tuple[Features, Features]:
-    """Two sets of features of one model, the test labels numbered as the training ones.
+    """Return two sets of features of one model, with the test labels renumbered as in training.
 
-    Raises UserError as `as_features` does, for different widths, and for classes that only the test has, by name.
+    Raises UserError as in `as_features`, for different widths, and for classes that occur only in test (with names).
     """
     train, test = as_features(train, "train"), as_features(test, "test")
     if train.x.shape[1] != test.x.shape[1]:
         raise UserError(f"train has {train.x.shape[1]} features a row and test {test.x.shape[1]}: two models?")
     if train.y.ndim != test.y.ndim:
-        raise UserError("one of train and test has several labels an image, the other one")
+        raise UserError("one of train and test has several labels per image, the other has one")
     if train.y.ndim == 2:
         return train, test
     index = {train.classes[label]: label for label in np.unique(train.y)}
@@ -90,7 +90,7 @@ def matched(train: Any, test: Any) -> tuple[Features, Features]:
 
 
 def joined(first: Features, second: Features) -> Features:
-    """The rows of two splits of one data set, one after the other; ids tell the splits apart."""
+    """Concatenate two splits of one data set; the ids get the split's name as a prefix."""
     ids = [f"{part.split}/{name}" for part in (first, second) for name in part.ids]
     groups = None
     if first.groups is not None and second.groups is not None:
@@ -115,7 +115,7 @@ def _of_pair(given: Any, where: str) -> Features:
         raise UserError(f"{where} must be Features or a pair of arrays (x, y), not {type(given).__name__}") from error
     x = np.ascontiguousarray(_numpy(x), dtype=np.float32)
     if isinstance(y, (list, tuple)) and any(isinstance(label, tuple) for label in y):
-        y = [str(label) for label in y]  # numpy would make a second dimension of a name's parts
+        y = [str(label) for label in y]  # numpy would turn the parts of a name into a second dimension
     y, classes = _numbered(_numpy(y), where)
     ids = row_ids(x)
     digest = hashlib.sha256(repr((x.shape, y.shape, classes)).encode())
@@ -134,7 +134,7 @@ def _is_float_tensor(values: Any) -> bool:
 
 
 def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
-    """Labels 0 to K - 1 in the order of the numbers or names that occur, -1 for missing ones; and the K names."""
+    """Return labels 0 to K - 1 in sorted order of the given values, -1 for missing ones, and the K names."""
     if y.dtype.kind == "f":
         if not np.isfinite(y).all() or (y != np.rint(y)).any():
             raise UserError(f"{where}: labels must be integers or names, found NaN or fractions")
@@ -155,7 +155,7 @@ def _several(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
     if not np.isin(y, (-1, 0, 1)).all():
         raise UserError(f"{where}: labels of shape {y.shape} must be 1 (yes), -1 (no) and 0 (do not count)")
     if not (y == -1).any():
-        raise UserError(f"{where}: labels of shape {y.shape} never say no (-1); of one-hot labels give y.argmax(1)")
+        raise UserError(f"{where}: labels of shape {y.shape} contain no -1 (no); for one-hot labels give y.argmax(1)")
     return y.astype(np.int8), [str(k) for k in range(y.shape[1])]
 
 

@@ -1,4 +1,4 @@
-"""The members of a zoo by name: listed, opened before anything is computed, and what is damaged left out and told."""
+"""The members of a zoo by name: listed and opened before any computation; damaged ones are left out and reported."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +14,8 @@ M = TypeVar("M")
 class Members(dict[str, M]):
     """Names and models of a zoo.
 
-    left_out: why each other member of the zoo is not among them, by name.
-    listed: the names that a folder was found to hold; the others were asked for one by one.
+    left_out: name -> reason, for each member of the zoo that was left out.
+    listed: names found in a folder; the other names were given explicitly.
     """
 
     def __init__(
@@ -28,9 +28,9 @@ class Members(dict[str, M]):
         self.left_out, self.listed = dict(left_out or {}), frozenset(listed)
 
     def of_each(self, make: Callable[[str, M], Any], *, spare_all: bool = False) -> "Members[Any]":
-        """Return what `make` makes of each name and model; a listed one for which it raises UserError is left out.
+        """Return `make(name, model)` for each member; leave out a listed one for which it raises UserError.
 
-        spare_all: leave out those that were asked for one by one, too. Raises UserError when none is left.
+        spare_all: also leave out explicitly given ones. Raises UserError when none is left.
         """
         made, failed = {}, {}
         for name, model in self.items():
@@ -41,7 +41,7 @@ class Members(dict[str, M]):
                     raise
                 failed[name] = str(error)
         if not made and len(set(failed.values())) == 1 and (len(failed) > 1 or not self.left_out):
-            raise UserError(next(iter(failed.values())))  # the data's or an option's fault, not that of a model
+            raise UserError(next(iter(failed.values())))  # caused by the data or an option, not by a model
         return some_left(Members(made, {**self.left_out, **failed}, self.listed))
 
 
@@ -57,14 +57,14 @@ def some_left(found: Members[M]) -> Members[M]:
 
 
 def lines_of(left_out: Mapping[str, str]) -> list[str]:
-    """Return a line for each member that was left out, as the command lines print them."""
+    """Return a line for each left-out member, for the command lines."""
     return [f"left out  {name}: {reason}" for name, reason in left_out.items()]
 
 
 def members(zoo: Any) -> Members[Any]:
-    """Return the names and models of a zoo, those that its folders have damaged left out.
+    """Return the names and models of a zoo, without damaged entries of its folders.
 
-    Raises UserError for an empty one and for two members of one name.
+    Raises UserError for an empty zoo and for two members with the same name.
     """
     if isinstance(zoo, Members):
         return zoo
@@ -90,7 +90,7 @@ def members(zoo: Any) -> Members[Any]:
 
 
 def entries_of(folder: str | Path) -> Members[zoos.ZooEntry]:
-    """Return the finished entries of a folder. Raises UserError for no folder."""
+    """Return the finished entries of a folder. Raises UserError if there is no such folder."""
     entries = zoos.open(folder)
     names = [entry.folder.name for entry in entries]
     damaged = {path.name: reason for path, reason in entries.damaged.items()}
@@ -103,14 +103,14 @@ def load_member(
     in_chans: int | None = None,
     trust: str | Sequence[str] | None = (),
 ) -> LoadedModel:
-    """A member of a zoo, see `evaluation.load_model`; image_size is for what is no entry, as entries keep theirs."""
+    """Load a member of a zoo, see `evaluation.load_model`; image_size is for models outside a zoo only."""
     named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()
     is_entry = isinstance(one, zoos.ZooEntry) or (named and named.is_dir())
     return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans, trust=trust)
 
 
 def _folder_of(one: str | Path) -> Path:
-    """The folder that is named, if any is: ENTRY, random:ENTRY or random:ENTRY:SEED."""
+    """Return the folder in ENTRY, random:ENTRY or random:ENTRY:SEED."""
     text = str(one)
     untrained = text.startswith("random:")
     return Path(text.removeprefix("random:").partition(":")[0] if untrained else text)

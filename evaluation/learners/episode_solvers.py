@@ -1,6 +1,6 @@
-"""The classifiers of few-shot episodes, many episodes at once, from the Gram matrices of their images alone.
+"""The classifiers of few-shot episodes, for many episodes at once, from the Gram matrices of their images.
 
-Every one is linear in the features x: the scores of a query are sum_i <x, x_i> A_i + b over the support images i.
+Each is linear in the features x: the scores of a query are sum_i <x, x_i> A_i + b over the support images i.
 A is (E, n, K) for E episodes of n support images and K classes, b is (E, 1, K).
 """
 
@@ -13,13 +13,13 @@ from sslkit.ties import search_error
 
 CLASSIFIERS = ("logistic", "ridge", "nearest_centroid")
 TOLERANCE, MAX_STEPS, CHECK_EVERY = 1e-8, 5000, 5
-CHUNK = 2_000_000  # numbers gathered at a time: chunks that stay in the cache are twice as fast as large ones
+CHUNK = 2_000_000  # numbers gathered at a time: chunks that fit in the cache are twice as fast as large ones
 
 
 @dataclass(frozen=True)
 class Solved:
-    """labels: {classifier: (E, queries) int64, the way that each query is given}. residual: (E,) of the logistic
-    regression, see `logistic`. steps: the most that a chunk of episodes needed."""
+    """labels: {classifier: (E, queries) int64, the predicted way of each query}. residual: (E,) of the logistic
+    regression, see `logistic`. steps: maximum over the chunks of episodes."""
 
     labels: dict[str, Tensor]
     residual: Tensor
@@ -32,12 +32,12 @@ class Solved:
 
 
 def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solved:
-    """Every classifier on every episode, in float64 but for the inner products, which are in the type of x.
+    """Run every classifier on every episode, in float64 except the inner products, which have the type of x.
 
-    Of equal scores, but for rounding, the first way counts.
-    x: (N, D), float32 where the rows are of length 1, float64 where they may be long.
+    Of scores that are equal up to rounding, the first way is chosen.
+    x: (N, D), float32 for rows of length 1, float64 for rows that may be long.
     rows: (E, way, shot + query) int64, of x; the first k_shot of each way are its support.
-    c: weight of the loss against the squared weights, as scikit-learn's C. Memory beside x: some 50 MB.
+    c: weight of the loss against the squared weights, as scikit-learn's C. Memory beyond x: about 50 MB.
     """
     episodes, n_way, _ = rows.shape
     images = torch.cat([rows[:, :, :k_shot].flatten(1), rows[:, :, k_shot:].flatten(1)], dim=1)
@@ -52,7 +52,7 @@ def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solv
 
 
 def _solve_chunk(x: Tensor, target: Tensor, c: float) -> Solved:
-    """x: (E, support + query, D). In float32, episodes with nearly equal scores are solved again in float64."""
+    """Solve a chunk. x: (E, support + query, D). In float32, episodes with near ties are solved again in float64."""
     n, width = len(target), x.shape[-1]
     products = (x @ x[:, :n].mT).double()
     gram, cross = products[:, :n], products[:, n:]
@@ -72,10 +72,10 @@ def _solve_chunk(x: Tensor, target: Tensor, c: float) -> Solved:
 
 
 def _best(scores: Tensor, a: Tensor, rounding: Tensor) -> Tensor:
-    """(E, queries, K) bool: the highest of scores (E, queries, K), and those that equal it but for rounding.
+    """Return (E, queries, K) bool: the highest of scores (E, queries, K), with all that equal it up to rounding.
 
-    Scores are sums of inner products with A (E, n, K), each of which is known to `rounding` (E,). Their errors have
-    either sign, so that those of a sum add up as their squares do.
+    Scores are sums of inner products with A (E, n, K), each with an error of `rounding` (E,). The errors have either
+    sign, so that the squares of the errors add up.
     """
     bound = rounding * a.square().sum(1).amax(-1).sqrt().clamp_min(1)
     return scores >= scores.amax(-1, keepdim=True) - bound[:, None, None]
@@ -87,8 +87,8 @@ def logistic(
     """Multinomial logistic regression: min over W, b of |W|^2 / 2 + c sum_i CE(W'x_i + b, y_i), W = sum_i x_i A_i'.
 
     gram: (E, n, n) inner products of the support. target: (n, K) one-hot. b is free, as in scikit-learn.
-    At the optimum A = c (target - p). Each step minimises the quadratic bound whose curvature in the scores is 1/2
-    (Boehning 1992), with Nesterov's momentum, set back when it points uphill (O'Donoghue and Candes 2015).
+    At the optimum A = c (target - p). Each step minimises the quadratic bound with curvature 1/2 in the scores
+    (Boehning 1992), with Nesterov's momentum, reset when it points uphill (O'Donoghue and Candes 2015).
     Returns A, b, the residual max |A / c - (target - p)| of each episode (in units of probability; solved when all
     are below `tolerance`), and the steps taken.
     """
@@ -118,13 +118,13 @@ def ridge(gram: Tensor, target: Tensor, c: float = 1.0) -> tuple[Tensor, Tensor]
 
 
 def nearest_centroid(gram: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores that order the classes by squared distance to their mean (Snell et al. 2017): <x, mu> - |mu|^2 / 2."""
+    """Nearest class mean (Snell et al. 2017): scores <x, mu> - |mu|^2 / 2. Returns A, b."""
     a = (target / target.sum(0)).expand(len(gram), -1, -1)
     return a, -(a * (gram @ a)).sum(1, keepdim=True) / 2
 
 
 def bordered_inverse(gram: Tensor, shift: float) -> Tensor:
-    """(E, n, n) H such that A = H R solves (gram + shift I) A + 1 b = R under 1'A = 0: b is eliminated."""
+    """Return H (E, n, n) such that A = H R solves (gram + shift I) A + 1 b = R under 1'A = 0: b is eliminated."""
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + shift * identity))
     sums = inverse.sum(-1, keepdim=True)

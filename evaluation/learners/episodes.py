@@ -1,4 +1,4 @@
-"""Few-shot episodes as data: drawn once from a seed, saved, the same for every model."""
+"""Few-shot episodes as a table: drawn once from a seed, saved, the same for every model."""
 
 import hashlib
 import json
@@ -22,8 +22,8 @@ class EpisodeTable:
     """E episodes of a pool of images.
 
     positions: (E, way, shot + query) int64, positions in the pool sorted by class name and id; the first k_shot of
-    each way are its support, the others its queries. seed: what they were drawn from. pool: sha256 of the pool's
-    class names and ids. left_out: classes that had too few images.
+    each way are its support, the others its queries. seed: of the draw. pool: sha256 of the pool's class names and
+    ids. left_out: classes with too few images.
     """
 
     positions: np.ndarray
@@ -33,7 +33,7 @@ class EpisodeTable:
     left_out: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for name in ("k_shot", "seed"):  # numpy's integers are not JSON's
+        for name in ("k_shot", "seed"):  # JSON does not support numpy's integers
             object.__setattr__(self, name, int(getattr(self, name)))
 
     @property
@@ -49,12 +49,12 @@ class EpisodeTable:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the episodes and of the pool: results with the same one may be paired."""
+        """sha256 of the episodes and of the pool: results with the same digest may be paired."""
         shown = json.dumps([self.positions.shape, self.k_shot, self.seed, self.pool, list(self.left_out)])
         return hashlib.sha256(shown.encode() + self.positions.astype("<i8").tobytes()).hexdigest()
 
     def rows(self, features: Features) -> np.ndarray:
-        """(E, way, shot + query) int64 rows of `features`, which may hold the pool in any order.
+        """Return rows (E, way, shot + query) int64 of `features`, which may have the pool in any order.
 
         Raises UserError for another pool.
         """
@@ -67,14 +67,14 @@ class EpisodeTable:
         return order[self.positions]
 
     def save(self, path: str | Path) -> None:
-        """Write a .npz file, whole or not at all."""
+        """Write a .npz file atomically."""
         meta = {**{key: vars(self)[key] for key in ("k_shot", "seed", "pool")}, "left_out": list(self.left_out)}
         with write_whole(Path(path)) as partial, partial.open("wb") as file:
             np.savez_compressed(file, positions=self.positions, meta=json.dumps(meta), digest=self.digest)
 
     @classmethod
     def load(cls, path: str | Path) -> "EpisodeTable":
-        """Read a saved table. Raises UserError when there is none or it is not what was saved."""
+        """Read a saved table. Raises UserError if it is missing or damaged."""
         if not Path(path).is_file():
             raise UserError(f"there is no episode table {path}; EpisodeTable.save writes one")
         try:
@@ -82,7 +82,7 @@ class EpisodeTable:
                 table = cls(file["positions"], **json.loads(str(file["meta"])))
                 sound = table.digest == str(file["digest"])
         except (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
-            raise UserError(f"{path} is damaged or no episode table ({error}); draw and save it again") from error
+            raise UserError(f"{path} is damaged or not an episode table ({error}); draw and save it again") from error
         if not sound:
             raise UserError(f"{path} is damaged: its digest is not that of its episodes; draw and save it again")
         return table
@@ -98,12 +98,12 @@ def draw_episodes(
     seed: int = 0,
     on_small: str = "error",
 ) -> EpisodeTable:
-    """Episodes by numpy's PCG64, the same for the same images in any order.
+    """Draw episodes with numpy's PCG64, the same for the same images in any order.
 
-    features: Features or a pair (x, y); their values are not looked at beyond the ids. Where `features.groups` says
-    which images show one thing, none of a query's group is in its support.
-    on_small: what to do with classes of fewer than shot + query images: "error", or "drop" them.
-    Raises UserError for such a class (which, need, have), and for more ways than classes.
+    features: Features or a pair (x, y); only their ids and labels are used. With `features.groups`, no image of a
+    query's group is in its support.
+    on_small: "error" or "drop" for classes of fewer than shot + query images.
+    Raises UserError for such a class (with the numbers), and for more ways than classes.
     """
     _check_numbers(n_way=(n_way, 2), k_shot=(k_shot, 1), n_query=(n_query, 1), episodes=(episodes, 2))
     if on_small not in ("error", "drop"):
@@ -121,7 +121,7 @@ def draw_episodes(
 
 
 def one_label(features: Features, protocol: str) -> Features:
-    """The features as they are. Raises UserError for several labels an image."""
+    """Return the features unchanged. Raises UserError for several labels per image."""
     if features.y.ndim != 1:
         raise UserError(
             f"{protocol} needs one label per image; {features.data or 'these features'} has {features.y.shape[1]} "
@@ -131,13 +131,13 @@ def one_label(features: Features, protocol: str) -> Features:
 
 
 def pool_order(features: Features) -> np.ndarray:
-    """(N,) the rows sorted by class name, then id."""
+    """Return the rows (N,) sorted by class name, then id."""
     rank = np.argsort(np.argsort(np.asarray(features.classes, dtype=str), kind="stable"))
     return np.lexsort((features.ids, rank[features.y]))
 
 
 def pool_digest(features: Features, order: np.ndarray) -> str:
-    """sha256 of class names and ids in the order of `pool_order`."""
+    """Return the sha256 of class names and ids in the order of `pool_order`."""
     lines = (f"{features.classes[features.y[row]]}\t{features.ids[row]}" for row in order)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -145,7 +145,7 @@ def pool_digest(features: Features, order: np.ndarray) -> str:
 def _usable(
     features: Features, order: np.ndarray, groups: np.ndarray | None, shot_query: tuple[int, int], on_small: str
 ) -> tuple[list[np.ndarray], list[str]]:
-    """The positions of each class that is large enough, and the names of the others."""
+    """Return the positions of each class that is large enough, and the names of the others."""
     y = features.y[order]
     members = np.split(np.arange(len(y)), np.flatnonzero(np.diff(y)) + 1)
     needs = [_need(positions, groups, *shot_query) for positions in members]
@@ -163,7 +163,7 @@ def _usable(
 
 
 def _need(positions: np.ndarray, groups: np.ndarray | None, k_shot: int, n_query: int) -> int:
-    """Images of a class that suffice whatever is drawn: the support's groups can be the largest ones."""
+    """Return the images a class needs in the worst case: the support may get the largest groups."""
     sizes = np.ones(k_shot, int) if groups is None else np.unique(groups[positions], return_counts=True)[1]
     return n_query + int(np.sort(sizes)[-k_shot:].sum())
 
@@ -171,7 +171,7 @@ def _need(positions: np.ndarray, groups: np.ndarray | None, k_shot: int, n_query
 def _draw(
     bits: np.random.PCG64, members: list[np.ndarray], groups: np.ndarray | None, n_way: int, k_shot: int, n_query: int
 ) -> np.ndarray:
-    """(way, shot + query) of one episode. Raw bits are the same in every version of numpy, its generators are not."""
+    """Draw one episode (way, shot + query). Uses raw bits: numpy's generators differ between versions, these do not."""
     ways = np.argsort(bits.random_raw(len(members)), kind="stable")[:n_way]
     episode = np.empty((n_way, k_shot + n_query), np.int64)
     for images, way in zip(episode, ways, strict=True):

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 MEMORY = 10  # curvature pairs
-SLOPE = 0.9  # a search ends where the slope's size is below this share of the first one's
+SLOPE = 0.9  # a search ends when |slope| is below this share of the first one
 SEARCHES = 40
-ROUNDING = 1e-10  # by how much a step may seem to raise f
+ROUNDING = 1e-10  # apparent increase of f that a step may have
 
 Loss = Callable[[Tensor], tuple[float, Tensor]]
 
@@ -28,7 +28,7 @@ class Axes:
     """Features in their principal axes, where X^T X / N is diagonal.
 
     x: (N, r + 1), r = min(N, D), the last column 1. moments: (r + 1,) the mean square of each column, float64.
-    mean: (D,) and basis: (D, r), float64, lead back.
+    mean: (D,) and basis: (D, r), float64, map back.
     """
 
     x: Tensor
@@ -37,19 +37,19 @@ class Axes:
     basis: Tensor
 
     def turned(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """theta (K, r + 1) of the classifier weight (K, D), bias (K,)."""
+        """Return theta (K, r + 1) of the classifier weight (K, D), bias (K,)."""
         return torch.cat([weight @ self.basis, (bias + weight @ self.mean)[:, None]], 1)
 
     def back(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """weight (K, D) and bias (K,) of theta."""
+        """Return weight (K, D) and bias (K,) of theta."""
         weight = theta[:, :-1] @ self.basis.T
         return weight, theta[:, -1] - weight @ self.mean
 
 
 def principal_axes(x: Tensor) -> Axes:
-    """Centre features (N, D) and turn them into their principal axes; where N < D the others are 0 and left out.
+    """Centre features (N, D) and rotate them into their principal axes; for N < D the zero axes are left out.
 
-    x: float64; away from the CPU the turned features are kept in float32.
+    x: float64; on other devices than the CPU the rotated features are float32.
     """
     mean = x.mean(0)
     x = x - mean
@@ -92,7 +92,7 @@ def sigmoid_loss(y: Tensor) -> Loss:
 
 @dataclass
 class State:
-    """A point, which a path carries from one strength to the next. theta: (K, r + 1). logits, residual: (K, N)."""
+    """A point, reused along a path of penalties. theta: (K, r + 1). logits, residual: (K, N)."""
 
     theta: Tensor
     logits: Tensor
@@ -111,7 +111,7 @@ class Minimum:
 
 
 def begin(axes: Axes, loss: Loss, theta: Tensor) -> State:
-    """The state at theta."""
+    """Return the state at theta."""
     logits = _logits(axes, theta)
     return State(theta, logits, *loss(logits))
 
@@ -121,7 +121,7 @@ def minimise(
 ) -> Minimum:
     """Move `state` to the minimum of f: until gap <= tol, for max_iter steps, or as far as rounding allows.
 
-    penalty: lambda. promise: stop also where the next step promises to lower f by less than this share of it.
+    penalty: lambda. promise: also stop if the next step is predicted to lower f by less than this share of it.
     The gap is bounded by |dW|^2 / (2 lambda), as f is lambda-strongly convex in W, plus |db| max(1, |b|) for the
     intercept, (dW, db) being the gradient.
     """
@@ -168,13 +168,13 @@ def _bound(gradient: Tensor, theta: Tensor, penalty: float) -> float:
 
 
 def _curvature(state: State, axes: Axes) -> Tensor:
-    """(K, r + 1) the loss's curvature for each class and axis, as if p (1 - p) were its mean everywhere."""
-    size = state.residual.abs()  # 1 - p of the right class, p of another
+    """Return the loss's curvature (K, r + 1) for each class and axis, with p (1 - p) replaced by its mean."""
+    size = state.residual.abs()  # 1 - p of the true class, p of the others
     return (size - size.square()).mean(1, keepdim=True).clamp_min(1e-12) * axes.moments
 
 
 def _two_loop(gradient: Tensor, pairs: deque, diagonal: Tensor) -> Tensor:
-    """The inverse Hessian times the gradient. diagonal: (K, r + 1) of the first matrix, which the last pair scales."""
+    """Return inverse Hessian times gradient. diagonal: (K, r + 1) of the first matrix, scaled by the last pair."""
     q, kept = gradient.clone(), []
     for step, change in reversed(pairs):
         rho = 1 / (step * change).sum()
@@ -191,10 +191,10 @@ def _two_loop(gradient: Tensor, pairs: deque, diagonal: Tensor) -> Tensor:
 
 
 def _search(axes: Axes, loss: Loss, state: State, direction: Tensor, weights: Tensor) -> Tensor | None:
-    """Move along the direction to where the slope is small (Hager and Zhang 2005's approximate Wolfe conditions).
+    """Search along the direction for a small slope (approximate Wolfe conditions of Hager and Zhang 2005).
 
-    f is convex, so its slope rises: the interval with a slope of 0 is found by growth and narrowed by secants.
-    Returns the step, None where rounding leaves no slope to follow.
+    f is convex, so its slope increases: the interval with slope 0 is found by growth and narrowed by secants.
+    Returns the step, None if the slope is lost in rounding.
     """
     along, n = _logits(axes, direction), len(axes.x)
     linear = (weights * direction * state.theta).sum().item()
@@ -218,13 +218,13 @@ def _search(axes: Axes, loss: Loss, state: State, direction: Tensor, weights: Te
 
 
 def _grown(t: float, slope: float, start: float) -> float:
-    """A longer step, where a straight slope would reach 0: 2 to 10 times as long."""
+    """Return a longer step, by linear extrapolation of the slope to 0: 2 to 10 times as long."""
     reach = t * start / (start - slope) if slope > start else 10 * t
     return min(max(reach, 2 * t), 10 * t)
 
 
 def _secant(low: float, low_slope: float, high: float, high_slope: float) -> float:
-    """Where a straight slope between two steps would be 0, not too near to either."""
+    """Return the step at which the linearly interpolated slope is 0, not too near to either end."""
     margin = (high - low) / 10
     zero = low + (high - low) * low_slope / (low_slope - high_slope) if high_slope > low_slope else low
     return min(max(zero, low + margin), high - margin)

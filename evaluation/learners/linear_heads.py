@@ -1,7 +1,7 @@
 """Many linear heads trained by SGD in one pass: the grid of learning rates and weight decays on cached features.
 
-The H heads of K classes are one (H K, D) matrix: a batch is read once and costs two products, whatever H is. This is
-how DINOv2 probes (Oquab et al. 2023, arXiv 2304.07193): 13 learning rates, 12,500 iterations, cosine, momentum 0.9.
+The H heads of K classes are one (H K, D) matrix: a batch is read once and costs two products for any H. This is the
+probe of DINOv2 (Oquab et al. 2023, arXiv 2304.07193): 13 learning rates, 12,500 iterations, cosine, momentum 0.9.
 """
 
 import itertools
@@ -22,13 +22,13 @@ from sslkit.members import nearest
 SCALES = {"standardize": "standardized", "l2": "l2-normalised", "none": "as they are"}
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
 MOMENTUM = 0.9
-BLOCK = 16384  # rows that are read at a time
-CONSTANT = 1e-6  # a feature whose deviation is below this share of its mean does not vary
+BLOCK = 16384  # rows read at a time
+CONSTANT = 1e-6  # a feature is constant if its deviation is below this share of its mean
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is done to features before a classifier: by the statistics of its training rows, or to length 1.
+    """Scaling of features before a classifier: by the statistics of its training rows, or to length 1.
 
     mean, deviation: (D,) float64, None unless `kind` is "standardize".
     """
@@ -39,7 +39,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: np.ndarray, rows: np.ndarray, kind: str) -> "Scaling":
-        """Measured on some rows of x: (N, D), in blocks. A feature that does not vary keeps its scale."""
+        """Measure the scaling on some rows of x: (N, D), in blocks. A constant feature keeps its scale."""
         if kind not in SCALES:
             raise UserError(f"there is no scale {kind!r}: {nearest(kind, SCALES)}")
         if kind != "standardize":
@@ -50,7 +50,7 @@ class Scaling:
         return cls(kind, mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 1.0))
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """(n, D) float64."""
+        """Return scaled features (n, D) float64."""
         x = np.asarray(x, dtype=np.float64)
         if self.kind == "standardize":
             return (x - self.mean) / self.deviation
@@ -82,7 +82,7 @@ class Grid:
                 raise UserError(f"{name}={getattr(self, name)} must be at least 1")
 
     def heads(self) -> list[tuple[float, float]]:
-        """(learning rate, weight decay) of each head."""
+        """Return (learning rate, weight decay) of each head."""
         return list(itertools.product(self.learning_rates, self.weight_decays))
 
 
@@ -95,7 +95,7 @@ class Heads:
     scaling: Scaling
 
     def scores(self, x: np.ndarray, rows: np.ndarray) -> Iterator[Tensor]:
-        """(H, n, K) of blocks of rows of x, in order."""
+        """Yield scores (H, n, K) of blocks of rows of x, in order."""
         for start in range(0, len(rows), BLOCK):
             yield torch.stack([*self._blocks(x, rows[start : start + BLOCK])])
 
@@ -104,7 +104,7 @@ class Heads:
         return (torch.addmm(bias, block, weight.T) for weight, bias in zip(self.weight, self.bias, strict=True))
 
     def of(self, head: int, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """(n, K) scores of one head."""
+        """Return the scores (n, K) of one head."""
         alone = Heads(self.weight[head : head + 1], self.bias[head : head + 1], self.scaling)
         return np.concatenate([scores[0].cpu().numpy() for scores in alone.scores(x, rows)])
 
@@ -121,9 +121,9 @@ def train_heads(
     device: str = "cpu",
     progress: bool = False,
 ) -> Heads:
-    """Train every head of a grid on the same batches, from zero, with SGD of momentum 0.9 as PyTorch defines it.
+    """Train every head of a grid on the same batches, from zero, with PyTorch's SGD with momentum 0.9.
 
-    x: (N, D), memory-mapped or not. rows: (n,) those to learn from. y: (n,) int64 labels of these rows, or (n, K) of
+    x: (N, D), memory-mapped or not. rows: (n,) to train on. y: (n,) int64 labels of these rows, or (n, K) of
     1, -1, 0 (does not count). classes: K. seed: of the order of the rows.
     """
     settings = torch.tensor(grid.heads(), device=device)
@@ -148,7 +148,7 @@ def train_heads(
 
 
 def gradients(weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each head's mean loss over a batch: cross-entropy, or the sum over classes of the binary one.
+    """Return the gradients of each head's mean loss over a batch: cross-entropy, or binary, summed over classes.
 
     weight: (H, K, D), bias: (H, K), x: (B, D), y: (B,) int64 or (B, K) of 1, -1, 0.
     """
@@ -165,7 +165,7 @@ def gradients(weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> tuple[Tenso
 
 
 def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
-    """(H,) the metric of each head on some rows; NaN for one that diverged. y: the labels of these rows."""
+    """Return the metric (H,) of each head on some rows; NaN for a diverged head. y: the labels of these rows."""
     broken = ~(heads.weight.isfinite().all(2).all(1) & heads.bias.isfinite().all(1)).cpu().numpy()
     if metric == "map11":
         scores = np.nan_to_num(torch.cat(list(heads.scores(x, rows)), 1).cpu().numpy())
@@ -177,13 +177,13 @@ def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, me
 
 
 def _top_class(scores: Tensor) -> Tensor:
-    """(H, n) as `evaluation.results.measures.top_class`, of scores (H, n, K) on their device."""
+    """Like `evaluation.results.measures.top_class`, (H, n) of scores (H, n, K) on their device."""
     bound = SHARE[torch.finfo(scores.dtype).bits] * scores.abs().amax(2, keepdim=True)
     return (scores >= scores.amax(2, keepdim=True) - bound).to(torch.int8).argmax(2)
 
 
 def accuracy(guess: np.ndarray, y: np.ndarray, metric: str) -> float:
-    """The share of right labels: "top1" of all, "mean_per_class" by class. guess, y: (N,) int64."""
+    """Return the share of correct labels: "top1" over all, "mean_per_class" by class. guess, y: (N,) int64."""
     right = guess == y
     if metric != "mean_per_class":
         return float(right.mean())
@@ -192,7 +192,7 @@ def accuracy(guess: np.ndarray, y: np.ndarray, metric: str) -> float:
 
 
 def _places(n: int, grid: Grid, seed: int) -> Iterator[np.ndarray]:
-    """(B,) places in the rows, for each iteration; an epoch's last rows that fill no batch are left out of it."""
+    """Yield row indices (B,) for each iteration; an incomplete last batch of an epoch is dropped."""
     batches = EpochBatches(n, min(grid.batch_size, n), seed)
     endless = (_epoch(batches, epoch) for epoch in itertools.count())
     return map(np.array, itertools.islice(itertools.chain.from_iterable(endless), grid.iterations))

@@ -1,4 +1,4 @@
-"""Logistic regression with an L2 penalty and a free intercept, solved to a proven tolerance.
+"""Logistic regression with an L2 penalty and a free intercept, solved to a guaranteed tolerance.
 
 minimise  1/2 |W|^2 + c * sum_i CE(W x_i + b, y_i)
 
@@ -26,10 +26,10 @@ DEFAULT_TOL, DEFAULT_ITER = 1e-6, 2000
 class Probe:
     """A fitted linear classifier.
 
-    weight: (K, D) and bias: (K,) float64. classes: (K,) the labels as they were given, in order.
-    objective: 1/2 |W|^2 + c * sum CE. gap: a bound on how far that is above the optimum, as a share of it.
-    converged: whether gap is at most the tolerance. gradient_norm: Euclidean, of objective / (c N).
-    n_iter: L-BFGS steps, of this c alone.
+    weight: (K, D) and bias: (K,) float64. classes: (K,) the original labels, in order.
+    objective: 1/2 |W|^2 + c * sum CE. gap: upper bound of (objective - optimum) / objective.
+    converged: True if gap is at most the tolerance. gradient_norm: Euclidean, of objective / (c N).
+    n_iter: L-BFGS steps for this c.
     """
 
     weight: np.ndarray
@@ -43,7 +43,7 @@ class Probe:
     n_iter: int
 
     def scores(self, x: Any) -> np.ndarray:
-        """(N, K) float64 logits. x: (N, D), read in blocks."""
+        """Return logits (N, K) float64. x: (N, D), read in blocks."""
         if np.ndim(x) != 2 or x.shape[1] != self.weight.shape[1]:
             raise UserError(f"this probe takes rows of {self.weight.shape[1]} features, got {np.shape(x)}")
         scores = np.empty((len(x), len(self.bias)))
@@ -52,7 +52,7 @@ class Probe:
         return scores
 
     def predict(self, x: Any) -> np.ndarray:
-        """(N,) labels as they were given; of equal scores, but for rounding, the first class."""
+        """Return the predicted original labels (N,); the first class among scores equal up to rounding."""
         return self.classes[top_class(self.scores(x))]
 
 
@@ -66,14 +66,14 @@ def fit_logistic(
     start: Probe | None = None,
     device: str = "cpu",
 ) -> Probe:
-    """The minimum of 1/2 |W|^2 + c * sum CE.
+    """Minimise 1/2 |W|^2 + c * sum CE.
 
-    x: (N, D) array or tensor of any float type. y: (N,) hashable labels, of which -1 is a label like any other; the
-    order of the rows does not matter.
-    c: weight of the loss, summed over rows, against the penalty. tol: of (objective - optimum) / objective, bounded.
+    x: (N, D) array or tensor of any float type. y: (N,) hashable labels; -1 is an ordinary label; the order of the
+    rows does not matter.
+    c: weight of the loss, summed over rows, against the penalty. tol: bound of (objective - optimum) / objective.
     start: a probe of the same classes and features, to start from.
-    device: "cpu" computes in float64; elsewhere matrix products are float32 and all else float64.
-    Of two classes: rows -w/2 and w/2 of scikit-learn's binary w with C = 2 c, at half its objective.
+    device: "cpu" computes in float64; on other devices matrix products are float32, the rest float64.
+    For two classes: rows -w/2 and w/2 of scikit-learn's binary w with C = 2 c, at half its objective.
     Raises UserError for NaN, rows of x that are all equal, fewer than two classes, and shapes, c or tol out of range.
     """
     return next(fit_path(x, y, [c], tol=tol, max_iter=max_iter, start=start, device=device))
@@ -90,18 +90,18 @@ def fit_path(
     promise: float = 0.0,
     device: str = "cpu",
 ) -> Iterator[Probe]:
-    """`fit_logistic` for one c after the other, each started from the last: growing c are the quick order.
+    """Run `fit_logistic` for several c, each started from the last: fastest for increasing c.
 
-    promise: stop also where the next step promises to lower the objective by less than this share of it; the optimum
-    at weak penalties is far longer to prove than to approach.
+    promise: also stop if the next step is predicted to lower the objective by less than this share of it; at weak
+    penalties proving the optimum takes far longer than approaching it.
     """
     x, cs = _checked(x, _length(y), cs, tol, max_iter)
     classes, labels = number_labels(y)
     if len(classes) < 2:
-        raise UserError(f"a classifier needs two classes, these {len(labels)} labels are of {len(classes)}: {classes}")
+        raise UserError(f"a classifier needs two classes, these {len(labels)} labels have {len(classes)}: {classes}")
     loss = softmax_loss(torch.from_numpy(labels).to(device))
     path = _path(x.to(device), loss, classes, cs, tol, max_iter, promise, start)
-    # of the intercepts only the differences are determined
+    # only differences of the intercepts are determined
     return (replace(probe, bias=probe.bias - probe.bias.mean()) for probe in path)
 
 
@@ -116,9 +116,9 @@ def fit_one_vs_rest(
     promise: float = 0.0,
     device: str = "cpu",
 ) -> Iterator[Probe]:
-    """K independent binary classifiers for each c: minimise 1/2 |w_k|^2 + c * sum log(1 + exp(-y_ik (w_k x_i + b_k))).
+    """Fit K binary classifiers for each c: minimise 1/2 |w_k|^2 + c * sum log(1 + exp(-y_ik (w_k x_i + b_k))).
 
-    y: (N, K) of 1, -1 and 0, which does not count. Other arguments as in `fit_path`. `objective` is the sum over k.
+    y: (N, K) of 1, -1, 0 (does not count). Other arguments as in `fit_path`. `objective` is the sum over k.
     Raises UserError also for a class without a positive or without a negative row.
     """
     x, cs = _checked(x, _length(y), cs, tol, max_iter)
@@ -126,15 +126,15 @@ def fit_one_vs_rest(
     for k in range(y.shape[1]):
         if not ((y[:, k] > 0).any() and (y[:, k] < 0).any()):
             have = f"{int((y[:, k] > 0).sum())} with it and {int((y[:, k] < 0).sum())} without"
-            raise UserError(f"class number {k} needs rows with it and rows without, these {len(y)} have {have}")
+            raise UserError(f"class number {k} needs rows with it and rows without it, these {len(y)} have {have}")
     loss = sigmoid_loss(torch.from_numpy(y).to(device))
     return _path(x.to(device), loss, np.arange(y.shape[1]), cs, tol, max_iter, promise, start)
 
 
 def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """(classes: (K,) sorted, labels: (N,) int64 numbers of them).
+    """Return the sorted classes (K,) and the class indices (N,) int64.
 
-    y: (N,) hashable; what cannot be compared is put in the order of type and name.
+    y: (N,) hashable; values that cannot be compared are sorted by type and name.
     """
     y = y.cpu().numpy() if isinstance(y, Tensor) else y
     if isinstance(y, np.ndarray) and y.dtype != object:
@@ -199,7 +199,7 @@ def _checked(x: Any, labels: int, cs: Iterable[float], tol: float, max_iter: int
         row = int((~x.isfinite().all(1)).nonzero()[0])
         raise UserError(f"features are NaN or infinite, the first in row {row}")
     if len(x) > 1 and bool((x == x[0]).all()):
-        raise UserError(f"all {len(x)} rows of features are equal: there is nothing to tell the labels apart by")
+        raise UserError(f"all {len(x)} rows of features are equal: they cannot predict the labels")
     return x, cs
 
 

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by cosine, a block of the bank at a time, and their votes."""
+"""Exact nearest neighbours by cosine, computed in blocks of the bank, and their votes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,13 +8,13 @@ from sslkit.errors import UserError
 from sslkit.ties import among_all, lengths, pair_cosines, settle
 
 BLOCK = 2**23  # numbers of the bank, or of similarities, held at a time: 32 MB; larger blocks are no faster
-MORE = 16  # candidates beyond those asked for: rows that are tied with the last of them
+MORE = 16  # candidates beyond k, for rows tied with the k-th
 
 
 def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.ndarray:
-    """(n, D) float32 rows of length 1. rows: (n,) their numbers, for the message.
+    """Return the rows (n, D) float32 scaled to length 1. rows: (n,) their numbers, for the message.
 
-    Raises UserError for a row of zeros: it has no direction, and whatever label it got would look plausible.
+    Raises UserError for a row of zeros: it has no direction, so any label would be arbitrary.
     """
     x = np.asarray(x, dtype=np.float32)
     length = lengths(x)
@@ -36,13 +36,13 @@ def neighbours(
     own: tuple[np.ndarray, np.ndarray] | None = None,
     rows: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k rows of the bank most similar to each query: (similarity (M, k) float64, position (M, k) int64).
+    """Find the k rows of the bank most similar to each query: (similarity (M, k) float64, position (M, k) int64).
 
-    bank: (N, D), which may lie on the disk. order: (N,) its rows in the order that positions count in; of equally
-    similar rows (see `sslkit.ties`) the smaller position comes first. query: (M, D), none of zeros.
+    bank: (N, D), which may be memory-mapped. order: (N,) its rows in the order of the positions; of equally similar
+    rows (see `sslkit.ties`) the smaller position comes first. query: (M, D), without rows of zeros.
     own: (N,) groups by position and (M,) groups: the bank's images of a query's own group are left out.
     rows: (M,) the numbers of the queries, for messages.
-    The same on every processor. A similarity is exact to float64 where another one is near, else to float32.
+    The same on every processor. Similarities are exact to float64 if another one is near, else to float32.
     Raises UserError for rows of zeros.
     """
     unit, width = unit_rows(query, "test", rows), bank.shape[1]
@@ -67,9 +67,9 @@ def neighbours(
 def vote(
     similarity: np.ndarray, labels: np.ndarray, ks: Sequence[int], temperature: float, classes: int
 ) -> dict[int, np.ndarray]:
-    """{k: (M,) the label with the largest sum of exp(s / T) over the k nearest}; of equal sums the smaller label.
+    """Return {k: (M,) label with the largest sum of exp(s / T) over the k nearest}; of equal sums the smaller label.
 
-    similarity: (M, most) falling along each row, equal ones the same bits. labels: (M, most) of these neighbours,
+    similarity: (M, most) descending along each row, equal ones bit by bit. labels: (M, most) of these neighbours,
     below `classes`.
     """
     weight = np.exp((similarity - similarity[:, :1]).astype(np.float64) / temperature)
@@ -79,7 +79,7 @@ def vote(
 
 def _winners(cell: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:
     sums = np.bincount(cell.ravel(), weight.ravel(), len(cell) * classes).reshape(len(cell), classes)
-    # Sums of the same k weights in two orders differ by k roundings, exp of one number in two places by one.
+    # Sums of the same k weights in two orders differ by k roundings, two evaluations of one exp by one.
     equal = 1 - (cell.shape[1] + 4) * 2.0**-52
     return (sums >= sums.max(1, keepdims=True) * equal).argmax(1)
 
@@ -110,7 +110,7 @@ def _all(
     k: int,
     own: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of a few queries among all rows: more than are candidates may be tied for the k-th place."""
+    """Find the k nearest of a few queries among all rows, if more rows than candidates may be tied for place k."""
     step = max(1, BLOCK // 4 // bank.shape[1])
     blocks = (bank[order[start : start + step]] for start in range(0, len(order), step))
     left_out = np.zeros((len(rows), len(order)), bool) if own is None else own[0] == own[1][rows, None]

@@ -1,4 +1,4 @@
-"""How well scores order models: rank correlations with the truth and what following the scores would cost.
+"""Agreement of scores with the ground truth: rank correlations, and the regret of selecting by score.
 
 for found in evaluation.agreement.agreement(truth, scores):
     print(found)  # weighted tau (Vigna) 0.752 [0.41, 0.93], 10 models
@@ -25,8 +25,8 @@ FEWEST = 3  # models, below which there is no interval
 class Agreement:
     """One measure of agreement between scores and truth.
 
-    name: which, and for a tau of which kind. interval: 95 %, other models of the same kind; None for fewer than 3
-    models or where too few draws have a value. n: models.
+    name: of the measure, with the kind for a tau. interval: 95 %, for other models of the same kind; None for fewer
+    than 3 models or if too few draws have a value. n: models.
     """
 
     name: str
@@ -40,14 +40,14 @@ class Agreement:
 
 
 def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:
-    """Kendall's tau, in which pairs of good models may count more. -1 to 1.
+    """Return Kendall's tau, optionally with higher weights for pairs of good models. -1 to 1.
 
     "vigna": scipy.stats.weightedtau, which the papers of LogME, SFDA, PED and ETran report; pairs are weighted by
         1 / rank of each, ranks by truth and by scores. nan if either is constant.
     "itm": eq. 1 of ITM: weights 1 / (G_i + G_j), G the rank by truth, 1 for the best. A tie adds 0 above
         and its weight below.
-    "kendall": tau-a, every pair the same: eq. 1 of PED as printed.
-    Raises UserError for lengths that differ, fewer than two models, NaN and infinity (as all functions here).
+    "kendall": tau-a, equal weights: eq. 1 of PED as printed.
+    Raises UserError for different lengths, fewer than two models, NaN and infinity (like all functions here).
     """
     if kind not in TAUS:
         raise UserError(f"weighted_tau kind={kind!r} must be one of {', '.join(TAUS)}")
@@ -55,32 +55,32 @@ def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:
 
 
 def spearman(truth: Values, scores: Values) -> float:
-    """Pearson's correlation of the ranks, ties at their mean rank. nan if either is constant."""
+    """Return Pearson's correlation of the ranks, ties at their mean rank. nan if either is constant."""
     return _of(_spearman, truth, scores)
 
 
 def pearson(truth: Values, scores: Values) -> float:
-    """Linear correlation. nan if either is constant."""
+    """Return the linear correlation. nan if either is constant."""
     return _of(_pearson, truth, scores)
 
 
 def regret_at(truth: Values, scores: Values, k: int = 1) -> float:
-    """The best truth less the best among the k models of the highest scores, in units of the truth: 0 is best.
+    """Return the best truth less the best among the k highest-scored models, in units of the truth: 0 is best.
 
-    Among models of equal scores the k-th is drawn: this is the expectation.
+    With tied scores, returns the expectation over random tie-breaking.
     """
     return _of(partial(_regret, k=_checked_k(k, len(scores))), truth, scores)
 
 
 def recall_at(truth: Values, scores: Values, k: int = 1) -> float:
-    """Whether a model of the best truth is among the k of the highest scores: 1 or 0, a chance where scores tie."""
+    """Return 1 if a model of the best truth is among the k highest-scored, else 0; a probability for tied scores."""
     return _of(partial(_recall, k=_checked_k(k, len(scores))), truth, scores)
 
 
 def relative_at(truth: Values, scores: Values, k: int = 1) -> float:
-    """rel@k: the best truth among the k models of the highest scores, over the best of all; 1 is best.
+    """Return rel@k: the best truth among the k highest-scored models, over the best of all; 1 is best.
 
-    Where scores tie the k-th is drawn: this is the expectation. nan where the best truth is not above 0.
+    With tied scores, returns the expectation over random tie-breaking. nan if the best truth is not above 0.
     """
     return _of(partial(_relative, k=_checked_k(k, len(scores))), truth, scores)
 
@@ -93,12 +93,12 @@ def agreement(
     n: int = 1000,
     seed: int = 0,
 ) -> list[Agreement]:
-    """Every measure with its interval, from n bootstrap draws of the models.
+    """Return every measure with its interval, from n bootstrap draws of the models.
 
-    truth, scores: (M,) numbers, or by the models' names, which must then be the same. measures: some of `MEASURES`,
-        all by default but for those "@k" with k >= M, which say nothing.
-    A model drawn twice is no pair with itself. Draws of which a measure has no value (all the same model) are left
-    out, and there is no interval if they are more than half. Of ten models intervals are wide, and should be read.
+    truth, scores: (M,) numbers, or mappings with the same models' names. measures: some of `MEASURES`, by default all
+        except "@k" with k >= M, which are trivial.
+    A model drawn twice is no pair with itself. Draws without a value (all the same model) are left out, and there is
+    no interval if they are more than half. With ten models the intervals are wide.
     """
     t, s = _paired(truth, scores)
     for name in measures or ():
@@ -124,7 +124,7 @@ def _vigna(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
 
     if _constant(truth) or _constant(scores):
         return float("nan")
-    plain = inspect.unwrap(weightedtau)  # without scipy's search for NaN and axes, which takes four fifths of the time
+    plain = inspect.unwrap(weightedtau)  # without scipy's handling of NaN and axes, which takes four fifths of the time
     return float(plain(truth, scores).statistic)
 
 
@@ -138,7 +138,7 @@ def _itm(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
 
 
 def _pair_mean(truth: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> float:
-    """Mean over pairs of +1 in order, -1 in the opposite order, 0 tied; nan without a pair of different models."""
+    """Return the mean over pairs of +1 in order, -1 reversed, 0 tied; nan without a pair of different models."""
     total = weights.sum()
     signs = np.sign(truth[:, None] - truth) * np.sign(scores[:, None] - scores)
     return float((weights * signs).sum() / total) if total else float("nan")
@@ -172,7 +172,7 @@ def _relative(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int)
 
 
 def _best_of_top(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the best truth among the k highest scores may be, and how likely: scores that tie are drawn from."""
+    """Return possible values of the best truth among the k highest scores, and their probabilities from ties."""
     first = np.unique(models, return_index=True)[1]
     truth, scores = truth[first], scores[first]
     k = min(k, len(truth))
@@ -211,13 +211,13 @@ def _constant(values: np.ndarray) -> bool:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """From 1 for the lowest, ties at their mean rank."""
+    """Return ranks from 1 for the lowest, ties at their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
 def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
-    """(M,) each, in one order; numbers that are equal but for rounding are equal."""
+    """Return truth and scores (M,) in the same order; numbers equal up to rounding are made equal."""
     if isinstance(truth, Mapping) != isinstance(scores, Mapping):
         raise UserError("give truth and scores both by the models' names, or both as numbers in the same order")
     if isinstance(truth, Mapping):

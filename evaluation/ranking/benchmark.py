@@ -1,8 +1,8 @@
-"""open_benchmark: the files of a whole published ranking benchmark, or one error that lists what is missing.
+"""open_benchmark: the files of a published ranking benchmark, or one error that lists all missing files.
 
 "ped": the twelve self-supervised ResNet-50 of `sslkit.backbones.published` on ten data sets (PED, Table 4).
 "itm": four supervised and six self-supervised architectures on ten data sets (ITM, Table 3). The paper names
-architectures and methods, not files; the mapping onto timm is ours. timm has no weights of MoCo-v3 and SimMIM, so these
+architectures and methods, not files; the mapping to timm is ours. timm has no weights of MoCo-v3 and SimMIM, so these
 two come from local files with timm's names of tensors: SimMIM's ViT, with its relative positions and its scaled
 layers, is timm's `beit_base_patch16_224`.
 """
@@ -24,9 +24,8 @@ ITM_SETS = ("caltech101", "cars", "cifar100", "cifar10", "dtd", "aircraft", "flo
 class Member:
     """One model of a benchmark.
 
-    title: as `evaluation.published` calls it. kind: what `evaluation.load_model` takes before the file. files: under
-    which names it may lie in the folder of checkpoints. origin: where it comes from. timm: the weights that timm knows
-    how to get, or "".
+    title: name in `evaluation.published`. kind: prefix of the file for `evaluation.load_model`. files: possible file
+    names in the folder of checkpoints. origin: source of the file. timm: weights that timm can download, or "".
     """
 
     title: str
@@ -38,9 +37,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark of which every file is there.
+    """A benchmark with all of its files.
 
-    zoo: title of each model -> what `evaluation.load_model` takes. datasets: names in `evaluation.datasets`, to be
+    zoo: title of each model -> argument of `evaluation.load_model`. datasets: names in `evaluation.datasets`, to be
     opened below `root`.
     """
 
@@ -101,12 +100,12 @@ BENCHMARKS = {"ped": (_PED, PED_SETS), "itm": (_ITM, ITM_SETS)}
 def open_benchmark(
     name: str, *, checkpoints: str | Path, root: str | Path = "data", download: bool = False
 ) -> Benchmark:
-    """The models and data sets of a published benchmark, once all of their files are there.
+    """Return the models and data sets of a published benchmark after checking that all files exist.
 
-    name: "ped" or "itm". checkpoints: the folder of the model files; the error lists their names. Weights that timm
-        has downloaded before count as there. root: the folder of the data sets (see `evaluation.datasets`).
-    download: let timm get the weights that it knows of, when they are loaded.
-    Raises UserError that lists every missing file, of models and of data sets, with where to get it.
+    name: "ped" or "itm". checkpoints: the folder of the model files; the error lists their names. Weights in timm's
+        cache also count. root: the folder of the data sets (see `evaluation.datasets`).
+    download: let timm download its weights when they are loaded.
+    Raises UserError that lists every missing file, of models and of data sets, with its origin.
     """
     if name not in BENCHMARKS:
         raise UserError(f"there is no benchmark {name!r}: {nearest(name, BENCHMARKS)}")
@@ -132,7 +131,7 @@ def _model(member: Member, folder: Path, download: bool) -> str | None:
 
 
 def _is_cached(name: str) -> bool:
-    """Whether timm has downloaded these weights before."""
+    """Return True if these weights are in timm's cache."""
     import timm
     from huggingface_hub import try_to_load_from_cache
 
@@ -149,7 +148,7 @@ def _said(member: Member) -> str:
 
 
 def _missing(name: str, root: Path) -> str:
-    """What a data set says of its missing files, "" if they are all there."""
+    """Return the data set's message about missing files, "" if there are none."""
     entry = datasets.find(name)
     try:
         for split in (entry.train, "test"):

@@ -1,4 +1,4 @@
-"""The members of a zoo as a ranking sees them: each one's features of the same images, ready to be scored."""
+"""The members of a zoo prepared for a ranking: the features of each on the same images."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from sslkit.members import nearest
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One model on the task. name: for tables. sample: what metrics see. notes: what to know of its images."""
+    """One model on the task. name: for tables. sample: input of the metrics. notes: about its images."""
 
     name: str
     sample: Sample = field(repr=False)
@@ -34,12 +34,12 @@ class Candidate:
 
 
 def are_arrays(zoo: Any) -> bool:
-    """Whether a zoo is a mapping of names to features at hand: Features, or tuples or lists (x, y)."""
+    """Return True if a zoo is a mapping of names to given features: Features, or tuples or lists (x, y)."""
     return isinstance(zoo, Mapping) and any(isinstance(one, (Features, tuple, list)) for one in zoo.values())
 
 
 def of_arrays(zoo: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> list[Candidate]:
-    """Candidates from features at hand. zoo: name -> Features, or a pair (x, y), all of the same images.
+    """Make candidates from given features. zoo: name -> Features, or a pair (x, y), all of the same images.
 
     Raises UserError.
     """
@@ -70,15 +70,15 @@ def of_models(
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> Members[Candidate]:
-    """Candidates from models, by name: features are extracted, or read from the cache.
+    """Make candidates from models, by name: features are extracted, or read from the cache.
 
-    zoo: a folder of zoo entries, or a list of what `evaluation.load_model` takes, folders of entries among them; or a
+    zoo: a folder of zoo entries, or a list of arguments of `evaluation.load_model` and folders of entries; or a
         mapping of names to such models.
-    max_images: at most so many, the same number of each class, drawn by (seed, names); None: all.
-    image_size, in_chans, trust: see `evaluation.load_model`; the size is that of models which are no zoo entries.
+    max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
+    image_size, in_chans, trust: see `evaluation.load_model`; image_size is for models outside a zoo.
     how: see `evaluation.extract` (cache, precision, batch_size, workers, ...).
-    All models are opened first. Left out are entries of a folder that cannot be opened, and models that give no sound
-    features. Raises UserError where none is left, and for a model asked for by name that cannot be opened.
+    All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
+    out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
     """
     models = members(zoo).of_each(lambda _, one: load_member(one, image_size, in_chans, trust))
     task = sampled(open_split(dataset, split, root=root), max_images, seed)
@@ -93,9 +93,9 @@ def of_models(
 
 
 def checked_keywords(given: Iterable[str], at_hand: bool) -> None:
-    """What `evaluation.rank` passes on is known to who takes it. Raises UserError with the nearest.
+    """Check that every keyword of `rank` is one the extractor accepts. Raises UserError with the nearest name.
 
-    at_hand: for features at hand, which take none of them.
+    at_hand: True for given features, which accept none.
     """
     takers = (inspect.signature(taker).parameters.values() for taker in (of_models, extract))
     known = {p.name for parameters in takers for p in parameters if p.kind is p.KEYWORD_ONLY} | {"split"}
@@ -103,13 +103,13 @@ def checked_keywords(given: Iterable[str], at_hand: bool) -> None:
         if name not in known:
             raise UserError(f"rank has no option {name!r}: {nearest(name, known)}")
         if at_hand:
-            raise UserError(f"{name} is for models and a data set; the features at hand are ranked as they are")
+            raise UserError(f"{name} is for models and a data set; given features are ranked unchanged")
 
 
 def sampled(task: Split, max_images: int | None, seed: int) -> Split:
-    """The labelled images of a split, or `max_images` of them, the same number of each class.
+    """Return the labelled images of a split, or `max_images` of them, the same number of each class.
 
-    Of images with several labels each, `max_images` are drawn from all. Raises UserError for too few.
+    With several labels per image, `max_images` are drawn from all. Raises UserError if max_images is too small.
     """
     if max_images is not None and (not isinstance(max_images, Integral) or max_images < 2):
         raise UserError(f"max_images={max_images!r} must be a whole number of images, at least 2, or null for all")
@@ -134,18 +134,18 @@ def _candidate(name: str, model: LoadedModel, features: Features, seed: int, dev
 
 
 def _notes_of(given: Any) -> tuple[str, ...]:
-    """What the data set wants to be said beside its numbers."""
+    """Return the notes of the data set."""
     return (given.note,) if getattr(given, "note", "") else ()
 
 
 def _reference(model: LoadedModel) -> tuple[list[float], list[float]] | None:
-    """Mean and std of the features on what the model was trained on, from its card."""
+    """Return mean and std of the features of the model's training images, from its card."""
     known = model.entry.card.get("features") if model.entry else None
     return (known["mean"], known["std"]) if known and "mean" in known else None
 
 
 def same_images(candidates: list[Candidate]) -> list[Candidate]:
-    """The candidates, once all have the same labels in the same order. Raises UserError that says what differs."""
+    """Return the candidates if all have the same labels in the same order. Raises UserError with the difference."""
     if not candidates:
         raise UserError("there is no model to rank")
     first = candidates[0]
@@ -160,7 +160,7 @@ def same_images(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _difference(one: Sample, other: Sample) -> str:
-    """How the labels of two samples differ, "" if they do not."""
+    """Return the difference between the labels of two samples, "" if none."""
     if len(one) != len(other):
         return f"{len(one)} images and {len(other)}"
     if (one.y is None) != (other.y is None):

@@ -1,4 +1,4 @@
-"""What a ranking can refuse before anything is extracted: metrics, their options, the truth, seeds and devices."""
+"""Checks of a ranking before any extraction: metrics, their options, the truth, seeds and devices."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 
-METRICS = ("ped+logme", "itm", "logme", "leep")  # of a ranking, where none are named
-BOOTSTRAP = 100  # redrawn sets of images of a ranking, where no number is given
-ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample that options are tried on
+METRICS = ("ped+logme", "itm", "logme", "leep")  # default metrics of a ranking
+BOOTSTRAP = 100  # default number of redrawn sets of images
+ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested
 
 
 def checked_metrics(metrics: Any, *, bootstrap: int = 0, seed: int = 0, device: str = "cpu") -> list[Spec]:
-    """The metrics, parsed, each of which has scored a small made-up sample: what its options forbid is known then.
+    """Parse the metrics and test their options on a small synthetic sample.
 
-    Raises UserError, also for a bootstrap of 1, a seed out of range and a device that is not there.
+    Raises UserError, also for a bootstrap of 1, a seed out of range and an unavailable device.
     """
     if not isinstance(bootstrap, Integral) or isinstance(bootstrap, bool) or bootstrap < 0 or bootstrap == 1:
-        raise UserError(f"bootstrap={bootstrap!r}: how many times images are redrawn, 0 for never or at least 2")
+        raise UserError(f"bootstrap={bootstrap!r}: the number of redraws of the images must be 0 or at least 2")
     checked_seed(seed), device_of(device)
     specs = [parse(metric) for metric in _listed(metrics)]
     for spec in specs:
@@ -35,7 +35,7 @@ def checked_metrics(metrics: Any, *, bootstrap: int = 0, seed: int = 0, device: 
 
 
 def truth_values(truth: Any, names: Sequence[str]) -> np.ndarray | None:
-    """(M,) accuracies in the order of the models. truth: by name, or in this order, or None. Raises UserError."""
+    """Return accuracies (M,) in the order of the models. truth: by name, in this order, or None. Raises UserError."""
     if truth is None:
         return None
     if isinstance(truth, Mapping):
@@ -64,14 +64,14 @@ def _listed(metrics: Any) -> list[str]:
 
 @cache
 def _tried(metric: str) -> None:
-    """Score the made-up sample, once for each metric as written. Raises UserError for options out of range."""
+    """Score the synthetic sample, once for each metric as written. Raises UserError for options out of range."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of twelve rows at random
+        warnings.simplefilter("ignore")  # caused by the twelve random rows
         scored(parse(metric), _made_up())
 
 
 def _made_up() -> Sample:
-    """Rows at random with everything that a metric may ask for."""
+    """Return random rows with every input that a metric may need."""
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, COLUMNS, generator=rng, dtype=torch.float64)
     y = torch.arange(ROWS) % CLASSES

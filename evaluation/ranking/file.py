@@ -16,25 +16,25 @@ ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), 
 
 
 def write_ranking(fields: Mapping[str, Any], path: Path) -> Path:
-    """Write the fields of a `Ranking`, whole or not at all; nan is null."""
+    """Write the fields of a `Ranking` atomically; nan is written as null."""
     with write_whole(path) as partial:
         partial.write_text(json.dumps(_plain(fields), indent=2, allow_nan=False) + "\n")
     return path
 
 
 def read_ranking(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a ranking that was written; null is nan again. Those that are not `known` are left out.
+    """Read the fields of a ranking; null becomes nan. Fields that are not `known` are left out.
 
-    Raises UserError for a file that is no ranking, with the reason.
+    Raises UserError for an invalid file, with the reason.
     """
     try:
         return _fields(json.loads(path.read_text()), known)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except KeyError as error:
-        raise UserError(f"{path} is no ranking of recipes/rank.py: it has no {error}") from error
+        raise UserError(f"{path} is not a ranking of recipes/rank.py: it has no {error}") from error
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path} is no ranking of recipes/rank.py: {error}") from error
+        raise UserError(f"{path} is not a ranking of recipes/rank.py: {error}") from error
 
 
 def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _agreement(record: dict[str, Any]) -> Agreement:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold."""
+    """Convert a value for JSON."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, Agreement):

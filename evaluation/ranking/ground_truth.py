@@ -1,4 +1,4 @@
-"""The ground truth of a ranking: what every model of a zoo reaches on every task when all its weights are fine-tuned.
+"""The ground truth of a ranking: accuracy of every model of a zoo on every task after fine-tuning all weights.
 
 outcome = ground_truth(["runs/zoo", "efficientnet_lite0"], ["clipart", "digits"], out="runs/truth", image_size=64)
 evaluation.rank(zoo, "clipart", truth=outcome.truth["clipart"])
@@ -28,7 +28,7 @@ RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
 
 @dataclass(frozen=True)
 class Failure:
-    """What could not be measured. data: the task, "" where the model could not even be loaded. reason: in one line."""
+    """A failed measurement. data: the task, "" if the model could not be loaded. reason: in one line."""
 
     model: str
     data: str
@@ -40,9 +40,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """truth: {task: {model: accuracy}}. results: {task: {model: record}}, see `ground_truth`. failures: what lacks.
+    """truth: {task: {model: accuracy}}. results: {task: {model: record}}, see `ground_truth`. failures: the others.
 
-    settings: what every number was made with.
+    settings: of the measurement.
     """
 
     truth: Mapping[str, Mapping[str, float]]
@@ -75,24 +75,24 @@ def ground_truth(
     progress: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> GroundTruth:
-    """Fine-tune every model on every task (see `evaluation.fine_tune`), task by task, and keep each result at once.
+    """Fine-tune every model on every task (see `evaluation.fine_tune`), task by task, and store each result at once.
 
     zoo: see `evaluation.rank`. data: a source of `evaluation.open_split` or a list; its training and test splits.
-    max_images, max_test_images: at most so many of each, the same number of each class, drawn by their names with seed
-        0, so that every model and `evaluation.rank` with fewer see the same ones; None: all.
-    image_size: side in pixels for models that are no zoo entries; None: their own, 224 for most. Entries keep theirs.
+    max_images, max_test_images: maximum numbers, the same for each class, drawn by the names with seed 0, so that every
+        model uses the same images, and `evaluation.rank` with fewer a subset; None: all.
+    image_size: side in pixels for models outside a zoo; None: their own, 224 for most. Entries keep theirs.
     trust: see `evaluation.load_model`.
-    lr, weight_decay, optimizer: the grid, of which each model's best on a fifth of its training images, held out, is
-        trained on all of them with every seed. steps, batch_size, seeds, crop, flip, precision, device, workers: see
+    lr, weight_decay, optimizer: the grid; the best setting of each model on a held-out fifth of the training images
+        is trained on all of them with every seed. steps, batch_size, seeds, crop, flip, precision, device, workers: see
         `evaluation.fine_tune`.
     out: folder of results.jsonl (a line for every model and task), of fine_tune.jsonl (a line for every run of them),
-        and of truth.json and truth_details.json, which hold all that results.jsonl has with these settings, earlier
-        calls' too. What is there with the same weights, images and settings is not measured again.
-    A model that cannot be loaded or tuned does not stop the others: it is in `failures`.
+        and of truth.json and truth_details.json with all results of these settings, also of earlier calls. Results
+        with the same weights, images and settings are not measured again.
+    A model that cannot be loaded or tuned is recorded in `failures`; the others go on.
 
-    A record: value and interval (t over the seeds), values (one a seed), chosen, grid, seconds, weights, image_size,
+    A record: value and interval (t over the seeds), values (one per seed), chosen, grid, seconds, weights, image_size,
     train_images, test_images, and the rest of a `Result`.
-    Raises UserError before anything is measured for unknown data, a name that two models have, and bad settings.
+    Raises UserError before any measurement for unknown data, duplicate model names, and bad settings.
     """
     lr, weight_decay, crop = as_list("lr", lr), as_list("weight_decay", weight_decay), tuple(as_list("crop", crop))
     grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": optimizer}
@@ -110,14 +110,14 @@ def ground_truth(
         say(f"cannot be loaded: {failure}")
     how = {**tuned, "out": out, "device": device, "workers": workers, "progress": progress}
     records = Records(Path(out) / RESULTS)
-    records.read()  # a damaged file is said before anything is measured
+    records.read()  # report a damaged file before any measurement
     for task, splits in tasks.items():
         for name, model in models.items():
             key = _key(name, model, task, splits, settings)
             done = records.find(key) is not None
             try:
                 (record,) = each_once([key], records, lambda _, one=model, on=splits: _measured(one, on, how))
-            except Exception as error:  # whatever one network does, the others are measured
+            except Exception as error:  # an error of one network does not stop the others
                 failures.append(Failure(name, task, _line(error)))
                 say(f"FAILED    {failures[-1]}")
                 continue
@@ -129,11 +129,11 @@ def ground_truth(
 def load_zoo(
     zoo: Any, image_size: int | None = None, trust: str | Sequence[str] | None = ()
 ) -> tuple[dict[str, LoadedModel], list[Failure]]:
-    """The models of a zoo by name, and those that could not be loaded.
+    """Load the models of a zoo by name; also return those that could not be loaded.
 
-    zoo: see `evaluation.rank`. image_size: side for models that are no zoo entries, which keep their own.
-    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for a name that two models have, and where
-    no model can be loaded.
+    zoo: see `evaluation.rank`. image_size: side for models outside a zoo; entries keep theirs.
+    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for duplicate names, and if no model can be
+    loaded.
     """
     found = members(zoo)
     models = {}
@@ -164,7 +164,7 @@ def _splits(source: Any, root: str | Path, most: int | None, most_tested: int | 
 
 
 def _key(name: str, model: LoadedModel, task: str, splits: Mapping[str, Split], settings: Mapping) -> dict[str, Any]:
-    """What a result depends on."""
+    """Return everything a result depends on."""
     return {
         "model": name,
         "data": task,
@@ -197,7 +197,7 @@ def _told(task: str, name: str, record: Mapping[str, Any], done: bool) -> str:
 def _write(
     records: Records, settings: Mapping, models: Mapping[str, LoadedModel], failures: list[Failure], out: Path
 ) -> GroundTruth:
-    """truth.json and truth_details.json of all results with these settings, each written whole."""
+    """Write truth.json and truth_details.json of all results with these settings, each atomically."""
     results = _results(records, settings, models)
     truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
     details = {"settings": settings, "results": results, "failures": [vars(failure) for failure in failures]}
@@ -208,7 +208,7 @@ def _write(
 
 
 def _results(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> dict[str, dict[str, Any]]:
-    """{task: {model: record}}; of a model that was trained anew since, the record of the weights at hand."""
+    """Return {task: {model: record}}; for a retrained model the record of its current weights."""
     found: dict[str, dict[str, Any]] = {}
     for record in records.read().values():
         check_fields(record, NEEDS, records.path)
@@ -221,6 +221,6 @@ def _results(records: Records, settings: Mapping, models: Mapping[str, LoadedMod
 
 
 def _line(error: Exception) -> str:
-    """One line of an error."""
+    """Return an error as one line."""
     said = " ".join(str(error).split()) or "no message"
     return said if isinstance(error, UserError) else f"{type(error).__name__}: {said}"

@@ -1,4 +1,4 @@
-"""How much memory a computation takes beyond what was in use."""
+"""Peak memory of a computation, beyond the memory in use at its start."""
 
 import threading
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-EVERY = 0.005  # seconds between looks at the process's size
+EVERY = 0.005  # seconds between measurements of the process's size
 
 
 class PeakMemory:
-    """`with PeakMemory(device) as memory: ...; memory.peak`, in bytes; None where the system does not tell.
+    """`with PeakMemory(device) as memory: ...; memory.peak`, in bytes; None if the system does not report it.
 
-    On the CPU the process's resident size is looked at every 5 ms, on a GPU the allocator counts. What fits into memory
-    that was freed before is not seen, unless it is given back first (`sslkit.allocator.return_freed_memory`).
+    On the CPU the process's resident size is measured every 5 ms, on a GPU by the allocator. Reuse of freed memory is
+    not counted, unless it is returned to the system first (`sslkit.allocator.return_freed_memory`).
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
@@ -46,7 +46,7 @@ class PeakMemory:
 
 
 def resident() -> int | None:
-    """Bytes of this process in memory; None where there is no /proc."""
+    """Return the resident bytes of this process; None without /proc."""
     try:
         import os
 

@@ -1,4 +1,4 @@
-"""What to know of a ranking's models and metrics: what a model lacks, what failed, what the metrics warn of."""
+"""Notes on a ranking's models and metrics: missing inputs, failures, warnings of the metrics."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ NO_CLASSES = "several labels an image, or fractions, and no classes: not defined
 
 
 def lacking(spec: Spec, candidate: Candidate) -> list[str]:
-    """Why the model cannot be scored by the metric; empty if it can."""
+    """Return the reasons why the metric cannot score the model; empty if it can."""
     sample = candidate.sample
     have = {"features": sample.x, "source_probs": sample.source_probs, "model": sample.model}
     found = [LACKS[need] for need in spec.needs if have[need] is None]
@@ -37,9 +37,9 @@ def notes(
     results: Sequence[Mapping[int, MetricResult]],
     failures: Sequence[Mapping[int, UserError]],
 ) -> tuple[str, ...]:
-    """Each once, with the models that it is about.
+    """Return each note once, with the models concerned.
 
-    results, failures: of each metric, by the number of the model.
+    results, failures: of each metric, by model index.
     """
     said = [(note, candidate.name) for candidate in candidates for note in candidate.notes]
     for spec, column, failed in zip(specs, results, failures, strict=True):
@@ -52,12 +52,12 @@ def notes(
 
 
 def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, failure: UserError | None) -> list[str]:
-    """What to know of one metric of one model."""
+    """Return the notes on one metric of one model."""
     if failure is not None:
         return [f"{spec.name} has no score: {failure}"]
     if result is None:
         return lacking(spec, candidate)
-    shared = doubts(candidate.sample) if spec.reads_features else ()  # of the model, whatever the metric
+    shared = doubts(candidate.sample) if spec.reads_features else ()  # of the model, independent of the metric
     own = [warning for warning in result.warnings[len(shared) :] if warning != base.NO_REFERENCE]
     found = [*shared, *(f"{spec.name}: {warning}" for warning in own)]
     alone = "ped" in dict(spec.chain) and candidate.sample.reference is None
@@ -65,7 +65,7 @@ def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, fai
 
 
 def no_agreement(specs: Sequence[Spec], scores: np.ndarray) -> dict[str, str]:
-    """The metrics whose scores cannot be held against a truth, and why. scores: (M, K)."""
+    """Return the metrics that cannot be compared with the truth, with the reason. scores: (M, K)."""
     found = {}
     for spec, column in zip(specs, scores.T, strict=True):
         known = column[~np.isnan(column)]

@@ -1,8 +1,8 @@
-"""Agreement of scores with the truth over several tasks, and of one metric less another: the same models redrawn.
+"""Agreement of scores with the truth over several tasks, and paired differences between metrics.
 
 Task = tuple[{model: accuracy}, {model: score}]
 over_tasks([(truth, logme), ...])  # mean weighted tau of a metric over the tasks
-difference([(truth, ped, logme), ...])  # how much more one metric's is than the other's
+difference([(truth, ped, logme), ...])  # agreement of the first less the second
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ Values = Mapping[str, float]
 def over_tasks(
     tasks: Sequence[tuple[Values, Values]], measure: str = TAU, *, n: int = 1000, seed: int = 0
 ) -> Agreement:
-    """The mean over tasks of a measure of agreement, with its interval over models.
+    """Return the mean over tasks of a measure of agreement, with its interval over models.
 
-    tasks: (truth, scores) of each, by the models' names; a model counts in a task where both are known.
+    tasks: (truth, scores) of each, by the models' names; a model counts in a task if both are known.
     measure: of `evaluation.agreement.MEASURES`. n: draws of models with replacement, the same models in every task.
-    Tasks are taken as they are: the interval says what other models would have given, not what other tasks would.
-    nan where a task has no value (fewer than two models, all scores alike). Raises UserError for an unknown measure.
+    Tasks are fixed: the interval covers other models, not other tasks.
+    nan if a task has no value (fewer than two models, all scores equal). Raises UserError for an unknown measure.
     """
     return _estimated(measure, tasks, lambda values: values[0], n, seed)
 
@@ -35,9 +35,9 @@ def over_tasks(
 def difference(
     tasks: Sequence[tuple[Values, Values, Values]], measure: str = TAU, *, n: int = 1000, seed: int = 0
 ) -> Agreement:
-    """The mean over tasks of a metric's agreement less another's, paired: both judge the same draws of models.
+    """Return the mean over tasks of a metric's agreement less another's, paired on the same draws of models.
 
-    tasks: (truth, scores, other scores) of each; a model counts where all three are known. Else as `over_tasks`.
+    tasks: (truth, scores, other scores) of each; a model counts if all three are known. Else as in `over_tasks`.
     """
     return _estimated(measure, tasks, lambda values: values[0] - values[1], n, seed)
 
@@ -65,14 +65,14 @@ def _estimated(
 
 
 def _table(task: Sequence[Values], models: Sequence[str]) -> np.ndarray:
-    """(1 + K, M) truth and scores, nan where one of them is not known."""
+    """Return truth and scores (1 + K, M), nan for models where one of them is unknown."""
     table = np.array([[column.get(model, np.nan) for model in models] for column in task], dtype=float)
     table[:, ~np.isfinite(table).all(0)] = np.nan
     return np.array([levelled(column) for column in table])
 
 
 def _values(measure: Callable[..., float], table: np.ndarray, rows: np.ndarray) -> list[float]:
-    """The measure of each of K scores on the drawn models; nan for fewer than two known ones."""
+    """Return the measure of each of K scores on the drawn models; nan for fewer than two known ones."""
     rows = rows[np.isfinite(table[0, rows])]
     if len(rows) < 2:
         return [float("nan")] * (len(table) - 1)

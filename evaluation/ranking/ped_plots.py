@@ -1,4 +1,4 @@
-"""Pictures of PED: the potential energy as the classes move apart, and a map of the features before and after."""
+"""Plots of PED: the potential energy as the classes move apart, and a map of the features before and after."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from sslkit.figures import reduced, save_figure, scatter, tsne
 
 
 def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Path:
-    """Potential energy after each step, as a share of what it was at first, a line for each model.
+    """Plot the potential energy after each step, as a share of the initial energy, a line for each model.
 
-    energies: {model: (steps + 1,)}, the "potential_energy" in the diagnostics of `ped+...`. Models whose classes never
-    overlapped have none to lose and stand in the legend only.
+    energies: {model: (steps + 1,)}, the "potential_energy" in the diagnostics of `ped+...`. Models without overlapping
+    classes have energy 0 and appear only in the legend.
     """
     from matplotlib.figure import Figure
 
@@ -50,16 +50,16 @@ def plot_moves(
     seed: int = 0,
     **options: Any,
 ) -> Path:
-    """t-SNE of some classes before and after PED moved them, side by side, with the neighbours' purity of each.
+    """Plot t-SNE of some classes before and after PED moved them, side by side, with the neighbours' purity.
 
-    features, labels, reference: see `evaluation.score`. options: of ped (lam, dt, ...). All classes move; shown are
-    the n_classes (at most 10) with the most images, per_class of each. The two maps are made apart: what can be
-    compared is the purity, not places.
+    features, labels, reference: see `evaluation.score`. options: of ped (lam, dt, ...). All classes move; the
+    n_classes (at most 10) with the most images are shown, per_class images of each. The two maps are independent:
+    compare the purity, not positions.
     """
     from matplotlib.figure import Figure
 
     if not 2 <= n_classes <= len(COLOURS):
-        raise UserError(f"n_classes={n_classes}: from 2 to {len(COLOURS)} classes can be told apart by colour")
+        raise UserError(f"n_classes={n_classes}: must be from 2 to {len(COLOURS)}, the number of colours")
     sample = as_sample(features, labels, reference=reference)
     after, trajectory = moves(sample, **options)
     rows = _shown(sample.labels.numpy(), n_classes, per_class, seed)

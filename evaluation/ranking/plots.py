@@ -1,4 +1,4 @@
-"""Pictures of a ranking: scores as ranked bars with their intervals, and, with truth, scores against accuracies."""
+"""Plots of a ranking: scores as ranked bars with their intervals, and, with truth, scores against accuracies."""
 
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ COLUMNS = 3  # panels side by side
 
 
 def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
-    """A panel for each metric: models by rank, bars to their scores, whiskers of 95 % over images.
+    """Plot a panel for each metric: models by rank, bars of scores, whiskers of 95 % over images.
 
-    Bars that the images do not tell from the best one are pale. Scores of different metrics cannot be compared.
+    Bars tied with the best are pale. Scores of different metrics cannot be compared.
     """
     figure, panels = _panels(len(ranking.metrics), 0.34 * len(ranking.models) + 1.3, 4.6)
     for k, (axis, metric) in enumerate(zip(panels, ranking.metrics, strict=True)):
@@ -28,7 +28,7 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
 
 
 def plot_agreement(ranking: Ranking, path: str | Path) -> Path:
-    """A panel for each metric: score against the accuracy after fine-tuning, with the agreement's numbers by name.
+    """Plot a panel for each metric: score against the accuracy after fine-tuning, with the agreement's numbers.
 
     Raises UserError for a ranking without truth.
     """
@@ -73,7 +73,7 @@ def _bars(axis: Any, ranking: Ranking, k: int) -> None:
 
 
 def _floor(ends: np.ndarray) -> float:
-    """Where the bars begin: scores have no natural zero, and differences are what matters."""
+    """Return the start of the bars: scores have no natural zero, only differences matter."""
     low, high = float(ends.min()), float(ends.max())
     return low - 0.15 * (high - low or abs(high) or 1.0)
 

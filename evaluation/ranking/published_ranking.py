@@ -1,4 +1,4 @@
-"""The published ranking benchmarks as a whole: their models, their data sets, their fine-tuning accuracies."""
+"""Run the published ranking benchmarks: their models, their data sets, their fine-tuning accuracies."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,13 +33,12 @@ def rank_published(
     max_images: int | None = None,
     **how: Any,
 ) -> list[Ranking]:
-    """Score a published benchmark's models on its data sets and compare with its published accuracies.
+    """Score a published benchmark's models on its data sets and compare with the published accuracies.
 
     name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
     checkpoints: folder of the model files. root: folder of the data sets. download: see `open_benchmark`.
     max_images: None for all, as published; see `evaluation.rank`, also for metrics and how.
-    Raises UserError that lists every missing file before anything is computed, and where max_images is too few for
-    one of the sets.
+    Raises UserError that lists every missing file before any computation, and if max_images is too small for a set.
     """
     for given in ("zoo", "data", "truth", "trust"):
         if how.pop(given, None) is not None:
@@ -63,7 +62,7 @@ def rank_published(
 
 
 def means(rankings: list[Ranking]) -> str:
-    """A line for each metric: every measure of agreement, averaged over the data sets."""
+    """Return a line for each metric: every measure of agreement, averaged over the data sets."""
     lines = []
     for metric in rankings[0].metrics:
         columns = [ranking.agreement[metric] for ranking in rankings if metric in ranking.agreement]

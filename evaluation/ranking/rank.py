@@ -1,4 +1,4 @@
-"""rank(zoo, dataset, metrics) -> Ranking: which of many models will fine-tune best, before any is fine-tuned."""
+"""rank(zoo, dataset, metrics) -> Ranking: predict which of many models will fine-tune best, without fine-tuning."""
 
 import datetime
 import importlib.metadata
@@ -20,7 +20,13 @@ from evaluation.results.result import PACKAGES
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
 
-SAID = ("split", "max_images", "image_size", "in_chans", "precision")  # of how it was made; the rest changes no number
+SAID = (
+    "split",
+    "max_images",
+    "image_size",
+    "in_chans",
+    "precision",
+)  # recorded in `made`; other options change no number
 
 
 def rank(
@@ -38,17 +44,17 @@ def rank(
     """Score every model of a zoo by every metric.
 
     zoo: a folder of zoo entries, a list of models (`evaluation.load_model`), a mapping of names to models; or a mapping
-        of names to Features or pairs (x, y) of the same images, and neither dataset nor `how`.
+        of names to Features or pairs (x, y) of the same images, without dataset and `how`.
     dataset: see `evaluation.open_split`; its split `split="train"` is used.
-    metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. A metric that a model has not
-        the inputs for (LEEP without a source classifier), or whose features it refuses, gives nan for it, and a note.
+    metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. If a model
+        lacks an input (LEEP without a source classifier) or has invalid features, its score is nan, with a note.
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
     bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
         `evaluation.ranking.resampling.replicates`.
     seed, device: of the metrics. how: split, max_images, root, image_size and the options of `evaluation.extract`.
-    Entries of a folder that are damaged, and models that give no sound features, are left out and named in `left_out`.
-    Raises UserError before anything is extracted for unknown metrics, options, models and data, and for a truth without
-    one of the models; and where no model is left.
+    Damaged entries of a folder, and models with invalid features, are left out and named in `left_out`.
+    Raises UserError before any extraction for unknown metrics, options, models and data, and for a truth that lacks a
+    model; and if no model is left.
     """
     specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
     zoo = _checked_zoo(zoo, dataset, how)
@@ -86,11 +92,11 @@ def rank(
 
 
 def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]:
-    """Names and models, or names and features at hand. Raises UserError."""
+    """Return names and models, or names and given features. Raises UserError."""
     at_hand = are_arrays(zoo)
     checked_keywords(how, at_hand)
     if at_hand and dataset is not None:
-        raise UserError("give features at hand without a data set, or models with one")
+        raise UserError("give features without a data set, or models with one")
     if not at_hand and dataset is None:
         raise UserError("name the task to rank for: dataset=, a data set or a folder of images with labels")
     return members(zoo)
@@ -103,15 +109,15 @@ def _candidates(zoo: Any, dataset: Any, *, seed: int, device: str, say: Callable
 
 
 def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[dict[int, MetricResult], dict[int, UserError]]:
-    """A metric's results, and why there is none where it refused the features, by the number of the model."""
+    """Return a metric's results, and its errors for invalid features, by model index."""
     results, failed = {}, {}
     for m, candidate in enumerate(candidates):
         if lacking(spec, candidate):
             continue
-        return_freed_memory()  # so that the memory of each score is seen
+        return_freed_memory()  # so that the memory of each score is measured
         try:
             results[m] = of_sample(spec, candidate.sample)
-        except UserError as error:  # of these features: the options have been tried before
+        except UserError as error:  # caused by the features: the options have been checked before
             failed[m] = error
     return results, failed
 
@@ -122,7 +128,7 @@ def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:
 
 
 def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, m: int) -> dict[str, np.ndarray]:
-    """One metric of M models: scores, intervals, ranks, cost. Models that it cannot score have nan."""
+    """Return scores, intervals, ranks and cost of one metric for M models, with nan for models without a score."""
     able, results = list(scored[1]), list(scored[1].values())
     column = {name: np.full(m, np.nan) for name in ("scores", "seconds", "memory")}
     column |= {name: np.full((m, 2), np.nan) for name in ("intervals", "rank_intervals")}

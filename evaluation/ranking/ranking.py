@@ -19,15 +19,15 @@ class Ranking:
     """M models by K metrics on one task.
 
     data: the task; n: its images. models: M names. metrics: K names.
-    scores: (M, K), nan where a model has not what the metric needs, or the metric refuses its features (see notes).
-    intervals: (M, K, 2) 95 % over images, nan without.
+    scores: (M, K), nan if the model lacks an input or the metric rejects its features (see notes).
+    intervals: (M, K, 2) 95 % over images, nan if there is none.
     ranks: (M, K) 1 is best, equal scores share the mean. rank_intervals: (M, K, 2) 95 % over images.
-    tied: (M, K) bool: not to be told from the metric's best model by these images.
-    mean_rank: (M,) over the metrics that score every model that any does (see `borda`), nan if none does.
-    seconds, memory: (M, K) cost of each score; what metrics share is counted with the first. bytes, nan if unknown.
-    notes: what to know of models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
-    left_out: why each other member of the zoo is not ranked, by name.
-    made: how: date, seed, bootstrap, device, the split and the sizes that were asked for, versions.
+    tied: (M, K) bool: not distinguishable from the metric's best model on these images.
+    mean_rank: (M,) over the metrics that score every model that any metric scores (see `borda`), nan if none does.
+    seconds, memory: (M, K) cost of each score; shared work counts for the first metric. bytes, nan if unknown.
+    notes: on models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
+    left_out: name -> reason, for members of the zoo that are not ranked.
+    made: date, seed, bootstrap, device, the requested split and sizes, versions.
     """
 
     data: str
@@ -51,7 +51,7 @@ class Ranking:
 
     @property
     def order(self) -> list[str]:
-        """Models, best first by mean rank; models without one last."""
+        """Return the models, best first by mean rank; models without one last."""
         return [self.models[m] for m in np.argsort(self.mean_rank, kind="stable")]
 
     @property
@@ -63,20 +63,20 @@ class Ranking:
         return as_table(self, style)
 
     def to_json(self, path: str | Path) -> Path:
-        """Write all of it, whole or not at all."""
+        """Write the ranking atomically and return its path."""
         return write_ranking(vars(self), Path(path))
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Ranking":
-        """What `to_json` wrote. Raises UserError for a file that is no ranking."""
+        """Read a file of `to_json`. Raises UserError for an invalid file."""
         return cls(**read_ranking(Path(path), {own.name for own in fields(cls)}))
 
 
 def borda(ranks: np.ndarray) -> np.ndarray:
-    """(M,) mean rank. ranks: (M, K), nan where a metric has no score.
+    """Return the mean ranks (M,). ranks: (M, K), nan if a metric has no score.
 
-    Models that no metric ranks are left out, with nan; of the others the mean is over the metrics that rank each of
-    them, so that all means are of the same metrics. nan for all if there is no such metric.
+    Models that no metric ranks get nan; for the others the mean is over the metrics that rank all of them, so that
+    all means are over the same metrics. nan for all if there is no such metric.
     """
     found = np.full(len(ranks), np.nan)
     ranked = ~np.isnan(ranks).all(1)
@@ -87,7 +87,7 @@ def borda(ranks: np.ndarray) -> np.ndarray:
 
 
 def ranks_of(scores: np.ndarray) -> np.ndarray:
-    """(..., M) ranks, 1 for the highest, equal ones (but for rounding) sharing the mean; nan stays nan."""
+    """Return ranks (..., M), 1 for the highest, values equal up to rounding at their mean rank; nan stays nan."""
     found = np.full(scores.shape, np.nan)
     for row in np.ndindex(scores.shape[:-1]):
         known = ~np.isnan(scores[row])
@@ -96,17 +96,17 @@ def ranks_of(scores: np.ndarray) -> np.ndarray:
 
 
 def intervals(scores: np.ndarray, redrawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals (M, 2) of the scores and of the ranks, from redrawn scores (B, M); nan if there are none."""
+    """Return 95 % intervals (M, 2) of the scores and of the ranks, from redrawn scores (B, M); nan without these."""
     if not len(redrawn):
         return np.full((len(scores), 2), np.nan), np.full((len(scores), 2), np.nan)
     return np.percentile(redrawn, [2.5, 97.5], axis=0).T, np.percentile(ranks_of(redrawn), [2.5, 97.5], axis=0).T
 
 
 def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
-    """(M,) bool: the difference to the best model is within 1.96 standard deviations of its redrawn values.
+    """Return (M,) bool: the difference to the best model is within 1.96 standard deviations of its redrawn values.
 
-    Without redrawn scores (at least 2) only those that are equal but for rounding are tied. A model without a score
-    (nan) is tied with none.
+    With fewer than 2 redrawn scores only scores equal up to rounding are tied. A model without a score (nan) is not
+    tied.
     """
     if np.isnan(scores).all():
         return np.zeros(len(scores), dtype=bool)

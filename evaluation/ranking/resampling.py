@@ -1,4 +1,4 @@
-"""How far scores would move with other images: what tells a better model from a luckier draw."""
+"""Variability of the scores over images, by redrawing the images."""
 
 import math
 import warnings
@@ -22,7 +22,7 @@ LARGEST = 400  # images of a half-sample; beyond, the spread is scaled to the fu
 
 @dataclass(frozen=True)
 class Column:
-    """One metric of the models that it can score. models: their places among the samples. scores: in that order."""
+    """One metric of the models that it can score. models: their indices in the samples. scores: in that order."""
 
     spec: Spec
     models: tuple[int, ...]
@@ -30,12 +30,12 @@ class Column:
 
     @property
     def values(self) -> np.ndarray:
-        """(M,) scores: over the zoo, where the metric exists only there."""
+        """Return the scores (M,), over the zoo for metrics that need it."""
         return combined(self.spec, self.scores)
 
     @property
     def terms(self) -> np.ndarray | None:
-        """(N, M), where the metric is a mean over all images."""
+        """Return the terms (N, M), if the metric is a mean over all images, else None."""
         terms = [score.terms for score in self.scores]
         if any(one is None for one in terms) or len({len(one) for one in terms}) != 1:
             return None
@@ -43,13 +43,13 @@ class Column:
 
 
 def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
-    """For each metric (count, M) scores of its M models on redrawn images, all models on the same ones; (0, M) for 0.
+    """Return scores (count, M) of M models for each metric, on redrawn images shared by all models; (0, M) for 0.
 
-    A metric that is a mean over images (LEEP, SFDA, ITM, ...) is a mean over images drawn with replacement, what it
-    fitted being kept. Others (LogME, GBC, PARC, ...) are computed anew on random halves of each class: an image drawn
-    twice would agree with itself, and look like a class that is easy to tell. Halves are drawn without replacement;
-    their spread times sqrt(n / (N - n)), n of N images, stands for that of all images, and they are centred on the
-    score. On made-up classes it is 0.7 to 1.1 times that of newly drawn images.
+    A metric that is a mean over images (LEEP, SFDA, ITM, ...) is averaged over images drawn with replacement, without
+    a new fit. Others (LogME, GBC, PARC, ...) are recomputed on random halves of each class, drawn without replacement,
+    because duplicate images would make classes look easier. Their spread times sqrt(n / (N - n)), n of N images,
+    estimates that of all images; they are centred on the score. On synthetic classes it is 0.7 to 1.1 times the
+    spread over new images.
     """
     if not count:
         return [np.empty((0, len(column.models))) for column in columns]
@@ -63,10 +63,10 @@ def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int,
 
 
 def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
-    """(count, M) of each metric. All metrics see one half of a model at a time, and share its sums.
+    """Return scores (count, M) of each metric. All metrics run on one half of a model at a time, and share its sums.
 
-    Halves are computed side by side, each on one thread: on a few hundred images two wait for each other longer than
-    they work.
+    Halves are computed in parallel, each on one thread: for a few hundred images synchronisation takes longer than
+    the work.
     """
     from threadpoolctl import threadpool_limits
 
@@ -75,8 +75,8 @@ def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, 
         return found
     halves = [half(samples[0], seed, number) for number in range(count)]
     workers = torch.get_num_threads()
-    single = {"initializer": torch.set_num_threads, "initargs": (1,)}  # it holds for a thread alone
-    # What metrics set for the whole process while they compute side by side is set back here.
+    single = {"initializer": torch.set_num_threads, "initargs": (1,)}  # the setting is per thread
+    # Restore process-wide settings that metrics change while they run in parallel.
     with threads(1), threadpool_limits(1), warnings.catch_warnings(), ThreadPoolExecutor(workers, **single) as pool:
         for number, parts in enumerate(pool.map(lambda rows: _on_half(columns, samples, rows), halves)):
             for k, column in enumerate(columns):
@@ -86,10 +86,10 @@ def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, 
 
 
 def spread_of_all(scores: np.ndarray, found: np.ndarray, share: float) -> np.ndarray:
-    """(count, M) as far about the scores (M,) of all images as those of a share of them, (count, M), lie about theirs.
+    """Rescale scores (count, M) of a share of the images to the spread for all images, about their scores (M,).
 
-    nan where they say nothing: every part is all images (classes of one each), or every part has one and the same score
-    while that of all is another (H-score of fewer images than features).
+    nan if they carry no information: every part has all images (classes of one image), or every part has the same score
+    but the whole has another (H-score of fewer images than features).
     """
     if share >= 1:
         return np.full_like(found, np.nan)
@@ -100,7 +100,7 @@ def spread_of_all(scores: np.ndarray, found: np.ndarray, share: float) -> np.nda
 
 
 def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor) -> dict[tuple[int, int], Score]:
-    """Scores by (metric, model)."""
+    """Return scores by (metric, model)."""
     parts = {}
     for m, sample in enumerate(samples):
         asked = [k for k, column in enumerate(columns) if m in column.models]
@@ -111,7 +111,7 @@ def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor)
 
 
 def _of_part(spec: Spec, part: Sample) -> Score:
-    """nan, without parts, where half of the images are too few for a metric that all of them were enough for."""
+    """Score a part; nan, without parts, if half of the images are too few for the metric."""
     try:
         return scored(spec, part)
     except UserError:
@@ -119,21 +119,21 @@ def _of_part(spec: Spec, part: Sample) -> Score:
 
 
 def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """(count, M) means of terms (N, M) over N rows drawn with replacement."""
+    """Return means (count, M) of terms (N, M) over N rows drawn with replacement."""
     n = len(terms)
     draws = np.random.default_rng([seed, n]).multinomial(n, np.full(n, 1 / n), size=count)
     return draws @ terms / n
 
 
 def half(sample: Sample, seed: int, number: int) -> Tensor:
-    """Rows (n,) ascending: half of each class, at least one of it, at most about LARGEST."""
+    """Draw rows (n,), ascending: half of each class, at least one image, in total at most about LARGEST."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
     y, classes = labels_or_one(sample)
     y = y.cpu()
     share = min(0.5, LARGEST / len(y))
     order = torch.randperm(len(y), generator=generator)
     place = torch.empty_like(order)
-    for label in range(classes):  # the place of each row among its class, in random order
+    for label in range(classes):  # the position of each row in its class, in random order
         rows = order[y[order] == label]
         place[rows] = torch.arange(len(rows))
     sizes = torch.bincount(y, minlength=classes)
@@ -142,7 +142,7 @@ def half(sample: Sample, seed: int, number: int) -> Tensor:
 
 
 def combined(spec: Spec, scores: Sequence[Score]) -> np.ndarray:
-    """(M,) scores of the models: over the zoo where the metric exists only there, nan for those without parts."""
+    """Return the scores (M,) of the models, over the zoo for metrics that need it; nan for models without parts."""
     if spec.over_zoo is None:
         return np.array([score.value for score in scores])
     values = np.full(len(scores), np.nan)

@@ -15,8 +15,8 @@ from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-CHECKED = 65536  # rows whose values are looked at together
-SEEDS = 2**32  # what every generator behind a metric takes
+CHECKED = 65536  # rows checked at a time
+SEEDS = 2**32  # upper limit of the seeds of all generators used by metrics
 
 
 def as_sample(
@@ -29,16 +29,16 @@ def as_sample(
     seed: int = 0,
     device: str | torch.device = "cpu",
 ) -> Sample:
-    """What a metric may see, checked.
+    """Make the checked input of a metric.
 
     features: (N, D) numpy, torch, or nested lists, any float type; or `Features`, whose labels are taken if `labels`
         is None; or None, for metrics that need none.
     labels: (N,) any hashable values, each value a class; or numbers (N,), (N, K) for regression and multi-label tasks.
-    source_probs: (N, S) probabilities of the source classifier, rows that sum to 1 within 0.001; they are divided by
+    source_probs: (N, S) probabilities of the source classifier; rows must sum to 1 within 0.001 and are divided by
         their sum.
-    reference: mean (D,) and std (D,) of the same model's features on what it was trained on.
+    reference: mean (D,) and std (D,) of the same model's features on its training images.
     seed: from 0 to 2**32 - 1.
-    Raises UserError for NaN, shapes that do not match, fewer than two images or classes, a device that is not there.
+    Raises UserError for NaN, shapes that do not match, fewer than two images or classes, an unavailable device.
     """
     device, seed = device_of(device), checked_seed(seed)
     if isinstance(features, Features) and labels is None:
@@ -70,7 +70,7 @@ def as_sample(
 
 
 def checked_seed(seed: int) -> int:
-    """Raises UserError for what is no whole number from 0 to 2**32 - 1."""
+    """Return the seed. Raises UserError if it is not an integer from 0 to 2**32 - 1."""
     if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed < SEEDS:
         raise UserError(f"seed={seed!r} must be a whole number from 0 to {SEEDS - 1}")
     return int(seed)
@@ -98,7 +98,7 @@ def _tensor(values: Any, what: str) -> Tensor:
 
 
 def _for_torch(array: np.ndarray) -> np.ndarray:
-    """The array itself where torch can read it, and else a copy: of another byte order, wider floats, odd strides."""
+    """Return the array if torch can read it, else a copy: for another byte order, wider floats, odd strides."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         return array.astype(np.float64)
     if not array.dtype.isnative:
@@ -108,7 +108,7 @@ def _for_torch(array: np.ndarray) -> np.ndarray:
 
 
 def _features(values: Any) -> tuple[Tensor, float]:
-    """Checked rows (N, D), and the largest magnitude among them."""
+    """Return checked rows (N, D) and their largest magnitude."""
     x = _tensor(values, "features")
     x = x if x.dtype in FLOATS else x.double()
     if x.ndim != 2 or 0 in x.shape:
@@ -125,9 +125,9 @@ def _features(values: Any) -> tuple[Tensor, float]:
 
 
 def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]:
-    """Labels as classes (None where they are none), the names of the classes, and labels as numbers (None for names).
+    """Return labels as classes (or None), the names of the classes, and labels as numbers (None for names).
 
-    Labels of several columns, and fractions, are numbers only.
+    Labels of several columns, and fractions, are numbers but not classes.
     """
     if labels is None:
         raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
@@ -153,7 +153,7 @@ def _of_tensor(labels: Tensor) -> np.ndarray:
 
 
 def _as_array(labels: Any) -> np.ndarray:
-    """Numbers as numbers; anything else as objects, a tuple being one label."""
+    """Convert labels to an array: numbers stay, other values become objects; a tuple is one label."""
     if isinstance(labels, np.ndarray):
         return labels
     given: Sequence[Hashable] = list(labels)
@@ -163,14 +163,14 @@ def _as_array(labels: Any) -> np.ndarray:
         try:
             return np.asarray(given)
         except ValueError as error:
-            raise UserError(f"labels of several columns must all have as many: {error}") from error
+            raise UserError(f"labels of several columns must have rows of one length: {error}") from error
     array = np.empty(len(given), dtype=object)
     array[:] = given
     return array
 
 
 def _numbered(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers 0 to C - 1 in the order of the values, or of their names where values cannot be ordered."""
+    """Return class indices 0 to C - 1 in the order of the values, or of their names if these cannot be sorted."""
     if array.dtype.kind in "fiubUS":
         values, y = np.unique(array, return_inverse=True)
         return y.astype(np.int64), tuple(str(value) for value in values)

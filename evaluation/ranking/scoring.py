@@ -1,4 +1,4 @@
-"""score and evaluate_metric: a transferability metric by its name, of one model on one task."""
+"""score and evaluate_metric: run a transferability metric by its name, for one model on one task."""
 
 import inspect
 import math
@@ -23,10 +23,10 @@ from sslkit.errors import UserError
 class MetricResult:
     """One metric of one model on one task.
 
-    name: as asked for. score: higher is better; nan where it exists only over a zoo, of which `parts` are the model's.
-    diagnostics: steps, shrinkage, iterations, ... warnings: what to know before trusting the score.
-    seconds: wall clock. peak_memory: bytes beyond what was in use at the start, on the device that computed; None where
-    the system does not tell.
+    name: as requested. score: higher is better; nan if it exists only over a zoo, then `parts` has the model's parts.
+    diagnostics: steps, shrinkage, iterations, ... warnings: limits of the score.
+    seconds: wall clock. peak_memory: bytes on the computing device beyond those in use at the start; None if the
+    system does not report it.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Spec:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Of "features", "source_probs", "model": what it cannot be computed without."""
+        """The required inputs, of "features", "source_probs", "model"."""
         own = needs(self.metric)
         return ("features", *own) if len(self.chain) > 1 and "features" not in own else own
 
@@ -64,7 +64,7 @@ class Spec:
 
     @property
     def over_zoo(self) -> Any:
-        """The function that makes a zoo's scores of its models' parts, or None."""
+        """The function that computes a zoo's scores from its models' parts, or None."""
         for name, options in self.chain:
             module = transferability.find(name)
             own = options.get("lam") == "both" or (name == self.metric and not hasattr(module, "wrapped"))
@@ -74,17 +74,17 @@ class Spec:
 
 
 def metrics() -> tuple[str, ...]:
-    """Every transferability metric; `ped` may also stand before any other, as `ped+logme`."""
+    """Return the names of all transferability metrics; `ped` may also wrap any other, as in `ped+logme`."""
     return transferability.names()
 
 
 def needs(name: str) -> tuple[str, ...]:
-    """What a metric cannot be computed without: of "features", "source_probs", "model"."""
+    """Return the required inputs of a metric, of "features", "source_probs", "model"."""
     return getattr(transferability.find(name), "NEEDS", ("features",))
 
 
 def takes_numbers(name: str) -> bool:
-    """Whether a metric is defined for several labels an image, and other numbers, too."""
+    """Return True if a metric is also defined for several labels per image, and other numbers."""
     return getattr(transferability.find(name), "TAKES_NUMBERS", False)
 
 
@@ -100,9 +100,9 @@ def score(
     device: str = "cpu",
     **options: Any,
 ) -> float:
-    """How well a model should transfer to a task: higher is better.
+    """Return the transferability score of a model for a task: higher is better.
 
-    name: one of `evaluation.metrics()`, or a wrapper and a metric (`ped+logme`); options may stand in brackets.
+    name: one of `evaluation.metrics()`, or a wrapper and a metric (`ped+logme`); options may be given in brackets.
     features, labels, source_probs, reference: see `as_sample` in samples.py. model: the network, or its number
         of parameters, for `param_count`. seed: of the metrics that draw. device: where to compute.
     options: of the metric, or of its wrapper (see `help(evaluation.transferability.find(name).score)`).
@@ -133,7 +133,7 @@ def evaluate_metric(
     device: str = "cpu",
     **options: Any,
 ) -> MetricResult:
-    """The score with what it took and what to know about it. Arguments and errors as of `score`."""
+    """Return the score with its cost, diagnostics and warnings. Arguments and errors as in `score`."""
     spec = parse(name, options)
     kept = {"source_probs": source_probs, "reference": reference, "model": model}
     return_freed_memory()
@@ -141,7 +141,7 @@ def evaluate_metric(
 
 
 def of_sample(spec: Spec, sample: Sample) -> MetricResult:
-    """A parsed metric of a sample: what samples share (scatter, eigenvectors) is computed only once.
+    """Run a parsed metric on a sample; shared quantities (scatter, eigenvectors) are computed only once.
 
     Raises UserError for features that the metric cannot score; warns of degenerate ones.
     """
@@ -160,10 +160,10 @@ def of_sample(spec: Spec, sample: Sample) -> MetricResult:
 
 
 def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
-    """`ped+logme` and its options, each given to the one of the chain that has it.
+    """Parse a name such as `ped+logme`, and give each option to the part of the chain that has it.
 
-    Raises UserError for unknown names and options, for an option given twice, and for one that several of the chain
-    have and that is not in brackets.
+    Raises UserError for unknown names and options, for an option given twice, and for an option of several parts that
+    is not in brackets.
     """
     parts = _split(name)
     chain = [(part, {}) for part, _ in parts]
@@ -185,7 +185,7 @@ def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
-    """The place in the chain of the one that has this option."""
+    """Return the index of the part of the chain that has this option."""
     owners = [k for k in range(len(parts)) if key in _options(parts, k)]
     if not owners:
         known = [option for k in range(len(parts)) for option in _options(parts, k)]
@@ -193,14 +193,14 @@ def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
     if len(owners) > 1:
         written = ("+".join(part + f"({key}=...)" * (k == own) for k, (part, _) in enumerate(parts)) for own in owners)
         raise UserError(
-            f"{name}: {key} is an option of {' and of '.join(parts[k][0] for k in owners)}; say in brackets whose: "
+            f"{name}: {key} is an option of {' and of '.join(parts[k][0] for k in owners)}; write it in brackets: "
             f"{' or '.join(written)}"
         )
     return owners[0]
 
 
 def _function(parts: Sequence[tuple[str, dict]], k: int) -> Any:
-    """What takes the options of the k-th of a chain: the wrappers' `wrapped`, the last one's `score`."""
+    """Return the function with the options of part k of a chain: `wrapped` of wrappers, `score` of the last."""
     module = transferability.find(parts[k][0])
     return module.wrapped if k < len(parts) - 1 else module.score
 
@@ -210,10 +210,10 @@ def _options(parts: Sequence[tuple[str, dict]], k: int) -> dict[str, Any]:
 
 
 def _split(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """`a(x=1)+b` -> [("a", {"x": 1}), ("b", {})]."""
+    """Parse `a(x=1)+b` to [("a", {"x": 1}), ("b", {})]."""
     found = re.findall(r"([^+(]+)(?:\(([^)]*)\))?(?:\+|$)", name) if isinstance(name, str) else []
     if not found or "+".join(f"{part}({inner})" if inner else part for part, inner in found) != name.replace("()", ""):
-        raise UserError(f"{name!r} is no metric; write NAME, NAME(option=value, ...), or ped+NAME")
+        raise UserError(f"{name!r} is not a metric; write NAME, NAME(option=value, ...), or ped+NAME")
     return [(part.strip(), _values(inner, name)) for part, inner in found]
 
 
@@ -222,7 +222,7 @@ def _values(text: str, name: str) -> dict[str, Any]:
     for item in filter(None, (item.strip() for item in text.split(","))):
         key, equals, value = (piece.strip() for piece in item.partition("="))
         if not equals:
-            raise UserError(f"{name!r}: {item!r} is no option; write option=value")
+            raise UserError(f"{name!r}: {item!r} is not an option; write option=value")
         if key in options:
             raise UserError(f"{name!r}: {key} is given twice")
         options[key] = _value(value)
@@ -254,15 +254,15 @@ def _check_needs(spec: Spec, sample: Sample) -> None:
 
 
 def _check_finite(spec: Spec, found: Score) -> None:
-    """Raise UserError for a score, or a part of one, that is no finite number."""
+    """Raise UserError for a score, or a part of one, that is not finite."""
     over_zoo = found.parts and math.isnan(found.value)
     for value in found.parts.values() if over_zoo else [found.value]:
         if not math.isfinite(value):
-            raise UserError(f"{spec.name} of these features is {value}, not a number that models can be ordered by")
+            raise UserError(f"{spec.name} of these features is {value}, which cannot rank models")
 
 
 def scored(spec: Spec, sample: Sample) -> Score:
-    """The bare score of a parsed metric."""
+    """Return the bare score of a parsed metric."""
     return _scored(spec.chain, sample)
 
 
@@ -275,5 +275,5 @@ def _scored(chain: Sequence[tuple[str, dict[str, Any]]], sample: Sample) -> Scor
 
 
 def signature(name: str) -> inspect.Signature:
-    """The options of a metric, for help and documentation."""
+    """Return the options of a metric, for help and documentation."""
     return inspect.signature(transferability.find(name).score)

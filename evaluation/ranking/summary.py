@@ -1,4 +1,4 @@
-"""What a person sees of a ranking: progress, a table for each task, pictures, a file, and the next command."""
+"""Output of a ranking: progress, a table for each task, pictures, a file, and the next command."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from sslkit import say
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
-AGREEMENT = "-agreement"  # after a task's name, of the picture that holds scores against the truth
+AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
 
 def rank_tasks(
@@ -39,12 +39,12 @@ def rank_tasks(
     device: str = "cpu",
     **how: Any,
 ) -> list[Ranking]:
-    """Rank a zoo for one task or several and print what came of it; `recipes/rank.py` calls it.
+    """Rank a zoo for one task or several and print the results; called by `recipes/rank.py`.
 
     data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
-    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models that are no entries.
+    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models outside a zoo.
     trust: see `evaluation.load_model`. bootstrap, seed, device, how: see `evaluation.rank`.
-    Raises UserError before anything is extracted where it can be known: every task is opened first.
+    Raises UserError before any extraction if possible: every task is opened first.
     """
     tasks = _listed(data)
     if not zoo:
@@ -79,7 +79,7 @@ def open_tasks(
     max_images: int | None = None,
     seed: int = 0,
 ) -> dict[str, Split]:
-    """Every task opened, with the images that are ranked by, before one is computed on. Raises UserError."""
+    """Open every task, with the images used for ranking, before any computation. Raises UserError."""
     return {name: sampled(open_split(task, split, root=root), max_images, seed) for name, task in tasks.items()}
 
 
@@ -93,11 +93,11 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
 
 
 def file_names(tasks: Sequence[str]) -> dict[str, str]:
-    """Task -> the name of its files, without suffix: plain for plain names, and of each task its own.
+    """Return task -> name of its files, without suffix, unique for each task.
 
     The last part of the path: "digits" for digits, digits.npz and path/to/digits, "CIFAR10" for
     torchvision:CIFAR10:DIR.
-    Tasks that would share it have their whole path, with - for / and such, and if need be a hash.
+    Tasks that would share it get their whole path, with - for / and such, and if necessary a hash.
     """
     short = {task: _short(task) for task in tasks}
     shared = _shared(short)
@@ -121,7 +121,7 @@ def _digest(text: str) -> str:
 
 
 def _shared(names: Mapping[str, str]) -> set[str]:
-    """The tasks whose files would overwrite another's, also on disks that do not tell A from a."""
+    """Return the tasks whose file names collide, also on case-insensitive disks."""
     owners: dict[str, list[str]] = {}
     for task, name in names.items():
         owners.setdefault(name.casefold().removesuffix(AGREEMENT), []).append(task)
@@ -129,7 +129,7 @@ def _shared(names: Mapping[str, str]) -> set[str]:
 
 
 def _listed(data: Any) -> dict[str, Any]:
-    """Names and tasks. Raises UserError."""
+    """Return names and tasks. Raises UserError."""
     tasks = list(data) if isinstance(data, (list, tuple)) else [data]
     if not tasks or None in tasks:
         raise UserError("name the task to rank for: data=clipart, or data=PATH/TO/IMAGES, or a list of them")
@@ -143,7 +143,7 @@ def _listed(data: Any) -> dict[str, Any]:
 
 
 def read_truth(path: str | Path) -> Mapping[str, Any]:
-    """Accuracies from a .json file. Raises UserError."""
+    """Read accuracies from a .json file. Raises UserError."""
     try:
         found = json.loads(Path(path).read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -154,7 +154,7 @@ def read_truth(path: str | Path) -> Mapping[str, Any]:
 
 
 def of_tasks(found: Mapping[str, Any], tasks: Sequence[str], path: str | Path) -> dict[str, Mapping[str, float]]:
-    """Task -> {model: accuracy}, of the tasks that the file has. Raises UserError if it has none of them."""
+    """Return task -> {model: accuracy} for the tasks in the file. Raises UserError if it has none of them."""
     if all(isinstance(value, (int, float)) for value in found.values()):
         return dict.fromkeys(tasks, found)
     if not all(isinstance(value, dict) for value in found.values()):
@@ -166,7 +166,7 @@ def of_tasks(found: Mapping[str, Any], tasks: Sequence[str], path: str | Path) -
 
 
 def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
-    """FILE.json and, with pictures, FILE.png and FILE-agreement.png; says where."""
+    """Write FILE.json and, with pictures, FILE.png and FILE-agreement.png, and print the paths."""
     written = [ranking.to_json(out / f"{file}.json")]
     if pictures:
         written.append(plot_ranking(ranking, out / f"{file}.png"))
@@ -176,7 +176,7 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
 
 
 def _print_end(rankings: Sequence[Ranking]) -> None:
-    """Print the first of each task, the members that were left out, and the next command."""
+    """Print the first of each task, the left-out members, and the next command."""
     for ranking in rankings:
         if np.isnan(ranking.mean_rank).all():
             continue
@@ -190,5 +190,5 @@ def _print_end(rankings: Sequence[Ranking]) -> None:
 
 
 def line(text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     say.line(f"          {text}")

@@ -9,11 +9,11 @@ from evaluation.ranking.agreement import Agreement
 from sslkit.errors import UserError
 
 STYLES = ("text", "markdown")
-TIED = "="  # beside a score: these images do not tell the model from the metric's best
+TIED = "="  # beside a score: tied with the metric's best model on these images
 
 
 class Numbers(Protocol):
-    """What is shown of a `Ranking`; see there."""
+    """The fields of a `Ranking` that are shown; see there."""
 
     models: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -28,10 +28,10 @@ class Numbers(Protocol):
 
 
 def table(ranking: Numbers, style: str = "text") -> str:
-    """Rows: models by mean rank. A cell: rank, then score ± half its interval, `=` where tied with the best.
+    """Return the table. Rows: models by mean rank. Cells: rank, score ± half its interval, `=` if tied with the best.
 
-    Last come the seconds of each metric, and its agreement with the truth, if there is one.
-    Raises UserError for another style.
+    The last rows are the seconds of each metric, and its agreement with the truth, if there is one.
+    Raises UserError for an unknown style.
     """
     if style not in STYLES:
         raise UserError(f"there is no table style {style!r}; known: {', '.join(STYLES)}")

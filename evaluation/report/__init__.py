@@ -1,4 +1,4 @@
-"""One offline HTML page of a zoo: entries, evaluation, rankings, costs; every number says how it was made.
+"""One offline HTML page of a zoo: entries, evaluation, rankings, costs, with the origin of every number.
 
 evaluation.report.write_report("runs/zoo", "report.html", rankings="runs/ranking")
 """
@@ -11,7 +11,7 @@ from sslkit.errors import UserError
 from sslkit.files import write_whole
 
 __all__ = ["write_report"]
-RANKINGS = "runs/ranking"  # where recipes/rank.py writes; it need not be there
+RANKINGS = "runs/ranking"  # output folder of recipes/rank.py; it may be missing
 
 
 def write_report(
@@ -23,14 +23,14 @@ def write_report(
     study: str | Path | None = None,
     command: str = "evaluation.report.write_report",
 ) -> tuple[Path, list[str]]:
-    """Write the page, whole or not at all; gives its path and a line for each thing that could not be read.
+    """Write the page atomically; return its path and a line for each input that could not be read.
 
-    zoo: folder of entries. rankings: JSON files of recipes/rank.py, folders of them, or a list. outside: folder where
-    recipes/evaluate.py keeps the results of models that are no entries. study: a JSON file. command: as the page says
-    how it was made.
-    What is missing is said on the page, with the command that makes it; what is damaged is named.
-    Raises UserError for a zoo that is no folder of entries, for rankings that are not there (but those of
-    `runs/ranking`), for a study that cannot be read, and where the page cannot be written.
+    zoo: folder of entries. rankings: JSON files of recipes/rank.py, folders of them, or a list. outside: folder of the
+    results of recipes/evaluate.py for models outside a zoo. study: a JSON file. command: shown on the page as its
+    origin.
+    The page lists missing parts with the command that makes them, and damaged files.
+    Raises UserError for a zoo that is not a folder of entries, for missing rankings (except `runs/ranking`), for a
+    study that cannot be read, and if the page cannot be written.
     """
     if Path(out).is_dir() or not Path(out).name:
         raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")

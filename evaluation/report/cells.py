@@ -1,4 +1,4 @@
-"""What a page is made of: numbers that say how they were made, and tables of them."""
+"""Elements of a page: numbers with their origin, and tables of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Cell:
-    """text: what is shown. how: lines that say how it was made, shown on hover, focus and tap; "" for plain text.
+    """text: the shown text. how: lines on its origin, shown on hover, focus and tap; "" for plain text.
 
-    key: what a column is sorted by, the text where it is None, last where it is "". aside: what a screen reader adds.
+    key: sort key; None sorts by the text, "" sorts last. aside: additional text for screen readers.
     """
 
     text: str
@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """number: sorted as a number and set at the right."""
+    """number: sort as a number and align right."""
 
     name: str
     how: str = ""
@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, the first of which names the row. caption: what it shows, for readers and screen readers."""
+    """Rows of cells, the first of which names the row. caption: also for screen readers."""
 
     caption: str
     columns: list[Column]
@@ -51,12 +51,12 @@ MISSING = Cell(NOTHING, key="", aside="not known")
 
 
 def made(**facts: Any) -> str:
-    """Lines "name: value" of how a number was made; what is not known is left out."""
+    """Return lines "name: value" on the origin of a number, without unknown values."""
     return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in facts.items() if value not in (None, ""))
 
 
 def of_share(value: Any, n: Any) -> Estimate | None:
-    """An accuracy of a card with its Wilson interval; None where there is none. n: images."""
+    """Return an accuracy of a card with its Wilson interval, None if it is missing. n: images."""
     if not is_number(value):
         return None
     if not is_number(n) or n < 1 or not 0 <= value <= 1:
@@ -69,7 +69,7 @@ def of_estimate(estimate: Estimate | None, how: str) -> Cell:
 
 
 def of_number(value: Any, form: str, how: str) -> Cell:
-    """form: a format such as "{:.1f} s"."""
+    """Make a cell of a number. form: a format such as "{:.1f} s"."""
     return Cell(form.format(value), how, float(value)) if is_number(value) else MISSING
 
 
@@ -83,7 +83,7 @@ def of_seconds(value: Any, how: str) -> Cell:
 
 
 def of_bytes(value: Any, how: str) -> Cell:
-    """Decimal units, as disks count."""
+    """Make a cell of a size, in decimal units as for disks."""
     if not is_number(value):
         return MISSING
     for size, unit in ((1e9, "GB"), (1e6, "MB")):
@@ -93,12 +93,12 @@ def of_bytes(value: Any, how: str) -> Cell:
 
 
 def is_number(value: Any) -> bool:
-    """A finite one; True and False are none."""
+    """Return True for a finite number that is not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def dig(tree: Any, *path: str) -> Any:
-    """What lies at a path of a card, None where the path ends early: cards of other versions lack parts."""
+    """Return the value at a path of a card, None if it is missing: cards of other versions lack parts."""
     for part in path:
         if not isinstance(tree, Mapping) or part not in tree:
             return None
@@ -107,5 +107,5 @@ def dig(tree: Any, *path: str) -> Any:
 
 
 def day(date: Any) -> Cell:
-    """ "2026-11-21" of a time stamp, which it is sorted by."""
+    """Make a cell such as "2026-11-21" from a time stamp, sorted by the time stamp."""
     return Cell(str(date)[:10], made(date=date), str(date)) if date else MISSING

@@ -1,4 +1,4 @@
-"""Charts as geometry: what the template draws as SVG in the page's own colours, light or dark."""
+"""Geometry of the charts, drawn by the template as SVG in the page's own colours, light or dark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Line:
-    """path: of an SVG path. dots: (x, y, what it says)."""
+    """path: of an SVG path. dots: (x, y, text)."""
 
     name: str
     path: str
@@ -69,7 +69,7 @@ class BarChart:
 
 @dataclass(frozen=True)
 class Point:
-    """label: the model's place by truth; label_y: above or below, so that neighbours are less often on each other."""
+    """label: the model's rank by truth; label_y: above or below, to reduce overlaps of neighbours."""
 
     x: float
     y: float
@@ -90,7 +90,7 @@ class ScatterChart:
 
 
 def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
-    """Of a run's metrics: each loss term over the steps, the two judges, and the effective rank."""
+    """Make charts of a run's metrics: loss terms over the steps, kNN and linear probe, effective rank."""
     if not rows:
         return []
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -106,12 +106,12 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
 
 
 def bars(ranking: Ranking, k: int) -> BarChart:
-    """Models by rank of metric k, bars to their scores, whiskers of 95 % over images."""
+    """Make a chart of models by rank of metric k: bars of scores, whiskers of 95 % over images."""
     known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
     order = known[np.argsort(-ranking.scores[known, k], kind="stable")]
     scores, ends = ranking.scores[order, k], _ends(ranking, order, k)
     low, high = (float(ends.min()), float(ends.max())) if len(order) else (0.0, 1.0)
-    floor = low - 0.15 * (high - low or abs(high) or 1.0)  # scores have no natural zero; differences are what matters
+    floor = low - 0.15 * (high - low or abs(high) or 1.0)  # scores have no natural zero, only differences matter
     scale = Axis(floor, high if high > floor else floor + 1, 2, WIDTH - 4, [])
     drawn = []
     for place, m in enumerate(order):
@@ -129,7 +129,7 @@ def bars(ranking: Ranking, k: int) -> BarChart:
 
 
 def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
-    """Score of metric k against the accuracy after fine-tuning; None without truth, or for fewer than two models."""
+    """Plot metric k against the accuracy after fine-tuning; None without truth, or for fewer than two models."""
     if ranking.truth is None:
         return None
     known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
@@ -150,7 +150,7 @@ def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
 
 
 def truth_places(ranking: Ranking) -> list[int]:
-    """(M,) the models' places by accuracy after fine-tuning, from 1."""
+    """Return the models' ranks (M,) by accuracy after fine-tuning, from 1."""
     return [1 + int((ranking.truth > value).sum()) for value in ranking.truth]
 
 
@@ -160,7 +160,7 @@ def shortened(name: str) -> str:
 
 
 def _ends(ranking: Ranking, models: np.ndarray, k: int) -> np.ndarray:
-    """(n, 2) ends of the intervals, the score itself where there is none."""
+    """Return the ends (n, 2) of the intervals, the score itself if there is none."""
     ends = ranking.intervals[models, k]
     return np.where(np.isnan(ends), ranking.scores[models, k][:, None], ends)
 
@@ -168,7 +168,7 @@ def _ends(ranking: Ranking, models: np.ndarray, k: int) -> np.ndarray:
 def _line_chart(
     title: str, names: dict[str, str], rows: Sequence[dict[str, float]], scale: float = 1
 ) -> LineChart | None:
-    """names: {column: what the line is called}. scale: 100 for per cent; None where no row has a value."""
+    """Make a line chart; None if no row has a value. names: {column: label of the line}. scale: 100 for per cent."""
     series = {
         label: [(row["step"], scale * row[column]) for row in rows if column in row and "step" in row]
         for column, label in names.items()
@@ -191,7 +191,7 @@ def _line_chart(
 
 
 def _axis(values: Sequence[float], start: float, end: float) -> Axis:
-    """A scale that holds all values, from tick to tick."""
+    """Make an axis that covers all values, from tick to tick."""
     from matplotlib.ticker import MaxNLocator
 
     low, high = float(min(values)), float(max(values))

@@ -1,4 +1,4 @@
-"""The command that makes a number again, from what its card or result says."""
+"""The command that reproduces a number, from its card or result."""
 
 from collections.abc import Container, Iterator, Mapping
 from functools import cache
@@ -12,11 +12,11 @@ from sslkit.method import signature
 from sslkit.training.config import Config
 
 RANKED_BY = ("max_images", "image_size", "bootstrap", "seed")
-PLACES = ("method", "out", "name", "resume")  # said first, or of the place and not of the run
+PLACES = ("method", "out", "name", "resume")  # written first, or about the location and not the run
 
 
 def training(card: Mapping[str, Any]) -> str:
-    """`python recipes/train.py ...` with what differs from the defaults; "" for a card that does not say."""
+    """Return `python recipes/train.py ...` with the non-default options; "" if the card lacks them."""
     config, method = dig(card, "config"), dig(card, "method")
     if not isinstance(config, Mapping) or not method:
         return ""
@@ -33,7 +33,7 @@ def training(card: Mapping[str, Any]) -> str:
 
 
 def judging(result: Result, folder: Any) -> str:
-    """`python recipes/evaluate.py ...` of a result; folder: the zoo entry's, None for a model outside the zoo."""
+    """Return `python recipes/evaluate.py ...` of a result. folder: of the zoo entry, None outside a zoo."""
     words = [f"checkpoint={result.model if folder is None else folder}", f"data={result.data}"]
     words += [f"protocols=[{result.protocol}]"]
     seeds = [f"seed={result.seeds[0]}"] if result.seeds and result.seeds[0] else []
@@ -41,7 +41,7 @@ def judging(result: Result, folder: Any) -> str:
 
 
 def ranking(found: Ranking, zoo: Any, entries: Container[str]) -> str:
-    """`python recipes/rank.py ...` of a ranking, with the settings that it tells of itself.
+    """Return `python recipes/rank.py ...` of a ranking, with its recorded settings.
 
     zoo: the folder. entries: the names of its entries.
     """
@@ -55,7 +55,7 @@ def ranking(found: Ranking, zoo: Any, entries: Container[str]) -> str:
 
 @cache
 def _options(method: str) -> dict[str, Any]:
-    """Defaults of a method's options by their path; empty for a method that this version does not know."""
+    """Return the defaults of a method's options by their path; empty for an unknown method."""
     try:
         return dict(_leaves(signature(method)))
     except UserError:

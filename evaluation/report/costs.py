@@ -1,4 +1,4 @@
-"""What each model cost: seconds of training, of the protocols, of the metrics."""
+"""Costs of each model: seconds of training, of the protocols, of the metrics."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ COLUMNS = [
     Column("waiting for data", "share of the training time, mean over the epochs", number=True),
     Column("evaluation", "seconds of all protocols, without the extraction", number=True),
     Column("metrics", "seconds of all transferability metrics on all tasks, without the extraction", number=True),
-    Column("dropped images", "unreadable ones that training left out", number=True),
+    Column("dropped images", "unreadable images, not used for training", number=True),
 ]
 
 
@@ -32,17 +32,17 @@ def _row(member: Member, material: Material) -> list[Cell]:
     about = {"command": commands.training(card), "date": dig(card, "date")}
     rate, waiting = (_mean(member, key) for key in ("images_per_second", "waiting"))
     each = seconds / epochs if is_number(seconds) and is_number(epochs) and epochs else None
-    from_file = made(what="mean over the epochs", read_from=member.folder / "metrics.csv", **about)
+    from_file = made(quantity="mean over the epochs", read_from=member.folder / "metrics.csv", **about)
     dropped = dig(card, "unreadable")
     return [
         Cell(member.name),
-        of_seconds(seconds, made(what=f"wall time of {epochs} epochs", **about)),
-        of_seconds(each, made(what=f"{seconds} s over {epochs} epochs", **about)),
+        of_seconds(seconds, made(quantity=f"wall time of {epochs} epochs", **about)),
+        of_seconds(each, made(quantity=f"{seconds} s over {epochs} epochs", **about)),
         of_number(rate, "{:,.0f}", from_file),
         of_number(None if waiting is None else 100 * waiting, "{:.1f} %", from_file),
         _evaluation(member),
         _metrics(member.name, material),
-        of_number(len(dropped), "{:,}", made(what="listed with the entry", data=dig(card, "data", "source"), **about))
+        of_number(len(dropped), "{:,}", made(note="listed with the entry", data=dig(card, "data", "source"), **about))
         if isinstance(dropped, list)
         else MISSING,
     ]
@@ -69,4 +69,4 @@ def _metrics(name: str, material: Material) -> Cell:
     if not spent:
         return MISSING
     each = ", ".join(f"{data} {seconds:.2f}" for data, seconds in spent.items())
-    return of_seconds(sum(spent.values()), made(seconds=each, what="what metrics share is counted with the first"))
+    return of_seconds(sum(spent.values()), made(seconds=each, note="shared work counts for the first metric"))

@@ -1,4 +1,4 @@
-"""The zoo as a table, and what each of its entries says of itself."""
+"""The zoo as a table, and the card of each of its entries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def sections(material: Material) -> list[Section]:
 
 
 def quick_judge(member: Member, part: str, key: str) -> Cell:
-    """A number of the card that training ended with. part: "before" or "after". key: "knn", "probe", ..."""
+    """Return a number of the card from the end of training. part: "before" or "after". key: "knn", "probe", ..."""
     card = member.card
     value, n = dig(card, part, key), dig(card, part, "n")
     what, interval = {
@@ -94,7 +94,7 @@ def _how(card: Mapping[str, Any], **facts: Any) -> str:
 
 
 def _unit(card: Mapping[str, Any]) -> str:
-    """What the data of an entry are."""
+    """Return the unit of an entry's data."""
     return "images" if dig(card, "backbone", "frames") is None else "videos"
 
 
@@ -122,7 +122,7 @@ def _rankme(card: Mapping[str, Any]) -> Cell:
     images = dig(card, "features", "images")
     how = _how(
         card,
-        what="RankMe, the effective rank of the backbone's features",
+        quantity="RankMe, the effective rank of the backbone's features",
         data=f"clean training {_unit(card)} of {dig(card, 'data', 'source')}",
         n=_images(images),
         interval="none: one number of one matrix",
@@ -140,7 +140,7 @@ def _millions(parameters: int) -> str:
 
 def _size(member: Member) -> str:
     return made(
-        what="trained parameters of the backbone, without the statistics of batch normalisation",
+        quantity="trained parameters of the backbone, without the statistics of batch normalisation",
         file=f"{member.weights.bytes:,} bytes",
         read_from=member.folder / "backbone.safetensors",
     )
@@ -157,7 +157,7 @@ def _section(member: Member) -> Section:
         picture(
             member.folder / "embedding.png",
             f"t-SNE of the features of {member.name}, coloured by class where there are labels. "
-            "Distances and areas in it mean nothing; the accuracies beside it do.",
+            "Its distances and areas have no meaning; use the accuracies beside it.",
         ),
         _quick(member),
         _facts(member),

@@ -1,4 +1,4 @@
-"""Results of evaluate.py: every number with its interval, and what differs between models on the same images."""
+"""Results of evaluate.py: every number with its interval, and differences between models on the same images."""
 
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ COLUMNS = [
     Column("data"),
     Column("protocol"),
     Column("metric"),
-    Column("value", "with its 95 % interval; of what kind is in its own column", number=True),
+    Column("value", "with its 95 % interval; the column `interval` has its kind", number=True),
     Column("n", "images, episodes, classes or rows that the value is over", number=True),
-    Column("interval", "what the 95 % interval describes"),
+    Column("interval", "kind of the 95 % interval"),
     Column("recipe"),
-    Column("flags", "what to know before believing the number"),
+    Column("flags", "warnings about the number"),
 ]
 PAIRS = [
     Column("data"),
@@ -34,13 +34,13 @@ PAIRS = [
 
 
 def results_table(material: Material) -> Table | None:
-    """The main numbers of all models; None where nothing was judged."""
+    """Return the main numbers of all models; None without results."""
     rows = [(member, row) for member in material.judged for row in _named(shown(member.results), member)]
     return _table("Results of recipes/evaluate.py; fractions in per cent", rows)
 
 
 def further_table(material: Material) -> Table | None:
-    """Every further number of the same results; None where there is none."""
+    """Return all further numbers of the same results; None if there are none."""
     rows = []
     for member in material.judged:
         for result in member.results:
@@ -51,9 +51,9 @@ def further_table(material: Material) -> Table | None:
 
 
 def comparisons(material: Material) -> Table | None:
-    """Every pair of results of the same images or episodes; None where there is none.
+    """Compare every pair of results on the same images or episodes; None if there are no pairs.
 
-    What cannot be compared goes to the material's problems.
+    Errors of the comparison go to the material's problems.
     """
     rows = []
     for (data, protocol, metric, _), results in sorted(_same_rows(material).items(), key=lambda item: item[0]):
@@ -69,7 +69,7 @@ def comparisons(material: Material) -> Table | None:
 
 
 def _same_rows(material: Material) -> dict[tuple[str, ...], list[Result]]:
-    """Results with outcomes, by what they share: data, protocol, metric, and the digest of the rows."""
+    """Group results with outcomes by data, protocol, metric, and the digest of the rows."""
     groups: dict[tuple[str, ...], list[Result]] = {}
     for member in material.judged:
         for result in _named(member.results, member):
@@ -80,7 +80,7 @@ def _same_rows(material: Material) -> dict[tuple[str, ...], list[Result]]:
 
 
 def without_labels(material: Material) -> list[str]:
-    """Data sets whose results need the labels to be compared, which a result does not keep."""
+    """Return the data sets whose results cannot be compared without the labels, which results do not contain."""
     results = [result for member in material.judged for result in member.results]
     return sorted({result.data for result in results if result.metric == "mean_per_class"})
 
@@ -90,7 +90,7 @@ def unjudged(material: Material) -> list[Member]:
 
 
 def _named(results: list[Result], member: Member) -> list[Result]:
-    """An entry that was moved or copied goes by its folder's name."""
+    """Rename the results of a moved or copied entry to its folder's name."""
     return [replace(result, model=member.name) for result in results]
 
 
@@ -115,7 +115,7 @@ def _row(member: Member, result: Result) -> list[Cell]:
 
 
 def how(member: Member, result: Result) -> str:
-    """What a result says of its making."""
+    """Return the lines on the origin of a result."""
     splits = result.details.get("splits")
     return made(
         protocol=f"{result.protocol}, {result.recipe}",
@@ -134,7 +134,7 @@ def how(member: Member, result: Result) -> str:
 
 
 def _pair(data: str, what: str, one: Comparison, result: Result) -> list[Cell]:
-    """result: one of the group, for what it says of its rows."""
+    """Return the row of a comparison. result: one of the group, for its rows."""
     ends = "" if one.interval is None else " ({:+.1f} to {:+.1f})".format(*(100 * end for end in one.interval))
     detectable = "" if one.detectable is None else f"{100 * one.detectable:.1f} points, in 80 % of such samples"
     about = made(

@@ -1,4 +1,4 @@
-"""The page itself: material into tables and charts, and those through the template into one HTML text."""
+"""The page: material to tables and charts, and these through the template to one HTML text."""
 
 import base64
 import datetime
@@ -21,9 +21,9 @@ SHORT = 24  # letters that stay on one line
 
 
 def page(material: Material, *, command: str, ranking_places: str) -> str:
-    """One HTML text that loads nothing: style, script and pictures are inside, and its own policy forbids the rest.
+    """Return one self-contained HTML text: style, script and pictures are embedded, its policy forbids the rest.
 
-    command: that made it. ranking_places: where rankings were looked for, in words.
+    command: that made the page. ranking_places: description of the places of rankings.
     """
     style, script = ((TEMPLATE / name).read_text() for name in ("page.css", "page.js"))
     compared = judged.comparisons(material)  # before the problems are shown: it may add some
@@ -80,7 +80,7 @@ def _environment(style: str, script: str) -> Any:
 
 
 def _breakable(text: str) -> Any:
-    """Long names of runs may be broken after their signs, where they are too wide for a phone."""
+    """Allow line breaks after the punctuation of long names, for narrow screens."""
     from markupsafe import Markup
 
     if len(text) <= SHORT:
@@ -89,7 +89,7 @@ def _breakable(text: str) -> Any:
 
 
 def _hash(text: str) -> str:
-    """As a content security policy names it."""
+    """Return the hash as in a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

@@ -1,4 +1,4 @@
-"""Pictures inside the page: data addresses, small enough for a page of many."""
+"""Pictures embedded in the page as data addresses, small enough for a page of many."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ COLOURS = 128
 
 @dataclass(frozen=True)
 class Picture:
-    """source: a data address. alt: what it shows, in words. width, height: pixels."""
+    """source: a data address. alt: description in words. width, height: pixels."""
 
     source: str
     alt: str
@@ -20,7 +20,7 @@ class Picture:
 
 
 def picture(path: Path, alt: str) -> Picture | None:
-    """A PNG of at most 900 pixels width and 128 colours; None where there is no picture that can be read."""
+    """Read a picture as PNG of at most 900 pixels width and 128 colours; None if it is missing or unreadable."""
     from PIL import Image, UnidentifiedImageError
 
     try:

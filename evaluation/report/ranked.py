@@ -1,4 +1,4 @@
-"""Rankings: who comes first for each task, how sure that is, how it agrees with the truth, and what it cost."""
+"""Rankings: the order of the models for each task, its intervals, agreement with the truth, and cost."""
 
 import re
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ OF_AGREEMENT = {
     "Pearson": "linear correlation of score and accuracy",
     "regret@1": "best accuracy less the accuracy of the first by score: 0 is best",
     "regret@3": "best accuracy less the best of the first three by score: 0 is best",
-    "recall@1": "whether the best model is the first by score",
-    "recall@3": "whether the best model is among the first three by score",
+    "recall@1": "1 if the best model is the first by score, else 0",
+    "recall@3": "1 if the best model is among the first three by score, else 0",
     "rel@1": "accuracy of the first by score over the best accuracy: 1 is best",
     "rel@3": "best accuracy among the first three by score over the best accuracy: 1 is best",
 }
@@ -44,7 +44,7 @@ OF_AGREEMENT = {
 
 @dataclass(frozen=True)
 class Task:
-    """One task on the page. first: who leads, in a sentence. agreement, scatters: empty without truth."""
+    """One task on the page. first: a sentence on the first model. agreement, scatters: empty without truth."""
 
     name: str
     first: str
@@ -82,7 +82,7 @@ def _ranking(ranked: Ranked, material: Material) -> Task:
 
 
 def _name(ranked: Ranked) -> str:
-    """The task, with the file where that says more."""
+    """Return the task without folder and suffix, or else the name of the file."""
     stem = re.sub(r"\.(npz|csv)$", "", ranked.ranking.data.rstrip("/").rpartition("/")[2])
     return stem or ranked.path.stem
 
@@ -113,10 +113,10 @@ def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
     row = [Cell(ranking.models[m])]
     if ranking.truth is not None:
         truth = float(ranking.truth[m])
-        how = made(what="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
+        how = made(quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
     scored = [name for k, name in enumerate(ranking.metrics) if not np.isnan(ranking.scores[:, k]).any()]
-    how = made(what=f"mean rank over {', '.join(scored)}", data=ranking.data, command=command, date=ranked.date)
+    how = made(quantity=f"mean rank over {', '.join(scored)}", data=ranking.data, command=command, date=ranked.date)
     row.append(of_number(float(ranking.mean_rank[m]), "{:.1f}", how))
     return row + [_score(ranked, m, k, command) for k in range(len(ranking.metrics))]
 
@@ -125,7 +125,7 @@ def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
     ranking = ranked.ranking
     score, (low, high), rank = float(ranking.scores[m, k]), ranking.intervals[m, k], float(ranking.ranks[m, k])
     if np.isnan(score):
-        return Cell(NOTHING, key="", aside="no score: the model lacks what the metric needs, see the notes")
+        return Cell(NOTHING, key="", aside="no score: the model lacks an input of the metric, see the notes")
     tied = bool(ranking.tied[m, k]) and rank > 1
     known = not np.isnan([low, high]).any()
     half = f" ± {(high - low) / 2:.2g}" if known and high > low else ""
@@ -136,8 +136,8 @@ def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
         n=f"{ranking.n:,} images",
         interval=f"95 %, bootstrap over images: {low:.4g} to {high:.4g}" if known else "none was drawn",
         rank="{:g}, 95 % {:g} to {:g}".format(rank, *span) if not np.isnan(span).any() else f"{rank:g}",
-        tied="these images do not tell it from the best" if tied else "",
-        seconds=f"{ranking.seconds[m, k]:.3f}, what metrics share is counted with the first",
+        tied="not distinguishable from the best on these images" if tied else "",
+        seconds=f"{ranking.seconds[m, k]:.3f}, shared work counts for the first metric",
         command=command,
         date=ranked.date,
     )
@@ -176,7 +176,7 @@ def _agreed(one: Agreement | None, ranked: Ranked, command: str) -> Cell:
 
 def _cost(ranked: Ranked, command: str) -> Table:
     ranking = ranked.ranking
-    columns = [Column("metric"), Column("models", "that it can score", True), Column("seconds, all models", "", True)]
+    columns = [Column("metric"), Column("models", "with a score", True), Column("seconds, all models", "", True)]
     columns += [Column("slowest model", "", True), Column("most memory", "of the process, above its start", True)]
     rows = []
     for k, metric in enumerate(ranking.metrics):
@@ -192,14 +192,14 @@ def _cost(ranked: Ranked, command: str) -> Table:
                 Cell(str(int(known.sum())), key=int(known.sum())),
                 of_seconds(float(seconds.sum()) if known.any() else None, made(**about)),
                 of_seconds(float(seconds.max()) if known.any() else None, made(model=slowest, **about)),
-                of_bytes(memory, made(what="largest over the models", **about)),
+                of_bytes(memory, made(quantity="largest over the models", **about)),
             ]
         )
-    return Table(f"{_name(ranked)}: what the scores cost, without the extraction", columns, rows)
+    return Table(f"{_name(ranked)}: cost of the scores, without the extraction", columns, rows)
 
 
 def _summary(metric: str) -> str:
-    """What a metric is, in the first line of its file; "" for one that this version does not know."""
+    """Return the first line of a metric's docstring; "" for an unknown metric."""
     try:
         return members.summary(transferability.find(parse(metric).metric).score)
     except UserError:

@@ -6,7 +6,7 @@ from typing import Any
 from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, made, of_number
 
 TAU, REGRET = "weighted tau (Vigna)", "regret@1"
-PARTS = ("metrics", "claims", "truth")  # of the file, that these tables show
+PARTS = ("metrics", "claims", "truth")  # parts of the file in these tables
 SAYS = {TAU: "scipy.stats.weightedtau with the accuracies after fine-tuning: 1 the same order, -1 the opposite"}
 SAYS[REGRET] = "best accuracy less the accuracy of the first by score, in points of per cent: 0 is best"
 
@@ -16,7 +16,7 @@ def is_ranking_study(study: Any) -> bool:
 
 
 def ranking_study_tables(study: Mapping[str, Any], path: Any) -> list[Table]:
-    """study: the parsed file. path: where it lies, for the numbers' making."""
+    """Make the tables. study: the parsed file. path: of the file, shown as the origin of the numbers."""
     tables = [_metrics(study, path), _claims(study, path), _truth(study, path)]
     return [table for table in tables if table.rows]
 
@@ -45,11 +45,11 @@ def _metric(name: str, row: Mapping[str, Any], study: Mapping[str, Any], path: A
         by_task.append(_number(dig(row, "tasks", task, TAU), how))
     return [
         Cell(shown),
-        of_number(dig(row, "models"), "{:g}", made(what="models that the metric scores in every task", **about)),
+        of_number(dig(row, "models"), "{:g}", made(quantity="models that the metric scores in every task", **about)),
         _number(dig(row, "mean", TAU), f"{made(measure=f'{TAU}: {SAYS[TAU]}')}\n{mean}"),
         _number(dig(row, "mean", REGRET), f"{made(measure=f'{REGRET}: {SAYS[REGRET]}')}\n{mean}", scale=100),
         *by_task,
-        of_number(None if seconds is None else 1000 * seconds, "{:,.1f}", made(what="mean wall time", **about)),
+        of_number(None if seconds is None else 1000 * seconds, "{:,.1f}", made(quantity="mean wall time", **about)),
     ]
 
 
@@ -58,7 +58,7 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
     columns = [Column("metric"), Column("against"), Column("claimed by")]
     columns += [Column("difference", "in mean weighted tau, paired over the models", True)]
     columns += [Column(task, f"difference on {task}", True) for task in tasks]
-    columns += [Column("says", "what the interval of the difference says")]
+    columns += [Column("says", "conclusion from the interval of the difference")]
     rows = []
     for claim in study["claims"]:
         about = {"claimed_by": dig(claim, "claimed_by"), "study": path, "date": study.get("date")}
@@ -69,7 +69,7 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
                 Cell(str(dig(claim, "metric"))),
                 Cell(str(dig(claim, "against"))),
                 Cell(str(dig(claim, "claimed_by"))),
-                _number(dig(claim, "difference", TAU), made(what="mean over the tasks", **about), sign="+"),
+                _number(dig(claim, "difference", TAU), made(quantity="mean over the tasks", **about), sign="+"),
                 *(_number(one, made(task=task, **about), sign="+") for task, one in of_tasks),
                 Cell(str(dig(claim, "verdict") or "")),
             ]
@@ -80,7 +80,7 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
 def _truth(study: Mapping[str, Any], path: Any) -> Table:
     tasks = list(study["truth"])
     models = dict.fromkeys(model for column in study["truth"].values() for model in column)
-    about = {"what": "accuracy after fine-tuning all weights", "study": path, "date": study.get("date")}
+    about = {"quantity": "accuracy after fine-tuning all weights", "study": path, "date": study.get("date")}
     rows = []
     for model in models:
         values = [dig(study, "truth", task, model) for task in tasks]
@@ -94,7 +94,7 @@ def _truth(study: Mapping[str, Any], path: Any) -> Table:
 
 
 def _number(one: Any, how: str, *, scale: float = 1, sign: str = "") -> Cell:
-    """A value with its interval. scale: 100 for points of per cent."""
+    """Make a cell of a value with its interval. scale: 100 for points of per cent."""
     value, interval = dig(one, "value"), dig(one, "interval")
     if not is_number(value):
         return MISSING

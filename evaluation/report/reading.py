@@ -1,4 +1,4 @@
-"""What the page tells of, read from the disk: what is damaged is named, and the rest is still told."""
+"""Read the material of the page from the disk: damaged files are listed, the rest is shown."""
 
 import csv
 import datetime
@@ -17,7 +17,7 @@ from sslkit.errors import UserError
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo.table import rows
 
-STARTED = "config.yaml"  # in the folder of a run from its first moment; the logs of a set of members have none
+STARTED = "config.yaml"  # in the folder of a run from its start; the logs of a set of members do not have it
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Member:
-    """A model as it lies on the disk. card: {} for one outside the zoo. curves: rows of metrics.csv."""
+    """A model on the disk. card: {} for a model outside the zoo. curves: rows of metrics.csv."""
 
     name: str
     folder: Path
@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A ranking and where it stands. date: of the ranking, of its file where the ranking has none."""
+    """A ranking and its path. date: of the ranking, or of its file if the ranking has none."""
 
     ranking: Ranking
     path: Path
@@ -52,7 +52,7 @@ class Ranked:
 
 @dataclass
 class Material:
-    """All that the page tells of. problems: a line for each thing that could not be read."""
+    """All material of the page. problems: a line for each input that could not be read."""
 
     zoo: Path
     members: list[Member] = field(default_factory=list)
@@ -64,15 +64,15 @@ class Material:
 
     @property
     def judged(self) -> list[Member]:
-        """Those with results of evaluate.py."""
+        """The members with results of evaluate.py."""
         return [member for member in (*self.members, *self.outside) if member.results]
 
 
 def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | None, usual: Path) -> Material:
     """Read the zoo, the rankings, the results of other models and the study.
 
-    usual: the place of rankings that need not be there. Raises UserError for a zoo that is no folder of entries, for
-    other places of rankings that are not there, and for a study that cannot be read.
+    usual: the default place of rankings, which may be missing. Raises UserError for a zoo that is not a folder of
+    entries, for other missing places of rankings, and for a study that cannot be read.
     """
     if (zoo / CARD).is_file():
         raise UserError(f"{zoo} is one entry: give the folder that it lies in, zoo={zoo.parent}")
@@ -100,7 +100,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
 
 
 def read_json(path: Path) -> Any:
-    """Raises UserError that names the file and the reason."""
+    """Read a JSON file. Raises UserError with the file and the reason."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -124,7 +124,7 @@ def _files(places: Iterable[Path], usual: Path) -> list[Path]:
 
 
 def _member(entry: ZooEntry, millions: float | None, problems: list[str]) -> Member:
-    """millions: of parameters, None for weights that cannot be read."""
+    """Read a member. millions: of parameters, None for weights that cannot be read."""
     folder, path = entry.folder, entry.folder / WEIGHTS
     weights = None
     if millions is None:
@@ -144,7 +144,7 @@ def _sha256(path: Path) -> str:
 
 
 def _curves(path: Path, problems: list[str]) -> list[dict[str, float]]:
-    """Rows of a run's metrics, empty cells left out."""
+    """Return the rows of a run's metrics, without empty cells."""
     try:
         with path.open(newline="") as file:
             return [{key: float(text) for key, text in row.items() if key and text} for row in csv.DictReader(file)]

@@ -1,4 +1,4 @@
-"""A study's JSON as tables, whatever its parts are called: numbers by name, and groups of them as rows."""
+"""A study's JSON as tables, independent of its names: numbers by name, and groups of them as rows."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,11 +8,11 @@ from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number
 from evaluation.report.ranking_study import PARTS, is_ranking_study, ranking_study_tables
 
 MOST_COLUMNS = 16
-INTERVAL = {"value", "interval"}  # a number that brings its interval
+INTERVAL = {"value", "interval"}  # keys of a number with its interval
 
 
 def study_tables(study: Any, path: Path) -> list[Table]:
-    """A table for each group of numbers, in the order of the file; the ranking study has tables of its own first."""
+    """Return a table for each group of numbers, in the order of the file, after the ranking study's own tables."""
     about = made(study=path, date=dig(study, "date"))
     if not is_ranking_study(study):
         return list(_tables(study, (), about))
@@ -29,7 +29,7 @@ def _tables(node: Any, where: tuple[str, ...], about: str) -> Iterator[Table]:
     caption = " / ".join(where) or "the study"
     if plain:
         cells = [[Cell(name), _cell(value, (*where, name), about)] for name, value in plain.items()]
-        yield Table(caption, [Column("what"), Column("value")], cells)
+        yield Table(caption, [Column("quantity"), Column("value")], cells)
     alike = len(columns) <= min(MOST_COLUMNS, 1.5 * max(map(len, rows.values()), default=0))
     if len(rows) > 1 and alike:
         names = [Column("name"), *(_column(name, rows) for name in columns)]
@@ -40,7 +40,7 @@ def _tables(node: Any, where: tuple[str, ...], about: str) -> Iterator[Table]:
 
 
 def _flat(group: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Plain values by their path below a group."""
+    """Yield plain values by their path below a group."""
     for name, value in group.items():
         if _is_plain(value):
             yield f"{path}{name}", value
@@ -63,7 +63,7 @@ def _column(name: str, rows: Mapping[str, Mapping[str, Any]]) -> Column:
 
 
 def _by_name(node: Any) -> Mapping[str, Any]:
-    """Lists by the name that their members say, else by their place."""
+    """Return a list as a mapping by its members' names, else by position."""
     if isinstance(node, Mapping):
         return node
     if not isinstance(node, list):
@@ -75,7 +75,7 @@ def _by_name(node: Any) -> Mapping[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """What one cell can hold."""
+    """Return True for a value that fits in one cell."""
     if isinstance(value, list):
         return all(not isinstance(one, (list, Mapping)) for one in value) and len(value) <= MOST_COLUMNS
     return not isinstance(value, Mapping) or _has_interval(value)
@@ -86,7 +86,7 @@ def _has_interval(value: Any) -> bool:
 
 
 def _cell(value: Any, path: tuple[str, ...], about: str) -> Cell:
-    how = f"{made(what=' / '.join(path))}\n{about}"
+    how = f"{made(quantity=' / '.join(path))}\n{about}"
     if value in (None, "", []):
         return MISSING
     if is_number(value):

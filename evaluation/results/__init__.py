@@ -1,1 +1,1 @@
-"""Results: what a protocol returns, how it is kept, its intervals, tests between two, tables."""
+"""Results of protocols: storage, intervals, paired tests, tables."""

@@ -1,4 +1,4 @@
-"""Is one result better than another? Paired tests on the same images or episodes, and what they could have seen."""
+"""Is one result better than another? Paired tests on the same images or episodes, with detectable differences."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result a against result b on the same rows.
+    """Comparison of result a with result b on the same rows.
 
     difference: value of a minus value of b. interval: 95 %, by pairs; None for too few pairs, or pairs of episodes or
     seeds that do not vary. test: its name; p: two-sided; p_adjusted: after Holm where several pairs were compared, else
@@ -43,7 +43,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence. Better means p < 0.05, after adjustment if there was one."""
+        """Return one sentence. Better means p < 0.05, after adjustment if there was one."""
         p, name = (self.p, "p") if self.p_adjusted is None else (self.p_adjusted, "Holm-adjusted p")
         note = "; one of the two was chosen on test data" if self.leaky else ""
         if self.interval is None:
@@ -70,7 +70,7 @@ class Comparison:
         return f"no difference seen between {self.a} and {self.b}: {points}, {test}"
 
     def to_json(self) -> str:
-        """One line, the verdict among it."""
+        """Return one line, including the verdict."""
         return json.dumps({**dataclasses.asdict(self), "verdict": self.verdict})
 
 
@@ -80,12 +80,12 @@ def compare(
     """Test two results of the same images, or of the same episodes.
 
     Right and wrong images: McNemar's exact test; difference and interval by the paired bootstrap. Episodes: the paired
-    t test and its interval, which speak of other episodes from the same pool of images, not of other images; for fewer
-    than 5 pairs, or pairs that all differ by the same, the exact sign-flip test and no interval.
-    labels: (N,) of the test images, needed for mean_per_class only: then the test is a randomisation of which model
-        gave which answer, within the classes, and the bootstrap draws within the classes.
+    t test and its interval, which cover other episodes from the same pool of images, not other images; for fewer than
+    5 pairs, or pairs that all differ by the same amount, the exact sign-flip test and no interval.
+    labels: (N,) of the test images, needed for mean_per_class only: the test then swaps the two models' answers at
+        random within the classes, and the bootstrap draws within the classes.
     paired: asserts that row i of both is the same image, for results of plain arrays (their images have no names).
-        Episodes and seeds need one table: it is refused for them.
+        Not allowed for episodes and seeds, which need one table.
     Raises UserError for results without outcomes, of other metrics, or of other rows.
     """
     _check(a, b)
@@ -103,9 +103,9 @@ def compare(
 def compare_all(
     results: Sequence[Result], *, labels: np.ndarray | None = None, paired: bool = False, seed: int = 0
 ) -> list[Comparison]:
-    """Every pair, with p adjusted for their number by Holm; options and errors of `compare`."""
+    """Compare every pair, with p adjusted for their number by Holm; options and errors as in `compare`."""
     if len(results) < 2:
-        raise UserError(f"there is nothing to compare in {len(results)} result; give two or more")
+        raise UserError(f"compare_all needs at least 2 results, got {len(results)}")
     pairs = itertools.combinations(results, 2)
     found = [compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs]
     adjusted = holm([one.p for one in found])
@@ -113,11 +113,11 @@ def compare_all(
 
 
 def detectable_share(discordant: float, n: int) -> float | None:
-    """The smallest difference of two shares that McNemar's test finds with power 80 % at level 5 %.
+    """Return the smallest difference of two shares that McNemar's test detects with power 80 % at level 5 %.
 
-    discordant: the share of images on which exactly one of the two is right; where the difference sought is larger
-        than that, it is taken to be the discordance. n: images.
-    It solves sqrt(n) d = z(0.975) sqrt(psi) + z(0.8) sqrt(psi - d^2) (Connor 1987, Biometrics 43:207).
+    discordant: the share of images on which exactly one of the two is right; a larger solution d is itself used as the
+        discordance. n: images.
+    Solves sqrt(n) d = z(0.975) sqrt(psi) + z(0.8) sqrt(psi - d^2) (Connor 1987, Biometrics 43:207).
     """
     from scipy.optimize import brentq
 
@@ -129,7 +129,7 @@ def detectable_share(discordant: float, n: int) -> float | None:
 
 
 def detectable_mean(difference: np.ndarray) -> float | None:
-    """The smallest mean that the t test finds with power 80 % at level 5 %: (t(0.975) + t(0.8)) standard errors.
+    """Return the smallest mean that the t test detects with power 80 % at level 5 %: (t(0.975) + t(0.8)) SE.
 
     difference: (n,) by pair. Source: Bloom 1995, Evaluation Review 19:547.
     """
@@ -138,10 +138,10 @@ def detectable_mean(difference: np.ndarray) -> float | None:
 
 
 def randomisation(difference: np.ndarray, y: np.ndarray, *, seed: int = 0) -> float:
-    """Two-sided p of no difference in mean-per-class accuracy: which model gave which answer is drawn again.
+    """Return the two-sided p of no difference in mean-per-class accuracy, by randomly swapping the models' answers.
 
-    difference: (N,) of -1, 0, 1. y: (N,) labels. In a class of n images m of which differ, the sum under the
-    hypothesis is 2 Binomial(m, 1/2) - m.
+    difference: (N,) of -1, 0, 1. y: (N,) labels. In a class where m images differ, the sum under the null hypothesis
+    is 2 Binomial(m, 1/2) - m.
     """
     rng = generator(seed, "randomisation")
     drawn, seen = np.zeros(FLIPS), 0.0
@@ -167,8 +167,7 @@ def _images(a: np.ndarray, b: np.ndarray, seed: int) -> dict:
 
 
 def _never_vary(difference: float, n: int) -> tuple[float, float]:
-    """Where all images told the two apart alike, or none did: the share of others that n could have missed
-    (Clopper-Pearson)."""
+    """Return the interval (Clopper-Pearson on n) for a difference that is the same on all images, or 0 on all."""
     share = 1 - 0.025 ** (1 / n)
     return max(difference - share, -1.0), min(difference + share, 1.0)
 
@@ -191,7 +190,7 @@ def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict
 
 
 def _detectable_classes(difference: np.ndarray, y: np.ndarray) -> float | None:
-    """As `detectable_mean`, with the standard error of a mean of class means; None where nothing differs."""
+    """Like `detectable_mean`, with the standard error of a mean of class means; None if nothing differs."""
     groups = [difference[y == label] for label in np.unique(y)]
     variance = sum(np.var(group, ddof=1) / len(group) for group in groups if len(group) > 1)
     return (Z95 + Z80) * float(variance) ** 0.5 / len(groups) or None
@@ -220,7 +219,7 @@ def _check(a: Result, b: Result) -> None:
     for result in (a, b):
         if result.outcomes is None:
             raise UserError(
-                f"{_of(result)} has no outcomes to pair (right or wrong by image, or accuracy by episode): take the "
+                f"{_of(result)} has no outcomes to pair (right or wrong by image, or accuracy by episode): use the "
                 "result that the protocol returned, or evaluation.store.read(folder); map11 and crowding have none"
             )
     if a.metric != b.metric:
@@ -237,31 +236,31 @@ def _check(a: Result, b: Result) -> None:
 
 
 def _check_rows(a: Result, b: Result, paired: bool) -> None:
-    """Row i of both must be the same."""
+    """Check that row i is the same in both. Raises UserError."""
     if a.paired_on and a.paired_on == b.paired_on:
         return
     if a.outcomes.dtype != bool:
         raise UserError(
-            f"cannot pair {_rows(a)} with {_rows(b)}: their episodes (or seeds) were drawn apart, and nothing makes "
-            "them pairs. Give both models one table= (evaluation.draw_episodes), or the same split and seeds"
+            f"cannot pair {_rows(a)} with {_rows(b)}: their episodes (or seeds) were drawn separately, so they are "
+            "not pairs. Give both models one table= (evaluation.draw_episodes), or the same split and seeds"
         )
     if not paired:
         raise UserError(
             f"cannot pair {_rows(a)} with {_rows(b)}: they are not known to be the same rows in the same order. "
-            "Measure both on one split or episode table; images have names in Features of evaluation.extract, which "
-            "rows of plain arrays have not: for those say paired=True if row i is the same image in both"
+            "Measure both on one split or episode table. Features of evaluation.extract have image names, plain "
+            "arrays do not: for those give paired=True if row i is the same image in both"
         )
 
 
 def _check_value(result: Result, y: np.ndarray | None) -> None:
-    """The outcomes must be what the value is the mean of, or the test would be about something else."""
+    """Check that the value is the mean of the outcomes; otherwise the test would be about other data."""
     y = np.zeros(len(result.outcomes), int) if y is None else y
     mean = float(np.mean([result.outcomes[y == label].mean() for label in np.unique(y)]))
     if not np.isclose(mean, result.value, rtol=0, atol=1e-5):
         what = "per-class mean with these labels" if y.any() else "mean"
         raise UserError(
-            f"{_of(result)} says {result.metric} {result.value:.4f}, but the {what} of its outcomes is {mean:.4f}: "
-            "the outcomes (or labels) belong to something else"
+            f"{_of(result)} has {result.metric} {result.value:.4f}, but the {what} of its outcomes is {mean:.4f}: "
+            "the outcomes (or labels) belong to another result"
         )
 
 
@@ -275,7 +274,7 @@ def _labels(a: Result, labels: np.ndarray | None) -> np.ndarray:
 
 
 def _names(a: Result, b: Result) -> tuple[str, str]:
-    """What tells the two apart: model, else protocol, else recipe, else their places."""
+    """Return two distinct names: by model, else protocol, else recipe, else position."""
     if a.model != b.model and a.model and b.model:
         return a.model, b.model
     if a.protocol != b.protocol:

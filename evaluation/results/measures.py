@@ -1,4 +1,4 @@
-"""The number that a data set is judged by, from the scores of a classifier."""
+"""Metrics of the data sets, computed from the scores of a classifier."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ REDRAWN = 1000  # bootstrap draws of 11-point AP, which sorts the images for eac
 
 
 def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
-    """The metric's estimate, others by name, and which of the images are right.
+    """Return the metric's estimate, further estimates by name, and the correctness of each image.
 
     scores: (N, K). y: (N,) int64 with "top1" or "mean_per_class"; (N, K) of 1, -1, 0 (does not count) with "map11".
-    others: top5 where there are more than 5 classes, top1 beside mean_per_class. right: (N,) bool, None for "map11".
+    Further: top5 for more than 5 classes, top1 beside mean_per_class. Correctness: (N,) bool, None for "map11".
     """
     if metric == "map11":
         value = bootstrap(np.arange(len(y)), lambda rows: map11(scores[rows], y[rows]), n=REDRAWN)
@@ -25,21 +25,21 @@ def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, 
 
 
 def rounding(scores: np.ndarray) -> np.ndarray:
-    """(N, 1) by how much two equal scores of a row (N, K) may differ: a small share of the largest.
+    """Return the tolerance (N, 1) within which two scores of a row (N, K) count as equal: a share of the largest.
 
-    A score is a sum of D products, which rounds by some sqrt(D) * 2^-53 of the largest (float32: 2^-24). The share is
-    2^-40 (2^-20): hundreds of that (one third) at D = 2,048. More would call different float32 scores equal.
+    A score is a sum of D products, with a rounding error of about sqrt(D) * 2^-53 of the largest (float32: 2^-24). The
+    share is 2^-40 (2^-20): hundreds of that (one third) at D = 2,048. More would merge different float32 scores.
     """
     return SHARE[32 if scores.dtype == np.float32 else 64] * np.abs(scores).max(1, keepdims=True)
 
 
 def top_class(scores: np.ndarray) -> np.ndarray:
-    """(N,) int64 the class of the highest of scores (N, K); of equal ones, but for rounding, the first."""
+    """Return the class (N,) int64 of the highest of scores (N, K); the first of those equal up to rounding."""
     return (scores >= scores.max(1, keepdims=True) - rounding(scores)).argmax(1)
 
 
 def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
-    """(N,) bool: fewer than k classes score higher than the right one, of equal ones the first counting."""
+    """Return (N,) bool: fewer than k classes rank before the right one; the first of equal scores ranks first."""
     own = scores[np.arange(len(y)), y][:, None]
     equal = np.abs(scores - own) <= rounding(scores)
     ahead = ((scores > own) & ~equal) | (equal & (np.arange(scores.shape[1]) < y[:, None]))
@@ -47,7 +47,7 @@ def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
 
 
 def map11(scores: np.ndarray, y: np.ndarray) -> float:
-    """Mean over classes of the 11-point average precision; a class without a positive image does not count.
+    """Return the mean over classes of the 11-point average precision, without classes that have no positive image.
 
     scores: (N, K). y: (N, K) of 1, -1, 0 (does not count).
     """
@@ -56,9 +56,9 @@ def map11(scores: np.ndarray, y: np.ndarray) -> float:
 
 
 def ap11(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Mean over r = 0, 0.1, ..., 1 of the best precision at a recall of at least r (Everingham et al. 2010, eq. 2).
+    """Return the mean over r = 0, 0.1, ..., 1 of the best precision at recall >= r (Everingham et al. 2010, eq. 2).
 
-    scores: (n,). positive: (n,) bool, at least one. Equal scores, but for rounding, are retrieved together.
+    scores: (n,). positive: (n,) bool, at least one. Scores that are equal up to rounding are retrieved together.
     """
     order = np.argsort(-scores, kind="stable")
     last = np.append(-np.diff(scores[order]) > rounding(scores[None])[0], True)  # of equal scores

@@ -1,4 +1,4 @@
-"""Records of finished runs: one JSON line each, in a file that several processes add to and that survives a kill."""
+"""Records of finished runs, one JSON line each, in a file safe for several writers and for killed processes."""
 
 import hashlib
 import json
@@ -12,18 +12,18 @@ from filelock import FileLock, Timeout
 
 from sslkit.errors import UserError
 
-POLL = 0.2  # seconds between two looks at what another process does
+POLL = 0.2  # seconds between two checks of another process's lock
 
 
 def run_id(key: Mapping[str, Any]) -> str:
-    """16 hex digits that name a run: the same for equal keys, whatever the order of their entries."""
+    """Return the id of a run, 16 hex digits: the same for equal keys in any order of their entries."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_records(path: Path) -> dict[str, dict[str, Any]]:
-    """Every whole record of a file by its run id; nothing is written, so the folder may be read-only.
+    """Return every complete record of a file by its run id; writes nothing, so the folder may be read-only.
 
-    Raises UserError for a line in the middle that is no record.
+    Raises UserError for an invalid line before the last.
     """
     try:
         content = path.read_bytes()
@@ -31,24 +31,24 @@ def read_records(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     except OSError as error:
         raise UserError(f"cannot read the runs in {path}: {error.strerror}") from error
-    *lines, _ = content.split(b"\n")  # what follows the last newline was cut short
+    *lines, _ = content.split(b"\n")  # text after the last newline is an incomplete record
     found = {}
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
             found[str(record["run"])] = record
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UserError(f"{path} line {number} is no record of a run: remove that line") from error
+            raise UserError(f"{path} line {number} is not a record of a run: remove that line") from error
     return found
 
 
 class Records:
     """A file of finished runs, append-only.
 
-    A line is {"run": id, ...the key, ...the values}. It is written and synced under a lock, so no two processes mix
-    their lines; a line that a kill cut short does not count and is removed by the next `add`.
+    A line is {"run": id, ...the key, ...the values}. It is written and synced under a lock, so processes do not mix
+    their lines; an incomplete line of a killed process is ignored and removed by the next `add`.
 
-    path: the .jsonl file, made when the first run is added; its locks lie beside it in .NAME.locks.
+    path: the .jsonl file, created by the first `add`; its locks are beside it in .NAME.locks.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -64,16 +64,16 @@ class Records:
         return read_records(self.path)
 
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The record of a run, None where it is not finished."""
+        """Return the record of a run, None if it is not finished."""
         return self.read().get(run_id(key))
 
     def missing(self, keys: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The numbers of the runs that are not finished."""
+        """Return the indices of the runs that are not finished."""
         found = self.read()
         return [number for number, key in enumerate(keys) if run_id(key) not in found]
 
     def add(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        """Append the record of a finished run; it is on the disk when this returns."""
+        """Append the record of a finished run and sync it to the disk."""
         record = {"run": run_id(key), **key, **values}
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
@@ -87,9 +87,9 @@ class Records:
 
     @contextmanager
     def claim(self, key: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
-        """Whether this process alone may work on a run now; the claim ends with the block, or with the process.
+        """Claim a run for this process; yields True on success. The claim ends with the block, or with the process.
 
-        wait: until the other process that has it lets it go.
+        wait: wait until another process releases the run.
         """
         lock = FileLock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
         try:
@@ -109,11 +109,11 @@ def each_once(
     work: Callable[[int], Mapping[str, Any]],
     needs: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """The record of every run, in order; runs without one are done, each by one of the processes at this file.
+    """Return the record of every run, in order; each missing run is done once, by one of the processes at this file.
 
-    work: the number of a run -> the values of its record. What another process is doing is left to it and waited
-    for; if that process dies, the run is done here.
-    needs: fields that every record must have. Raises UserError for a record that lacks one, or is damaged.
+    work: index of a run -> values of its record. A run claimed by another process is waited for, and done here if that
+    process dies.
+    needs: required fields of every record. Raises UserError for a record that lacks one, or is damaged.
     """
     while left := records.missing(keys):
         others = [number for number in left if not _do(number, keys, records, work)]
@@ -128,7 +128,7 @@ def each_once(
 
 
 def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) -> None:
-    """Check that a record has these fields. Raises UserError that names the file, path."""
+    """Check that a record has these fields. Raises UserError with the file's path."""
     lacking = [name for name in needs if name not in record]
     if lacking:
         raise UserError(f"{path}: the record of run {record['run']} lacks {', '.join(lacking)}: remove that line")
@@ -137,7 +137,7 @@ def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) 
 def _do(
     number: int, keys: Sequence[Mapping[str, Any]], records: Records, work: Callable[[int], Mapping[str, Any]]
 ) -> bool:
-    """Whether the run is done now; False where another process has it."""
+    """Do the run and return True; return False if another process has claimed it."""
     key = keys[number]
     with records.claim(key, wait=False) as mine:
         if mine and records.find(key) is None:
@@ -146,7 +146,7 @@ def _do(
 
 
 def _whole(file: Any) -> int:
-    """Length in bytes of the lines that end."""
+    """Return the length in bytes of the complete lines."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(end - 65536, 0)

@@ -1,4 +1,4 @@
-"""Result: one number of one protocol on one data set, with all that is needed to trust and to repeat it. JSON first."""
+"""Result: one number of one protocol on one data set, with everything needed to judge and reproduce it, as JSON."""
 
 import dataclasses
 import datetime
@@ -17,20 +17,20 @@ PACKAGES = ("sslkit", "torch", "timm", "scikit-learn", "numpy")
 
 @dataclass(frozen=True)
 class Result:
-    """What a protocol measured.
+    """The measurement of a protocol.
 
-    protocol: its name ("linear", "knn", ...). recipe: which of its recipes, with what a reader needs to compare
-        ("lbfgs on centre-crop features"). metric: what `value` is ("top1", "mean_per_class", "map11", ...).
+    protocol: its name ("linear", "knn", ...). recipe: its recipe, with the details needed for comparisons
+        ("lbfgs on centre-crop features"). metric: of `value` ("top1", "mean_per_class", "map11", ...).
     value, unit, interval, kind, n: see `Estimate`; accuracies are fractions.
     others: further numbers by name (top5, k=20, nearest centroid, ...), each with its interval.
-    seeds: those of the draws that the number depends on; empty where nothing is drawn.
-    digests: of what went in: {"train": ..., "test": ..., "episodes": ...}.
-    converged: whether the solver reached its tolerance, None where nothing is solved.
-    leaky: whether test data was used to choose; such a number only reproduces others.
+    seeds: of the random draws behind the number; empty if there are none.
+    digests: of the inputs: {"train": ..., "test": ..., "episodes": ...}.
+    converged: True if the solver reached its tolerance, None without a solver.
+    leaky: True if test data was used for selection; such a number only reproduces others.
     seconds: wall time of the protocol, without the extraction.
     details: the choices made (c, lr, k, ...), JSON types only.
-    outcomes: (n,) per image right or wrong, or per episode accuracy: for paired tests, kept out of the JSON.
-    paired_on: digest of the rows that `outcomes` belongs to; results with the same one may be compared.
+    outcomes: (n,) per image right or wrong, or per episode accuracy: for paired tests, not in the JSON.
+    paired_on: digest of the rows of `outcomes`; results with the same digest may be compared.
     """
 
     protocol: str
@@ -57,7 +57,7 @@ class Result:
 
     @classmethod
     def of(cls, estimate: Estimate, **fields: Any) -> "Result":
-        """A result whose main number is `estimate`, dated and with the packages' versions."""
+        """Make a result with the main number `estimate`, the date and the packages' versions."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         versions = {name: importlib.metadata.version(name) for name in PACKAGES}
         return cls(**{**dataclasses.asdict(estimate), "date": now, "versions": versions, **fields})
@@ -67,14 +67,14 @@ class Result:
         return Estimate(self.value, self.interval, self.kind, self.n, self.unit)
 
     def to_json(self) -> str:
-        """One line, without `outcomes`."""
+        """Return one line, without `outcomes`."""
         record = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "outcomes"}
         record["others"] = {name: dataclasses.asdict(other) for name, other in self.others.items()}
         return json.dumps(record)
 
     @classmethod
     def from_json(cls, line: str) -> "Result":
-        """The result of one line; fields that this version does not know are left out."""
+        """Read the result of one line; unknown fields are left out."""
         record = json.loads(line)
         known = {f.name for f in dataclasses.fields(cls)}
         record["others"] = {name: _estimate(other) for name, other in record.get("others", {}).items()}
@@ -83,7 +83,7 @@ class Result:
 
 
 def _checked(result: Result) -> Result:
-    """Return a result whose fields are of their kinds. Raises TypeError for one that a damaged file holds."""
+    """Return the result if its fields have the right types. Raises TypeError for a damaged one."""
     number = isinstance(result.value, (int, float)) and not isinstance(result.value, bool)
     texts = (result.protocol, result.recipe, result.metric, result.unit, result.kind, result.model, result.data)
     if not number or not isinstance(result.n, int) or not all(isinstance(text, str) for text in texts):
@@ -100,7 +100,7 @@ def _estimate(record: dict[str, Any]) -> Estimate:
 
 
 def rows_digest(ids: np.ndarray, y: np.ndarray) -> str:
-    """sha256 of images and labels in their order: the same for two models on the same rows."""
+    """Return the sha256 of image ids and labels in their order: the same for two models on the same rows."""
     digest = hashlib.sha256("\n".join(map(str, ids)).encode())
     digest.update(np.ascontiguousarray(y))
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""An interval on every number, and of what kind it is. `evaluation.comparison` tests one result against another."""
+"""Intervals for every number, with their kind. `evaluation.comparison` tests one result against another."""
 
 import hashlib
 import itertools
@@ -10,8 +10,8 @@ import numpy as np
 from sslkit.errors import UserError
 
 Z95 = 1.959963984540054
-ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are the same
-CELLS = 2**22  # of the resampling counts that are held at once
+ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are equal
+CELLS = 2**22  # resampling counts in memory at once
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Estimate:
     """A number with its 95 % interval.
 
     value: a fraction between 0 and 1 for accuracies (unit "fraction"), else in its unit.
-    interval: (low, high), None where nothing was drawn. kind: what the interval describes, in words
-    ("wilson over images", "episodes", "t over 5 seeds", "bootstrap over images"). n: how many were averaged.
+    interval: (low, high), or None. kind: of the interval, in words ("wilson over images", "episodes",
+    "t over 5 seeds", "bootstrap over images"). n: how many were averaged.
     """
 
     value: float
@@ -31,9 +31,9 @@ class Estimate:
 
 
 def share(right: np.ndarray) -> Estimate:
-    """Accuracy with its Wilson interval: what other images of the same kind would have given.
+    """Return the accuracy with its Wilson interval, for other images of the same kind.
 
-    right: (N,) bool, whether each image was labelled right.
+    right: (N,) bool, True for a correct label.
     """
     n = len(right)
     p = float(np.mean(right))
@@ -43,9 +43,9 @@ def share(right: np.ndarray) -> Estimate:
 
 
 def over_episodes(accuracy: np.ndarray) -> Estimate:
-    """Mean over episodes with 1.96 standard errors: other episodes of the same pool of images.
+    """Return the mean over episodes with 1.96 standard errors, for other episodes of the same pool of images.
 
-    accuracy: (E,) share of right queries in each.
+    accuracy: (E,) share of correct queries of each episode.
     """
     n, mean = len(accuracy), float(np.mean(accuracy))
     half = Z95 * float(np.std(accuracy, ddof=1)) / n**0.5
@@ -53,10 +53,10 @@ def over_episodes(accuracy: np.ndarray) -> Estimate:
 
 
 def over_seeds(values: Sequence[float], *, unit: str = "fraction") -> Estimate:
-    """Mean over seeds with Student's t interval (ddof = 1): what other seeds would have given, on the same images.
+    """Return the mean over seeds with Student's t interval (ddof = 1), for other seeds on the same images.
 
-    values: (S,) one number per seed; one alone has no interval.
-    Raises UserError for no value, or one that is not finite.
+    values: (S,) one number per seed; a single value has no interval.
+    Raises UserError for an empty sequence or a value that is not finite.
     """
     values = _vector(values, "values")
     n, mean = len(values), float(np.mean(values))
@@ -68,11 +68,11 @@ def over_seeds(values: Sequence[float], *, unit: str = "fraction") -> Estimate:
 
 
 def mean_per_class(right: np.ndarray, y: np.ndarray, *, n: int = 2000, seed: int = 0) -> Estimate:
-    """Mean over classes of each class's accuracy, its images drawn again within their class.
+    """Return the mean over classes of the class accuracies, with a bootstrap within each class.
 
-    right: (N,) bool. y: (N,) labels. A class without an image does not count.
-    Of classes of one or two images the bootstrap cannot know how they vary: where there are some, `kind` says so, and
-    where no class has two images there is no interval.
+    right: (N,) bool. y: (N,) labels. Classes without an image are left out.
+    The bootstrap underestimates the variance of classes with one or two images: `kind` then contains a warning, and
+    there is no interval if no class has two images.
     """
     sizes = np.unique(y, return_counts=True)[1]
     if sizes.max() == 1:
@@ -91,11 +91,11 @@ def bootstrap_mean(
     kind: str = "bootstrap over images",
     unit: str = "fraction",
 ) -> Estimate:
-    """The mean, or the mean of the means of each stratum, with its bootstrap interval; see `bootstrap`.
+    """Return the mean, or the mean of the stratum means, with its bootstrap interval; see `bootstrap`.
 
-    values: (N,) numbers. strata: (N,) labels; each stratum is drawn again by itself and counts the same.
-    The order of the rows does not matter. Where few values are distinct (right or wrong) their counts are drawn,
-    which is the same draw and costs the same for any N.
+    values: (N,) numbers. strata: (N,) labels; each stratum is resampled separately and has the same weight.
+    The order of the rows does not matter. If few values are distinct (right or wrong), their counts are drawn instead,
+    which is equivalent and costs the same for any N.
     """
     values = _vector(values, "values")
     strata = np.zeros(len(values), np.int64) if strata is None else _strata(strata, len(values))
@@ -117,14 +117,14 @@ def bootstrap(
     kind: str = "bootstrap over images",
     unit: str = "fraction",
 ) -> Estimate:
-    """Any statistic with its bootstrap interval: the rows are drawn again n times, with replacement.
+    """Return any statistic with its bootstrap interval: the rows are resampled n times, with replacement.
 
     rows: (N, ...); for several arrays give np.arange(N), and index them in the statistic.
-    statistic: takes (N, ...) rows, gives a number. strata: (N,) labels, each drawn again by itself.
+    statistic: (N, ...) rows -> number. strata: (N,) labels, each stratum is resampled separately.
     The interval is the expanded percentile interval (Hesterberg 2015, The American Statistician 69:371, section 5.3):
-    percentiles, moved out so that few rows do not make it too narrow. Measured over 1,500 data sets of 8 normal rows,
-    94 % of the means' intervals hold the truth, and 89 % of plain percentiles. BCa would need N more calls of the
-    statistic. The draws alone move its ends by 3 % of its half width at n = 2000.
+    percentiles, widened to correct for few rows. Measured over 1,500 data sets of 8 normal rows, 94 % of the means'
+    intervals contain the true mean, and 89 % with plain percentiles. BCa would need N more calls of the statistic.
+    The draws alone move its ends by 3 % of its half width at n = 2000.
     Raises UserError for fewer than two rows.
     """
     rows = np.asarray(rows)
@@ -138,11 +138,11 @@ def bootstrap(
 
 
 def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
-    """The expanded percentile interval of bootstrap values.
+    """Return the expanded percentile interval of bootstrap values.
 
-    drawn: (n,) the statistic of each draw. sizes: how many rows were drawn, in each stratum.
-    Of n rows the bootstrap's variance is (n - 1) / n of the true one, and the mean has a t distribution of n - 1. Over
-    strata both are those of a mean of means whose strata vary the same (Welch-Satterthwaite).
+    drawn: (n,) the statistic of each draw. sizes: number of rows drawn, for each stratum.
+    With n rows the bootstrap's variance is (n - 1) / n of the true one, and the mean has a t distribution with n - 1
+    degrees of freedom. For strata, a mean of means of equal variance is assumed (Welch-Satterthwaite).
     """
     sizes = np.asarray(sizes, dtype=float)
     more = sizes[sizes > 1]
@@ -156,10 +156,10 @@ def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
 
 
 def jackknife(value: float, without: Sequence[float], *, kind: str, n: int, unit: str) -> Estimate:
-    """The delete-a-block jackknife interval (Efron & Tibshirani 1993, chapter 11), by Student's t of G - 1.
+    """Return the delete-a-block jackknife interval (Efron & Tibshirani 1993, chapter 11), by Student's t of G - 1.
 
     value: of all rows. without: (G,) the statistic without each of G blocks of about the same size.
-    For what the bootstrap's repeated rows would bias, such as ranks.
+    For statistics that the bootstrap's repeated rows would bias, such as ranks.
     """
     without = _vector(without, "without")
     blocks = len(without)
@@ -169,7 +169,7 @@ def jackknife(value: float, without: Sequence[float], *, kind: str, n: int, unit
 
 
 def clopper_pearson(p: float, n: float) -> tuple[float, float]:
-    """The 95 % interval of a share p of n (Clopper & Pearson 1934, Biometrika 26:404); n p need not be whole."""
+    """Return the 95 % interval of a share p of n (Clopper & Pearson 1934, Biometrika 26:404); n p may be fractional."""
     from scipy.special import betaincinv
 
     low = float(betaincinv(n * p, n - n * p + 1, 0.025)) if p > 0 else 0.0
@@ -178,7 +178,7 @@ def clopper_pearson(p: float, n: float) -> tuple[float, float]:
 
 
 def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
-    """Two-sided p of McNemar's exact test: the images that only one is right on, against a fair coin.
+    """Return the two-sided p of McNemar's exact test: the images on which only one is right, against a fair coin.
 
     a, b: (N,) bool, right or wrong on the same images.
     """
@@ -189,10 +189,10 @@ def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def sign_flip(difference: np.ndarray) -> float:
-    """Two-sided p of the exact sign-flip test (Fisher 1935, The Design of Experiments, section 21): every pair may as
-    well have gone the other way. At least 1 / 2^(n - 1).
+    """Return the two-sided p of the exact sign-flip test (Fisher 1935, The Design of Experiments, section 21), at least
+    1 / 2^(n - 1).
 
-    difference: (n,) by pair, a few, or all the same but for rounding.
+    difference: (n,) by pair, few, or all equal up to rounding.
     """
     if np.abs(difference).max() < ROUNDING:
         return 1.0
@@ -203,7 +203,7 @@ def sign_flip(difference: np.ndarray) -> float:
 
 
 def holm(p: Sequence[float]) -> np.ndarray:
-    """(M,) p-values adjusted for M tests (Holm 1979, Scandinavian Journal of Statistics 6:65), in the order given."""
+    """Return (M,) p-values adjusted for M tests (Holm 1979, Scandinavian Journal of Statistics 6:65), in order."""
     p = np.asarray(p, dtype=float)
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
@@ -213,19 +213,19 @@ def holm(p: Sequence[float]) -> np.ndarray:
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
-    """The stream of random numbers of one purpose: no two purposes share one, and none touches numpy's own."""
+    """Return the random generator of one purpose, independent of other purposes and of numpy's global generator."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:16], "little"))
 
 
 def t_quantile(q: float, free: float) -> float:
-    """Quantile q of Student's t with `free` degrees of freedom."""
+    """Return quantile q of Student's t with `free` degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(free, q))
 
 
 def _with_room(found: Estimate, n: float) -> Estimate:
-    """As it is, but for a fraction whose draws were all the same: it gets the interval of a share of n."""
+    """Return the estimate; a fraction whose draws were all the same gets the interval of a share of n."""
     low, high = found.interval
     if found.unit != "fraction" or not 0 <= found.value <= 1 or high - low > ROUNDING:
         return found
@@ -234,13 +234,13 @@ def _with_room(found: Estimate, n: float) -> Estimate:
 
 
 def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
-    """Clipped to [0, 1] where all values are in it; differences, which may be negative, are left alone."""
+    """Clip an interval to [0, 1] if all values are in [0, 1]; differences may be negative and stay."""
     low, high = interval
     return (max(low, 0.0), min(high, 1.0)) if np.min(values) >= 0 and np.max(values) <= 1 else interval
 
 
 def _effective(sizes: Sequence[int]) -> float:
-    """How many rows of one stratum give a mean that varies as much as the mean of the means of these strata."""
+    """Return the size of a single stratum whose mean has the variance of the mean of these strata's means."""
     return len(sizes) ** 2 / sum(1 / size for size in sizes)
 
 
@@ -251,10 +251,10 @@ def _normal_cdf(z: float) -> float:
 
 
 def _resampled_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) means of bootstrap draws of the values."""
+    """Return (n,) means of bootstrap draws of the values."""
     size = len(values)
     distinct, counts = np.unique(values, return_counts=True)
-    if len(distinct) * 16 > size:  # then drawing rows is quicker than drawing how often each value comes
+    if len(distinct) * 16 > size:  # drawing rows is faster than drawing the count of each value
         ordered = np.sort(values)
         blocks = _blocks(n, max(1, CELLS // size))
         return np.concatenate([ordered[rng.integers(size, size=(some, size))].mean(1) for some in blocks])

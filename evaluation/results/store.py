@@ -1,4 +1,4 @@
-"""Results kept beside the weights: results.jsonl in the zoo entry's folder, and the outcomes for paired tests."""
+"""Results stored beside the weights: results.jsonl in the zoo entry's folder, and the outcomes for paired tests."""
 
 import dataclasses
 import hashlib
@@ -18,16 +18,16 @@ from sslkit.zoo.entry import ZooEntry
 
 RESULTS, OUTCOMES = "results.jsonl", "outcomes"
 SAME = ("protocol", "recipe", "metric", "model", "data", "seeds", "digests", "leaky")
-# What a solver reports of its way, which may differ in the last digits from one run to the next.
+# Solver reports, which may differ in the last digits from run to run.
 MEASURED = ("tried", "objective", "gap", "gradient_norm", "n_iter", "steps", "not_converged", "note")
 
 
 def append(folder: str | Path | ZooEntry, result: Result) -> Path:
-    """Add a result to a zoo entry; gives the path of its results.jsonl.
+    """Add a result to a zoo entry and return the path of its results.jsonl.
 
-    The outcomes go first, to outcomes/SHA256.npy, then one line under a lock: several processes may add at once, and
-    what a killed one left half-written is removed by the next. Nothing is ever rewritten.
-    Raises UserError for a folder that does not exist, and for numbers that JSON has not (NaN, infinity).
+    Writes the outcomes to outcomes/SHA256.npy, then one line under a lock: several processes may add at once, and an
+    incomplete line of a killed process is removed by the next. Nothing is ever rewritten.
+    Raises UserError for a folder that does not exist, and for NaN and infinity, which JSON does not support.
     """
     path = _existing(folder) / RESULTS
     record = _finite(result)
@@ -40,13 +40,13 @@ def append(folder: str | Path | ZooEntry, result: Result) -> Path:
 
 
 def read(folder: str | Path | ZooEntry, *, outcomes: bool = True) -> list[Result]:
-    """The results of a zoo entry in the order of their first measurement; empty where there are none.
+    """Return the results of a zoo entry in the order of their first measurement; empty if there are none.
 
-    Of results that agree in protocol, recipe, metric, model, data, seeds, digests, leaky and choices (the details but
-    for what a solver reports of its way), the latest one:
-    a protocol run again replaces its number, one with another choice stands beside it. The file keeps every line.
-    outcomes: whether to load them too.
-    Raises UserError for a damaged line, and for outcomes that are missing or are not what was written.
+    Of results with equal protocol, recipe, metric, model, data, seeds, digests, leaky and choices (the details without
+    solver reports) only the latest is returned: repeating a protocol replaces its number, another choice adds one. The
+    file keeps every line.
+    outcomes: load them too.
+    Raises UserError for a damaged line, and for missing or changed outcomes.
     """
     path = _existing(folder) / RESULTS
     if not path.is_file():
@@ -68,7 +68,7 @@ def _finite(result: Result) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(
             f"the result of {result.protocol} on {result.data or 'unnamed data'} has a number that is NaN or infinite: "
-            "it is not kept; was the model sound?"
+            "it is not stored; check the model"
         ) from error
     return record
 
@@ -90,17 +90,17 @@ def _result(folder: Path, record: dict[str, Any], outcomes: bool) -> Result:
         result = Result.from_json(json.dumps(record))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{folder / RESULTS}: the record of run {record.get('run')} is no result ({error}): remove that line"
+            f"{folder / RESULTS}: the record of run {record.get('run')} is not a result ({error}): remove that line"
         ) from error
     return dataclasses.replace(result, outcomes=_load(folder, sha)) if outcomes and sha else result
 
 
 def _load(folder: Path, sha: str) -> np.ndarray:
     if not re.fullmatch("[0-9a-f]{64}", str(sha)):
-        raise UserError(f"{folder / RESULTS} names outcomes {str(sha)[:80]!r}, which is no sha256: measure again")
+        raise UserError(f"{folder / RESULTS} names outcomes {str(sha)[:80]!r}, which is not a sha256: measure again")
     path = folder / OUTCOMES / f"{sha}.npy"
     if not re.fullmatch("[0-9a-f]{64}", str(sha)):
-        raise UserError(f"{folder / RESULTS} names outcomes {sha!r}, which no result has: remove that line")
+        raise UserError(f"{folder / RESULTS} names outcomes {sha!r}, which is not a sha256: remove that line")
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -109,5 +109,5 @@ def _load(folder: Path, sha: str) -> np.ndarray:
             f"folder {OUTCOMES} along, or read(folder, outcomes=False)"
         ) from error
     if hashlib.sha256(content).hexdigest() != sha:
-        raise UserError(f"{path} is not what was written: measure again, or read(folder, outcomes=False)")
+        raise UserError(f"{path} has changed since it was written: measure again, or read(folder, outcomes=False)")
     return np.load(io.BytesIO(content), allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Results as a table for a terminal or a README: never a number without its interval, kind and recipe."""
+"""Results as a table for a terminal or a README: each number with its interval, kind and recipe."""
 
 from collections.abc import Sequence
 
@@ -17,16 +17,16 @@ DROPPED = (
     "left_out",
     "dropped",
     "classes_of_one_image",
-)  # details that say what was not counted
+)  # details that count left-out items
 
 
 def table(results: Sequence[Result], style: str = "text") -> str:
-    """Rows of model, data, protocol, metric, value with its 95 % interval, n, kind of interval, recipe, flags.
+    """Return rows of model, data, protocol, metric, value with 95 % interval, n, kind of interval, recipe, flags.
 
-    style: "text", aligned columns, or "markdown". Columns in which every row is empty are left out.
+    style: "text", aligned columns, or "markdown". Empty columns are left out.
     Fractions are shown in percent, other numbers in their unit. Flags: leaky (chosen on test data), not converged,
-    and what was left out.
-    Raises UserError for no result and for another style.
+    and counts of left-out items.
+    Raises UserError for an empty list and for an unknown style.
     """
     if style not in STYLES:
         raise UserError(f"there is no table style {style!r}: {nearest(style, STYLES)}")
@@ -55,7 +55,7 @@ def with_interval(estimate: Estimate) -> str:
 
 
 def flags(result: Result) -> list[str]:
-    """What a reader must know before believing the number."""
+    """Return the warnings to show beside a number."""
     found = ["leaky: test data were used"] if result.leaky else []
     found += ["not converged"] if result.converged is False else []
     for name in DROPPED:
@@ -80,7 +80,7 @@ def _cells(result: Result) -> dict[str, str]:
 
 
 def _digits(size: float, unit: str) -> int:
-    """Decimals: one for percent, else two figures of the interval."""
+    """Return the number of decimals: one for percent, else two significant digits of the interval."""
     if unit == "fraction":
         return 1
     digits = 0

@@ -1,6 +1,6 @@
-"""Features that say little of a model, or nothing: beyond what float64 can square, equal in most rows or columns.
+"""Detection of degenerate features: too large or small to square in float64, or equal in most rows or columns.
 
-Of sound features only a few rows and columns are read; all of them are where those few look degenerate.
+First a few rows and columns are read; all are read only if those few look degenerate.
 """
 
 import torch
@@ -9,16 +9,16 @@ from torch import Tensor
 from evaluation.transferability.base import BLOCK, Sample
 from sslkit.errors import UserError
 
-FEW = 16  # rows, or columns, that are looked at first
+FEW = 16  # rows, or columns, that are checked first
 DOUBLE = torch.finfo(torch.float64)
-SMALLEST = (DOUBLE.tiny / DOUBLE.eps) ** 0.25  # whose fourth power keeps all of its digits
-STEPS = 4  # of a feature's type: columns whose values lie no further apart are equal but for rounding
+SMALLEST = (DOUBLE.tiny / DOUBLE.eps) ** 0.25  # its fourth power keeps full precision
+STEPS = 4  # in units of eps: columns whose values differ by no more are constant up to rounding
 
 
 def check_scale(sample: Sample) -> None:
-    """Raise UserError where sums of squares of the features, squared as in fourth moments, leave float64's range."""
+    """Raise UserError if fourth moments of the features are out of float64's range."""
     largest = sample.largest
-    if not largest:  # not known, or all zeros
+    if not largest:  # unknown, or all zeros
         return
     if not largest <= DOUBLE.max**0.25 / sample.x.numel() ** 0.5:
         raise UserError(
@@ -29,7 +29,7 @@ def check_scale(sample: Sample) -> None:
 
 
 def doubts(sample: Sample) -> tuple[str, ...]:
-    """Warnings that hold for every metric of these features; empty for sound ones."""
+    """Return warnings about degenerate features, valid for every metric; empty for sound features."""
     return sample.once("doubts", lambda: _doubts(sample.x))
 
 
@@ -37,13 +37,13 @@ def _doubts(x: Tensor) -> tuple[str, ...]:
     n, d = x.shape
     constant = constant_columns(x)
     if constant == d:
-        return (f"all {n} rows of features are equal: the score says nothing of the model",)
+        return (f"all {n} rows of features are equal: the score is meaningless",)
     said = ()
     if 2 * constant > d:
-        said += (f"{constant} of {d} columns of features are constant and say nothing of the images",)
+        said += (f"{constant} of {d} columns of features are constant",)
     rows = distinct_rows(x)
     if 2 * rows <= n:
-        said += (f"only {rows} of {n} rows of features differ: the model does not tell the other images apart",)
+        said += (f"only {rows} of {n} rows of features differ: the model maps the other images to equal features",)
     varied = (~_constant(_spaced(x, 0), x.dtype)).nonzero()[:, 0]
     columns = distinct_rows(x.T, varied)
     if len(varied) > 1 and 2 * columns <= len(varied):
@@ -52,7 +52,7 @@ def _doubts(x: Tensor) -> tuple[str, ...]:
 
 
 def constant_columns(x: Tensor) -> int:
-    """How many columns of (N, D) do not vary but for rounding; at least so many where that is half of them or fewer."""
+    """Count the columns of (N, D) that are constant up to rounding; a lower bound if half of them or fewer."""
     seemingly = _constant(_spaced(x, 0), x.dtype)
     if 2 * int(seemingly.sum()) <= x.shape[1]:
         return 0
@@ -63,9 +63,9 @@ def constant_columns(x: Tensor) -> int:
 
 
 def distinct_rows(x: Tensor, rows: Tensor | None = None) -> int:
-    """How many of the rows of (N, D) differ; at most as many where that is more than half of them.
+    """Count the distinct rows of (N, D); an upper bound if more than half of them.
 
-    rows: (n,) numbers of those that count; None for all.
+    rows: (n,) the rows to count; None for all.
     """
     few = _spaced(x, 1) if rows is None else _spaced(x, 1)[rows]
     found = len(torch.unique(fingerprints(few)))
@@ -77,22 +77,22 @@ def distinct_rows(x: Tensor, rows: Tensor | None = None) -> int:
 
 
 def fingerprints(x: Tensor) -> Tensor:
-    """(N,) int64 of rows (N, D), the same for equal rows on every processor: sums of whole numbers are exact."""
+    """Return hashes (N,) int64 of rows (N, D), equal for equal rows on every processor: integer sums are exact."""
     bits = (x.double() + 0.0).contiguous().view(torch.int64)  # + 0.0: no -0.0
-    bits = bits ^ (bits >> 32)  # what was float32 has zeros in the lower half
+    bits = bits ^ (bits >> 32)  # float32 values have zeros in the lower half
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(2**62, (x.shape[1],), generator=generator).mul_(2).add_(1).to(x.device)
     return (bits * factors).sum(1)
 
 
 def _constant(rows: Tensor, kind: torch.dtype) -> Tensor:
-    """(D,) bool: the columns whose values lie within a few steps of their type, `kind`."""
+    """Return (D,) bool: the columns whose values lie within a few eps of their type, `kind`."""
     low, high = rows.double().aminmax(dim=0)
     return high - low <= STEPS * torch.finfo(kind).eps * torch.maximum(low.abs(), high.abs())
 
 
 def _spaced(x: Tensor, dim: int) -> Tensor:
-    """FEW rows (dim=0) or columns (dim=1), evenly spaced."""
+    """Return FEW rows (dim=0) or columns (dim=1), evenly spaced."""
     size = x.shape[dim]
     places = torch.linspace(0, size - 1, min(size, FEW), dtype=torch.float64).round().long()
     places = places.to(x.device)

@@ -11,12 +11,12 @@ from sslkit.errors import UserError
 
 MOST_STEPS, TOLERANCE = 100, 1e-3  # scikit-learn's: of EM, and of the mean log-likelihood's last change
 SMALLEST = -600.0  # logarithm; below e^-708 numbers are denormal, and products of them take five times as long
-TINY = 10 * torch.finfo(torch.float64).eps  # rows that a component has at least
+TINY = 10 * torch.finfo(torch.float64).eps  # minimum rows of a component
 
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMixture:
-    """shares: (V,). means, variances: (V, d). steps: of EM. converged: before the last step allowed."""
+    """shares: (V,). means, variances: (V, d). steps: of EM. converged: True if before the last step."""
 
     shares: Tensor
     means: Tensor
@@ -25,12 +25,12 @@ class DiagonalMixture:
     converged: bool = False
 
     def responsibilities(self, x: Tensor) -> Tensor:
-        """(N, V) P(component | x_i) of rows x (N, d)."""
+        """Return P(component | x_i), (N, V), of rows x (N, d)."""
         return _normalized(self, _squares_and_rows(x))[0]
 
 
 def fit_diagonal_mixture(x: Tensor, components: int, floor: float, seed: int) -> DiagonalMixture:
-    """EM from a k-means clustering (scikit-learn's, drawn from `seed`).
+    """Fit by EM from a k-means clustering (scikit-learn's, drawn from `seed`).
 
     x: (N, d) float64 on the CPU. floor: added to each variance.
     Source: Bishop, Pattern Recognition and Machine Learning, 2006, section 9.2.2, diagonal covariances.
@@ -39,7 +39,7 @@ def fit_diagonal_mixture(x: Tensor, components: int, floor: float, seed: int) ->
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
-    # One thread: its threads add up in the order in which they end, and the bits would differ from call to call.
+    # One thread: with several, sums depend on the order in which threads finish, and results are not reproducible.
     with python_warnings.catch_warnings(), threadpool_limits(1):
         python_warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different rows than components
         labels = KMeans(components, n_init=1, random_state=seed).fit(x.numpy()).labels_
@@ -55,12 +55,12 @@ def fit_diagonal_mixture(x: Tensor, components: int, floor: float, seed: int) ->
 
 
 def _squares_and_rows(x: Tensor) -> Tensor:
-    """(N, 2 d): all that a Gaussian with diagonal covariance asks of a row is linear in these."""
+    """Return squares and values (N, 2 d), in which the log density of a diagonal Gaussian is linear."""
     return torch.cat([x.square(), x], 1)
 
 
 def _normalized(mixture: DiagonalMixture, rows: Tensor) -> tuple[Tensor, float]:
-    """(N, V) responsibilities and the mean log-likelihood."""
+    """Return the responsibilities (N, V) and the mean log-likelihood."""
     precisions = 1 / mixture.variances
     weights = torch.cat([-precisions / 2, mixture.means * precisions], 1)
     d = mixture.means.shape[1]
@@ -74,7 +74,7 @@ def _normalized(mixture: DiagonalMixture, rows: Tensor) -> tuple[Tensor, float]:
 
 
 def _maximized(responsibilities: Tensor, rows: Tensor, floor: float) -> DiagonalMixture:
-    """The mixture that explains the rows best, given the responsibilities (N, V)."""
+    """Return the maximum-likelihood mixture for the responsibilities (N, V)."""
     counts = responsibilities.sum(0) + TINY
     moments = (responsibilities.T @ rows) / counts[:, None]
     squares, means = moments.chunk(2, 1)

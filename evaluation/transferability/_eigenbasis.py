@@ -1,4 +1,4 @@
-"""Eigenvectors of a symmetric matrix that are not written out where a product with them is all that is wanted."""
+"""Eigenvectors of a symmetric matrix, kept in factored form if only products with them are needed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-DIRECT = 300  # up to this order one call for all of it is as fast
-SHARE = 4  # fewer than 1 / SHARE of the eigenvectors are computed alone
+DIRECT = 300  # up to this order a full decomposition is as fast
+SHARE = 4  # fewer than 1 / SHARE of the eigenvectors are computed separately
 
 
 class Eigenbasis(Protocol):
@@ -18,15 +18,15 @@ class Eigenbasis(Protocol):
     values: Tensor
 
     def coordinates(self, b: Tensor) -> Tensor:
-        """V' b of b (D, K)."""
+        """Return V' b of b (D, K)."""
 
     def leading(self, k: int) -> Tensor:
-        """(D, k) the eigenvectors of the largest values, ascending."""
+        """Return the eigenvectors (D, k) of the largest values, ascending."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """All eigenvectors at hand. vectors: (D, D), as columns."""
+    """All eigenvectors. vectors: (D, D), as columns."""
 
     values: Tensor
     vectors: Tensor
@@ -40,7 +40,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Diagonal:
-    """Of a matrix that is diagonal already. values: ascending. order: (D,) the axis that each belongs to."""
+    """Eigenbasis of a diagonal matrix. values: ascending. order: (D,) the axis of each value."""
 
     values: Tensor
     order: Tensor
@@ -60,7 +60,7 @@ class Diagonal:
 
 @dataclass(frozen=True, eq=False)
 class Tridiagonal:
-    """A = Q T Q', T = S diag(values) S' tridiagonal, V = Q S. The product Q S, half of a solver's time, is left out.
+    """A = Q T Q', T = S diag(values) S' tridiagonal, V = Q S. The product Q S, half of a solver's time, is skipped.
 
     main, beside: (D,) and (D - 1,) diagonals of T. reflectors, factors: (D - 1, D - 1) and (D - 1,), LAPACK's form of
     Q, which keeps the first axis.
@@ -90,7 +90,7 @@ class Tridiagonal:
 
     @cached_property
     def small(self) -> Tensor:
-        """S (D, D)."""
+        """Return S (D, D)."""
         from scipy.linalg import eigh_tridiagonal
 
         return torch.from_numpy(eigh_tridiagonal(self.main, self.beside, lapack_driver="stevd")[1])
@@ -110,7 +110,7 @@ class Tridiagonal:
         return self._turned(torch.from_numpy(eigh_tridiagonal(self.main, self.beside, **wanted)[1]), "N")
 
     def _turned(self, b: Tensor, side: str) -> Tensor:
-        """Q b ("N") or Q' b ("T")."""
+        """Return Q b ("N") or Q' b ("T")."""
         from scipy.linalg import lapack
 
         out = np.array(b.numpy(), order="F")
@@ -120,7 +120,7 @@ class Tridiagonal:
 
 
 def eigenbasis(matrix: Tensor) -> Eigenbasis:
-    """Of a symmetric (D, D) float64. A large one on the CPU is only brought to tridiagonal form until more is asked."""
+    """Decompose a symmetric (D, D) float64 matrix; large ones on the CPU only to tridiagonal form at first."""
     if matrix.device.type != "cpu" or len(matrix) <= DIRECT:
         return Dense(*torch.linalg.eigh(matrix))
     return Tridiagonal.of(matrix)

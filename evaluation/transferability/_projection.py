@@ -1,4 +1,4 @@
-"""Rows in the coordinates of their principal axes, of the scatter that a sample's metrics share."""
+"""Rows in the coordinates of their principal axes, from the scatter shared by a sample's metrics."""
 
 import torch
 from torch import Tensor
@@ -8,12 +8,12 @@ from evaluation.transferability.base import Sample
 
 
 def rank(scatter: Scatter) -> int:
-    """How many directions the rows spread over: eigenvalues above rounding."""
+    """Return the rank of the centred rows: the number of eigenvalues above rounding."""
     return int(scatter.varies.sum())
 
 
 def principal_coordinates(sample: Sample, dims: int) -> Tensor:
-    """(N, dims) float64 the centred rows on the `dims` axes of largest variance, the largest first."""
+    """Return the centred rows (N, dims) float64 on the `dims` axes of largest variance, the largest first."""
     rows = sample.compact
     mean = rows.scatter.moments.mean
     axes = rows.scatter.eigenbasis.leading(dims).flip(1)

@@ -1,4 +1,4 @@
-"""Sums over the rows of a sample that most transferability metrics are made of: computed once, shared by all."""
+"""Sums over the rows of a sample that most transferability metrics need: computed once, shared by all."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ EPS = torch.finfo(torch.float64).eps
 
 
 class Rows(Protocol):
-    """What the sums are made of: the parts of a metric's `Sample` that are read here."""
+    """The attributes of a metric's `Sample` that are read here."""
 
     x: Tensor
     y: Tensor | None
@@ -41,15 +41,15 @@ class Rows(Protocol):
 
 
 def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
-    """How far a computed mean of n equal numbers may lie from them: n eps |mean|.
+    """Return the rounding error bound of a mean of n equal numbers: n eps |mean|.
 
-    Deviations up to it are nothing: what differs by less is the rounding of the mean.
+    Deviations up to it count as 0.
     """
     return mean.abs() * n * EPS
 
 
 def mean_of_rows(x: Tensor) -> Tensor:
-    """(D,) column means of (N, D), those of constant columns exactly."""
+    """Return the column means (D,) of (N, D), exact for constant columns."""
     return (x - x[0]).mean(0) + x[0]
 
 
@@ -66,7 +66,7 @@ class ClassMoments:
 
     @classmethod
     def of(cls, sample: Rows) -> "ClassMoments":
-        """Two passes over the blocks: the variances are about the means, so a large offset costs no digits."""
+        """Compute in two passes over the blocks: variances are about the means, so a large offset costs no digits."""
         y, c = labels_or_one(sample)
         counts = torch.bincount(y, minlength=c).double()
         means = torch.zeros(c, sample.x.shape[1], dtype=torch.float64, device=sample.device)
@@ -79,7 +79,7 @@ class ClassMoments:
         return cls(counts, means, squares / counts[:, None]).settled()
 
     def settled(self) -> "ClassMoments":
-        """The same, with variances that are rounding set to 0, and constant columns to one mean."""
+        """Return the moments with rounding-level variances set to 0, and one mean for constant columns."""
         noise = mean_rounding(self.means, self.counts[:, None]).square_()
         variances = self.variances.masked_fill(self.variances <= noise, 0)
         settled = replace(self, variances=variances)
@@ -100,17 +100,17 @@ class ClassMoments:
 
     @cached_property
     def mean(self) -> Tensor:
-        """(D,) of all rows; exactly that of the classes where these are equal."""
+        """Mean (D,) of all rows; equal to the class means if these are equal."""
         return self.shares @ (self.means - self.means[0]) + self.means[0]
 
     @property
     def column_variances(self) -> Tensor:
-        """(D,) of all rows, ddof 0."""
+        """Variances (D,) of all rows, ddof 0."""
         return self.shares @ (self.variances + (self.means - self.mean).square())
 
     @property
     def varies(self) -> Tensor:
-        """(D,) bool: the columns that are not constant but for rounding."""
+        """(D,) bool: the columns that vary by more than rounding."""
         return self.column_variances > mean_rounding(self.mean, self.n).square()
 
     @property
@@ -132,7 +132,7 @@ class Scatter:
     """Sums of squares and products; one pass of O(N D^2).
 
     moments: of the same rows. within: (D, D) sum_i (x_i - mu_{y_i})(x_i - mu_{y_i})', not divided by N.
-    diagonal: (D,) that of `total`, where the axes are known to be the principal ones.
+    diagonal: (D,) of `total`, if the axes are known to be the principal ones.
     """
 
     moments: ClassMoments
@@ -148,7 +148,7 @@ class Scatter:
         for rows, x in sample.blocks():
             add_upper_gram(within, x.sub_(moments.means[y[rows]]))
         within = mirror_upper(within)
-        still = (moments.variances == 0).all(0)  # in every class: what is left is the rounding of the means
+        still = (moments.variances == 0).all(0)  # in every class: the rest is rounding of the means
         if still.any():
             within[still] = 0
             within[:, still] = 0
@@ -170,7 +170,7 @@ class Scatter:
 
     @cached_property
     def eigenbasis(self) -> Eigenbasis:
-        """Of `total`."""
+        """Eigenbasis of `total`."""
         return eigenbasis(self.total) if self.diagonal is None else Diagonal.of(self.diagonal)
 
     @cached_property
@@ -181,38 +181,38 @@ class Scatter:
 
     @property
     def varies(self) -> Tensor:
-        """(D,) bool: the eigenvalues above rounding, of directions in which the rows differ."""
+        """(D,) bool: the eigenvalues above rounding."""
         return self.values > self.values[-1] * self.precision
 
     @property
     def precision(self) -> float:
-        """Error of a sum of squares, or of an eigenvalue, as a share of the largest eigenvalue: max(n, D) eps."""
+        """Relative error of a sum of squares, or of an eigenvalue, to the largest eigenvalue: max(n, D) eps."""
         return max(self.n, len(self.within)) * EPS
 
     @property
     def rounding(self) -> float:
-        """Sum of squares that equal rows may show because their mean is rounded."""
+        """Largest sum of squares of equal rows that is due to the rounding of their mean."""
         return self.n * float(mean_rounding(self.moments.mean, self.n).square().sum())
 
     @property
     def collapsed(self) -> bool:
-        """True if all rows are equal but for rounding."""
+        """True if all rows are equal up to rounding."""
         return float(self.total.trace()) <= self.rounding
 
     def moved(self, shift: Tensor) -> "Scatter":
-        """Classes that move rigidly keep their within-class scatter."""
+        """Return the scatter after a rigid shift of the classes, which keeps the within-class scatter."""
         return Scatter(self.moments.moved(shift), self.within)
 
 
 def add_upper_gram(gram: Tensor, x: Tensor) -> None:
-    """gram += X'X on and above the diagonal (and a little below it): half the products, by panels of columns."""
+    """Add X'X to gram on and above the diagonal (and a little below it): half the products, by panels of columns."""
     for start in range(0, len(gram), PANEL):
         columns = slice(start, start + PANEL)
         gram[columns, start:].addmm_(x[:, columns].T, x[:, start:])
 
 
 def mirror_upper(gram: Tensor) -> Tensor:
-    """The symmetric matrix of which `gram` has the upper triangle; in place."""
+    """Copy the upper triangle of `gram` to the lower one, in place."""
     for start in range(0, len(gram), PANEL):
         stop = start + PANEL
         corner = gram[start:stop, start:stop].triu(1)
@@ -222,17 +222,17 @@ def mirror_upper(gram: Tensor) -> Tensor:
 
 
 def labels_or_one(sample: Rows) -> tuple[Tensor, int]:
-    """(N,) labels and C; all rows one class where there are no labels."""
+    """Return the labels (N,) and C; without labels all rows are one class."""
     if sample.y is not None:
         return sample.y, sample.n_classes
     return torch.zeros(len(sample), dtype=torch.int64, device=sample.device), 1
 
 
 def compacted(sample: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """Coordinates (N, r) of the rows, r <= N, on their principal axes, those of (1, ..., 1), and the total scatter
-    along each axis, (r,).
+    """Return the rows (N, r), r <= N, and (1, ..., 1) on the rows' principal axes, and the total scatter (r,) along
+    each axis.
 
-    From the N x N Gram of the centred rows; the mean gets a direction of its own, along which nothing varies.
+    From the N x N Gram of the centred rows; the mean gets its own direction, with scatter 0.
     """
     x = sample.features
     n, mean = len(x), mean_of_rows(x)
@@ -245,7 +245,7 @@ def compacted(sample: Rows) -> tuple[Tensor, Tensor, Tensor]:
     inside = torch.stack([mean, torch.ones_like(mean)], 1)
     inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
     rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
-    known = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # a root of a difference of squares is no better known
+    known = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # precision of a root of a difference of squares
     ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > known else rest * 0
     rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
     return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])

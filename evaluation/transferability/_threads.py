@@ -1,4 +1,4 @@
-"""How many threads share an operation: small ones wait for each other longer than they work."""
+"""Limit the number of threads: for small operations synchronisation takes longer than the work."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Torch computes on `count` threads within."""
+    """Run torch on `count` threads within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""What a metric may see of a model on a task, and what it gives back."""
+"""The input and the output of a transferability metric."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -12,18 +12,18 @@ from torch import Tensor
 from evaluation.transferability._scatter import ClassMoments, Scatter, compacted
 from sslkit.errors import UserError
 
-# PED's warning, which a ranking says once of a model and not of each metric.
+# PED's warning, which a ranking shows once per model and not per metric.
 NO_REFERENCE = "no reference=(mean, std) of the model's own training images: these features' own were taken"
-BLOCK = 2**21  # numbers made float64 at a time: 16 MB; from 32 MB on, each block is fresh pages, half as fast
+BLOCK = 2**21  # numbers converted to float64 at a time: 16 MB; from 32 MB on, new pages make each block half as fast
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a metric says of one model on one task.
+    """The score of one model on one task by one metric.
 
-    value: higher is better; nan where it exists only over a zoo (then `parts` has what it is made of).
-    diagnostics: numbers worth seeing (steps, shrinkage, iterations, rank). warnings: what to know before trusting it.
-    terms: (N,) float64 values, one an image, whose mean is the score, if it is such a mean: what a bootstrap resamples.
+    value: higher is better; nan if it exists only over a zoo (computed from `parts`).
+    diagnostics: steps, shrinkage, iterations, rank, ... warnings: limits of the score.
+    terms: (N,) float64 values, one per image, whose mean is the score, if it is such a mean; for the bootstrap.
     parts: by name, for metrics with an `over_zoo`.
     """
 
@@ -36,17 +36,17 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One model's features of one labelled task. Nothing in it is ever written to.
+    """One model's features of one labelled task. Read-only.
 
-    x: (N, D) of any float type, on the CPU (possibly memory-mapped) or a GPU; None where a metric needs none.
-    y: (N,) int64 labels 0 to C - 1, each of which occurs; None if the labels are no classes.
-    targets: (N, K) float64 the labels as numbers, for regression and several labels an image; None if they are names.
-    classes: C names. source_probs: (N, S) float64, rows sum to 1: the source classifier's. reference: (D,) mean and
-    std of the same model's features on what it was trained on. model: the network, for its size.
-    shift: (C, D) float64 that is added to each row of a class, or None. origin: the sample without it, whose sums
-    are this one's but for the means.
-    dim: D before `compact`. ones: (D,) what the vector of ones is after it. diagonal: (D,) the total scatter after it,
-    whose axes are the principal ones. largest: the largest magnitude in x; None where it is not known.
+    x: (N, D) of any float type, on the CPU (possibly memory-mapped) or a GPU; None if the metric needs none.
+    y: (N,) int64 labels 0 to C - 1, each of which occurs; None if the labels are not classes.
+    targets: (N, K) float64 the labels as numbers, for regression and several labels per image; None for names.
+    classes: C names. source_probs: (N, S) float64 of the source classifier, rows sum to 1. reference: (D,) mean and
+    std of the same model's features on its training images. model: the network, for its size.
+    shift: (C, D) float64 added to the rows of each class, or None. origin: the sample without the shift, which has the
+    same sums except the means.
+    dim: D before `compact`. ones: (D,) the vector of ones after it. diagonal: (D,) the total scatter after it, along
+    the principal axes. largest: the largest magnitude in x; None if unknown.
     """
 
     x: Tensor | None
@@ -73,11 +73,11 @@ class Sample:
 
     @property
     def labels(self) -> Tensor:
-        """(N,) int64. Raises UserError where the labels are not one class an image."""
+        """Class labels (N,) int64. Raises UserError if the labels are not one class per image."""
         if self.y is None:
             raise UserError(
-                "this metric takes one class label an image, not fractions or several labels: for these there are "
-                "logme (targets='regression') and parc"
+                "this metric takes one class label per image; for fractions or several labels use "
+                "logme (targets='regression') or parc"
             )
         return self.y
 
@@ -86,7 +86,7 @@ class Sample:
         return next(part for part in (self.x, self.y, self.targets) if part is not None).device
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """(rows, (b, D) float64) over all rows, so that no (N, D) in float64 is ever made."""
+        """Yield (rows, (b, D) float64) over all rows, without a float64 copy of (N, D)."""
         step = max(BLOCK // self.x.shape[1], 1)
         for start in range(0, len(self), step):
             rows = slice(start, start + step)
@@ -97,21 +97,21 @@ class Sample:
 
     @property
     def features(self) -> Tensor:
-        """(N, D) float64, a copy: for metrics that need all rows at once."""
+        """Return a float64 copy (N, D), for metrics that need all rows at once."""
         return torch.cat([block for _, block in self.blocks()])
 
     @cached_property
     def moments(self) -> ClassMoments:
-        """Counts, means and variances of the classes (of all rows as one class, where there are no labels)."""
+        """Counts, means and variances of the classes (of all rows as one class without labels)."""
         return ClassMoments.of(self) if self.origin is None else self.origin.moments.moved(self.shift)
 
     @cached_property
     def scatter(self) -> Scatter:
-        """Within-class and total scatter (D, D), with the latter's eigenvectors when they are asked for."""
+        """Within-class and total scatter (D, D), with the latter's eigenvectors on demand."""
         return Scatter.of(self) if self.origin is None else self.origin.scatter.moved(self.shift)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What some metrics share: made by the first that asks, kept with the sample."""
+        """Return a value shared by several metrics: made on the first call, cached with the sample."""
         kept = vars(self).setdefault("_kept", {})
         if name not in kept:
             kept[name] = make()
@@ -119,9 +119,9 @@ class Sample:
 
     @cached_property
     def compact(self) -> "Sample":
-        """The same rows in a basis of at most N dimensions: itself if D <= N.
+        """Return the same rows in a basis of at most N dimensions: itself if D <= N.
 
-        All distances and inner products stay; `dim` and `ones` keep what a metric may want of the D dimensions.
+        All distances and inner products stay; `dim` and `ones` keep information about the D dimensions.
         """
         if self.x.shape[1] <= len(self) or self.dim != self.x.shape[1]:
             return self
@@ -129,7 +129,7 @@ class Sample:
         return replace(self, x=x, shift=None, origin=None, ones=ones, diagonal=diagonal, reference=None)
 
     def moved(self, shift: Tensor) -> "Sample":
-        """The sample with each class moved rigidly. shift: (C, D)."""
+        """Return the sample with each class shifted rigidly. shift: (C, D)."""
         if self.origin is not None:
             return self.origin.moved(self.shift + shift)
         if self.shift is not None:  # a part of a moved sample
@@ -138,7 +138,7 @@ class Sample:
         return replace(self, shift=shift, origin=self, diagonal=None, largest=largest)
 
     def take(self, rows: Tensor) -> "Sample":
-        """Some rows, (n,) int64; classes that none of them has are dropped."""
+        """Select rows (n,) int64; classes that do not occur in them are dropped."""
         y, classes, shift = None, (), None
         if self.y is not None:
             present, y = torch.unique(self.y[rows], return_inverse=True)
@@ -149,6 +149,6 @@ class Sample:
         return replace(self, y=y, classes=classes, shift=shift, origin=None, diagonal=None, **picked)
 
     def generator(self, purpose: str) -> torch.Generator:
-        """A generator of its own, on the CPU, for one purpose."""
+        """Return a CPU generator for one purpose, independent of other purposes."""
         digest = hashlib.sha256(f"{self.seed} {purpose}".encode()).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))

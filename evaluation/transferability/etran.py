@@ -1,4 +1,4 @@
-"""ETran: energy and a discriminant, each put between 0 and 1 over a zoo of models."""
+"""ETran: energy and a discriminant, each scaled to [0, 1] over a zoo of models."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from sslkit.errors import UserError
 
 
 def minmax(values: Sequence[float]) -> list[float]:
-    """Between 0 and 1; all 0 where all are equal but for rounding."""
+    """Scale to [0, 1]; all 0 if all are equal up to rounding."""
     low, high = min(values), max(values)
     if equal_scores(low, high):
         return [0.0] * len(values)
@@ -18,7 +18,7 @@ def minmax(values: Sequence[float]) -> list[float]:
 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
-    """(1 - w) minmax(classification) + w minmax(energy), one score a model, from the `parts` of each."""
+    """Return (1 - w) minmax(classification) + w minmax(energy) for each model, from its `parts`."""
     classification, energy = (minmax([part[name] for part in parts]) for name in ("classification", "energy"))
     weights = [part["energy_weight"] for part in parts]
     if len(set(weights)) > 1:
@@ -27,11 +27,11 @@ def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
 
 
 def score(sample: Sample, *, variant: str = "paper", percent: float = 0.5, energy_weight: float = 0.15) -> Score:
-    """0.85 minmax(classification) + 0.15 minmax(energy), each put between 0 and 1 over the models of a zoo.
+    """0.85 minmax(classification) + 0.15 minmax(energy), each scaled to [0, 1] over the models of a zoo.
 
-    One model alone has no score (nan), only `parts`, of which `over_zoo` makes the scores.
+    A single model has no score (nan), only `parts`, from which `over_zoo` computes the scores.
     variant: of etran_classification, "paper" or "official". percent: of etran_energy. energy_weight: 0.15, as in the
-        authors' code; the classification part has the rest. The paper's formula adds both parts as they are.
+        authors' code; the classification part has the rest. The paper's formula adds both parts with weight 1.
     Range: 0 to 1 within a zoo. Higher is better. Cost: of etran_classification, and O(N D).
     Source: Gholami et al., ETran, ICCV 2023, eq. 8, and its code for the weights.
     Not for: comparing scores of different zoos, or zoos of one or two models.

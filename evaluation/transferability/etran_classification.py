@@ -1,4 +1,4 @@
-"""ETran's classification part: how surely a discriminant places the images in their classes."""
+"""ETran's classification part: mean confidence of a discriminant in the images' own classes."""
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ def nearest_mean(means: Tensor, shares: Tensor) -> Discriminant:
 
 
 def nearest_mean_posterior(sample: Sample) -> Tensor:
-    """(N,) what it gives each image's own class, about the mean of all rows, on which it does not depend."""
+    """Return its probability (N,) of each image's own class, with the mean subtracted, which does not change it."""
     y, moments = sample.labels, sample.moments
     rule = nearest_mean(moments.means - moments.mean, moments.shares)
     own = [rule.posterior(x - moments.mean).gather(1, y[rows, None])[:, 0] for rows, x in sample.blocks()]
@@ -26,15 +26,15 @@ def nearest_mean_posterior(sample: Sample) -> Tensor:
 def score(sample: Sample, *, variant: str = "paper") -> Score:
     """mean_i p(y_i | x_i) of a discriminant fitted on the same images.
 
-    variant: "paper", the regularised discriminant of SFDA's first stage; or "official", what the authors' code
-        computes: their eigenvectors are orthonormal, so that A is the identity and the nearest mean decides.
+    variant: "paper", the regularised discriminant of SFDA's first stage; or "official", as in the authors' code: its
+        eigenvectors are orthonormal, so that A is the identity and the nearest mean decides.
     Range: 0 to 1. Higher is better. Cost: "paper" O(N D^2 + D^3), shared with other metrics; "official" O(N D C).
     Source: Gholami et al., ETran, ICCV 2023, section 3.2, and its code.
     Not for: "paper", D >= N, where it is 1 for every model; "official", models whose features differ in scale.
     """
     if variant not in VARIANTS:
         raise UserError(f"etran has no variant {variant!r}: paper or official")
-    sample.labels  # noqa: B018  (raises where the labels are no classes)
+    sample.labels  # noqa: B018  (raises if the labels are not classes)
     found = {}
     if variant == "paper":
         stage = first_stage(sample)

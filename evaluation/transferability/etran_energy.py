@@ -1,4 +1,4 @@
-"""ETran's energy part: how much the features' largest values stand out, on the images where they do least."""
+"""ETran's energy part: mean log-sum-exp of the features over the images where it is lowest."""
 
 import torch
 from torch import Tensor
@@ -11,12 +11,12 @@ TAILS = ("bot", "top")
 
 
 def energies(sample: Sample) -> Tensor:
-    """(N,) e_i = log sum_d exp(x_id), over the feature values."""
+    """Return e_i = log sum_d exp(x_id), (N,), over the feature values."""
     return torch.cat([torch.logsumexp(x, 1) for _, x in sample.blocks()])
 
 
 def tail_size(n: int, percent: float) -> int:
-    """How many of N images make `percent` of them, in steps of a tenth of a percent as published; at least 1."""
+    """Return `percent` of N as a count of at least 1, in steps of a tenth of a percent as published."""
     return max(1, int(percent * 10) * n // 1000)
 
 
@@ -26,8 +26,8 @@ def score(sample: Sample, *, percent: float = 0.5, tail: str = "bot") -> Score:
     percent: of the images, above 0 to 100. tail: "bot", the lowest, or "top", the highest.
     Range: any number. Higher is better. Cost: O(N D).
     Source: Gholami et al., ETran, ICCV 2023, section 3.1, and its code.
-    Not for: models whose features differ in scale or width (it grows with both); alone: labels must be
-    given, as to every metric, but of any kind, and it does not look at them.
+    Not for: models whose features differ in scale or width (it grows with both); use on its own: labels of any
+    kind are required, as for every metric, but not used.
     """
     if tail not in TAILS:
         raise UserError(f"etran_energy has no tail {tail!r}: bot or top")

@@ -1,4 +1,4 @@
-"""GBC: how much the classes overlap, each taken for a Gaussian."""
+"""GBC: overlap of the classes, each modelled as a Gaussian."""
 
 import math
 
@@ -13,21 +13,21 @@ OPTIONS = {
     "logdet": ("paper", "official"),
     "floor_unit": ("absolute", "relative"),
 }
-NOTHING = 1e-12  # overlaps that no longer order models
+NOTHING = 1e-12  # overlaps too small to rank models by
 
 
 def bhattacharyya_spherical(means: Tensor, variances: Tensor, times: int) -> Tensor:
-    """(C, C) distances of Gaussians N(mu_c, s_c I), means (C, D), variances (C,):
+    """Return distances (C, C) of Gaussians N(mu_c, s_c I), means (C, D), variances (C,):
     |mu_i - mu_j|^2 / (8 s) + times/2 (ln s - 1/2 ln s_i - 1/2 ln s_j), s = (s_i + s_j) / 2. times: D, or 1."""
     between = (variances[:, None] + variances) / 2
     logs = variances.log() / 2
-    # Not by products of the means, whose rounding would part coincident classes that do not vary.
+    # Not from products of the means, whose rounding would separate equal constant classes.
     far = torch.cdist(means, means, compute_mode="donot_use_mm_for_euclid_dist").square()
     return far / (8 * between) + times / 2 * (between.log() - logs[:, None] - logs)
 
 
 def bhattacharyya_diagonal(means: Tensor, variances: Tensor) -> Tensor:
-    """(C, C) distances of Gaussians with means (C, D) and variances (C, D) of each dimension:
+    """Return distances (C, C) of Gaussians with means (C, D) and variances (C, D) of each dimension:
     sum_d (mu_id - mu_jd)^2 / (8 s_d) + 1/2 sum_d (ln s_d - 1/2 ln s_id - 1/2 ln s_jd), s_d = (s_id + s_jd) / 2."""
     logs = variances.log().sum(1) / 2
     step = max(BLOCK // means.numel(), 1)
@@ -40,13 +40,13 @@ def bhattacharyya_diagonal(means: Tensor, variances: Tensor) -> Tensor:
 
 
 def gbc(distances: Tensor) -> float:
-    """- sum over ordered pairs i != j of exp(-BD_ij) (Pandy et al. 2022, eq. 4)."""
+    """Return - sum over ordered pairs i != j of exp(-BD_ij) (Pandy et al. 2022, eq. 4)."""
     overlaps = torch.exp(-distances)
     return -float(overlaps.sum() - overlaps.trace())
 
 
 def projected(sample: Sample, dims: int) -> tuple[Tensor, Tensor]:
-    """Class means and variances (C, k) along the k principal axes of largest variance, k = min(dims, N, D)."""
+    """Return class means and variances (C, k) along the k principal axes of largest variance, k = min(dims, N, D)."""
     small = sample.compact
     moments = small.moments
     axes = small.scatter.eigenbasis.leading(min(dims, len(sample), len(moments.mean)))
@@ -72,8 +72,8 @@ def score(
 
     covariance: of each class, "spherical" (the mean variance) or "diagonal". logdet: "paper", or "official", which
         counts the logarithm of a spherical variance once instead of D times. pca: the dimensions to keep, at most
-        min(N, D); None for the features as they are. floor: the least variance; floor_unit="relative" takes it times
-        the features' mean variance, "absolute" (as published) as it is, which depends on the features' scale.
+        min(N, D); None for the original features. floor: minimum variance; floor_unit="relative" multiplies it by the
+        features' mean variance, "absolute" (as published) depends on the features' scale.
     Range: -C (C - 1) to 0. Higher is better. Cost: O(N D^2 + D^3), shared with others; O(N D + C^2 D) without pca.
     Source: Pandy et al., Transferability Estimation using Bhattacharyya Class Separability, CVPR 2022, eq. 3 and 4.
     Not for: pca=None at many dimensions, where all overlaps vanish and the score is 0 for every model.

@@ -1,4 +1,4 @@
-"""H-score: how far apart the class means lie, in units of the features' own spread."""
+"""H-score: spread of the class means in units of the features' total covariance."""
 
 from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
@@ -7,7 +7,7 @@ from evaluation.transferability.base import Sample, Score
 def h_score(scatter: Scatter) -> tuple[float, int]:
     """tr(pinv(cov X) cov(g)), g_i = mu_{y_i} (Bao et al. 2019, eq. 1), and the rank of cov X.
 
-    As ||Z||_F^2 of Z = sqrt(n_c) (mu_c - m) in coordinates where the total scatter is the identity.
+    Computed as ||Z||_F^2 of Z = sqrt(n_c) (mu_c - m) in coordinates where the total scatter is the identity.
     """
     kept = scatter.varies
     whitened = scatter.eigenbasis.coordinates(scatter.moments.spread.T)[kept] / scatter.values[kept, None].sqrt()

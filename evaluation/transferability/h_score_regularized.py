@@ -1,4 +1,4 @@
-"""Regularised H-score: H-score with a shrunk covariance, which D > N does not saturate."""
+"""Regularised H-score: H-score with a shrunk covariance, which does not saturate for D > N."""
 
 import torch
 from torch import Tensor
@@ -8,9 +8,9 @@ from evaluation.transferability.base import Sample, Score
 
 
 def ledoit_wolf(scatter: Scatter, fourth: float, dim: int) -> tuple[float, float]:
-    """Shrinkage a, and mean variance mu, of S_a = (1 - a) S + a mu I (Ledoit and Wolf 2004, section 3.3).
+    """Return shrinkage a and mean variance mu of S_a = (1 - a) S + a mu I (Ledoit and Wolf 2004, section 3.3).
 
-    S = total / N. fourth: mean_i ||x_i - m||^4. dim: D, of which `scatter` may have fewer: the others are constant.
+    S = total / N. fourth: mean_i ||x_i - m||^4. dim: D; `scatter` may omit constant columns.
     """
     mu = float(scatter.total.trace()) / (scatter.n * dim)
     size = float(scatter.total.square().sum()) / scatter.n**2
@@ -21,7 +21,7 @@ def ledoit_wolf(scatter: Scatter, fourth: float, dim: int) -> tuple[float, float
 
 
 def mean_fourth(sample: Sample) -> float:
-    """mean_i ||x_i - m||^4; one pass over the rows."""
+    """Return mean_i ||x_i - m||^4, in one pass over the rows."""
     mean = sample.moments.mean
     total = torch.zeros((), dtype=torch.float64, device=sample.device)
     for _, x in sample.blocks():
@@ -43,7 +43,7 @@ def h_score_regularized(scatter: Scatter, shrinkage: float, mu: float) -> float:
 
 
 def _pseudo_whitened(spread: Tensor, scatter: Scatter, shrinkage: float, mu: float) -> Tensor:
-    """R spread (r, C), R' R = pinv(S_a): where next to nothing is shrunk, S_a may have no inverse."""
+    """Return R spread (r, C), R' R = pinv(S_a), because S_a may be singular for tiny shrinkage."""
     values = scatter.values * ((1 - shrinkage) / scatter.n) + shrinkage * mu
     kept = values > values[-1] * scatter.precision
     return scatter.eigenbasis.coordinates(spread)[kept] / values[kept, None].sqrt()
@@ -57,8 +57,8 @@ def score(sample: Sample) -> Score:
     Cost: O(N D^2 + D^3 / 3), the former shared with other metrics. D > N: N in place of D, and O(N^2 D).
     Source: Ibrahim et al., Newer is Not Always Better: Rethinking Transferability Metrics, Their Peculiarities,
     Stability and Performance, ECML PKDD 2022; a as in scikit-learn's LedoitWolf.
-    Not for: models whose features lie on very different scales: a mu I is the same in every direction, so that it is
-    not invariant to affine maps as H-score is.
+    Not for: models whose features have very different scales: a mu I is the same in every direction, so it is not
+    invariant to affine maps, unlike H-score.
     """
     n = len(sample.labels)
     sample = sample.compact

@@ -1,4 +1,4 @@
-"""ITM: how well a short, normalised linear probe with an implicit update of its embedding labels held-out images."""
+"""ITM: held-out accuracy of a short, normalised linear probe with an implicit update of its embedding."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 BATCH = 256
-TAIL = 32  # a last batch of fewer rows joins the one before
+TAIL = 32  # a smaller last batch is merged into the one before
 CHECK_EVERY = 100
 RATE, DECAY, HORIZON = 5e-3, 1e-2, 10_000  # AdamW; the rate falls linearly to 0 at HORIZON, as published
 CONSTANT = 1e-6  # columns whose std on the training part is below this share of the largest are left out
@@ -24,7 +24,7 @@ WAYS = ("train_kernel", "transductive", "none")
 
 @dataclass(frozen=True)
 class Update:
-    """The implicit update of embeddings: R <- (I - eta / B E E') R, `times` times; R what they lack of the prototypes.
+    """The implicit update of embeddings: R <- (I - eta / B E E') R, `times` times; R: residuals to the prototypes.
 
     centre_weight: of the pull towards the prototypes in the loss (lambda of eq. 8).
     """
@@ -34,7 +34,7 @@ class Update:
     centre_weight: float = 0.0
 
     def __call__(self, residual: Tensor, embedding: Tensor) -> Tensor:
-        """R after the update, and equally its gradient: the map is symmetric. As B x C times C x C, never B x B."""
+        """Return R after the update; also maps its gradient, as it is symmetric. As B x C times C x C, never B x B."""
         for _ in range(self.times):
             residual = self.once(residual, embedding)
         return residual
@@ -45,7 +45,7 @@ class Update:
 
 
 class Probe:
-    """psi: D -> C, rows to unit length, the update, head: C -> C. Its weights lie in one vector, for one AdamW step."""
+    """psi: D -> C, rows to unit length, the update, head: C -> C. Its weights are one vector, for one AdamW step."""
 
     def __init__(self, d: int, c: int, rng: torch.Generator, *, dtype: torch.dtype, device: torch.device) -> None:
         shapes = [(c, d), (c,), (c, c), (c,)]
@@ -58,7 +58,7 @@ class Probe:
         self.gradients = _views(self.vector.grad, shapes)
 
     def embed(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of unit length (B, C), and their lengths (B, 1) before."""
+        """Return rows of unit length (B, C), and their original lengths (B, 1)."""
         u = torch.addmm(self.bias, x, self.weight.T)
         lengths = torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min_(1e-12)
         return u / lengths, lengths
@@ -67,9 +67,9 @@ class Probe:
         return torch.addmm(self.head_bias, embedding, self.head.T)
 
     def differentiate(self, x: Tensor, targets: Tensor, update: Update) -> None:
-        """The gradient of CE(head(E1), y) + centre_weight MSE(E1, P) into `vector.grad`; the kernel has none.
+        """Write the gradient of CE(head(E1), y) + centre_weight MSE(E1, P) to `vector.grad`; the kernel has none.
 
-        x: (B, D). targets: (B, C) one-hot: labels and prototypes P both.
+        x: (B, D). targets: (B, C) one-hot, both the labels and the prototypes P.
         """
         embedding, lengths = self.embed(x)
         residual = update(embedding - targets, embedding)
@@ -90,7 +90,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Parts:
-    """Standardised rows to learn from and rows to be judged on. x, held_x: (n, D). y, held_y: (n,) int64."""
+    """Standardised training and held-out rows. x, held_x: (n, D). y, held_y: (n,) int64."""
 
     x: Tensor
     y: Tensor
@@ -100,9 +100,9 @@ class Parts:
 
 
 def split(y: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Rows to learn from and rows held out, 4 : 1 in each class as near as whole images allow, each in random order.
+    """Split into training and held-out rows, about 4 : 1 in each class, each in random order.
 
-    Every class keeps an image to learn from. Raises UserError if that leaves none to hold out.
+    Every class keeps a training image. Raises UserError if no image can be held out.
     """
     order = torch.randperm(len(y), generator=rng)
     counts = torch.bincount(y)
@@ -113,7 +113,7 @@ def split(y: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     more = left.argsort(descending=True)[: max(wanted, 0)]
     held[more[left[more] >= 0]] += 1
     if held.sum() == 0:
-        raise UserError("itm holds a fifth of the images out to judge on, and no class here has 2 images to divide")
+        raise UserError("itm needs a class with at least 2 images, as it holds out a fifth of the images")
     by_class = order[y[order].argsort(stable=True)]
     place = torch.arange(len(y)) - (counts.cumsum(0) - counts)[y[by_class]]
     is_held = torch.zeros(len(y), dtype=torch.bool)
@@ -122,7 +122,7 @@ def split(y: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def spread(x: Tensor, y: Tensor) -> float:
-    """Mean distance of the rows from their class mean, over sqrt(D): eq. 12's dis, made free of the width."""
+    """Return the mean distance of the rows from their class mean, over sqrt(D): eq. 12's dis, independent of D."""
     counts = torch.bincount(y).to(x)
     means = torch.zeros(len(counts), x.shape[1], dtype=x.dtype, device=x.device).index_add_(0, y, x)
     means /= counts[:, None]
@@ -130,7 +130,7 @@ def spread(x: Tensor, y: Tensor) -> float:
 
 
 def adaptive_eta(dis: float, base_spread: float = 0.9) -> float:
-    """Eq. 12: more for features spread wide about their class means. base_spread: dis at which eta is 0.5."""
+    """Return eta by eq. 12: larger for features far from their class means. base_spread: dis at which eta is 0.5."""
     return min(max(1 - 0.5 * base_spread / dis, 0.05), 0.95) if dis > 0 else 0.05
 
 
@@ -146,20 +146,20 @@ def score(
     centre_weight: float = 0.0,
     base_spread: float = 0.9,
 ) -> Score:
-    """Accuracy on a held-out fifth of a probe that learns for `iterations` steps, the best of a check every 100 steps.
+    """Held-out accuracy (on a fifth) of a probe trained for `iterations` steps, the best of checks every 100 steps.
 
     U = X W' + b, E = rows of U at length 1, P = one-hot labels, E1 = (I - K) E + K P, K = eta / B E E' (no gradient);
     CE(E1 H' + h, y) by AdamW. With eta = 0 an ordinary probe of unit embeddings.
-    eta: how far an update moves embeddings towards their prototypes; "adaptive" by the features' spread (eq. 12, with
-        dis over sqrt(D) and base_spread where the paper gives no number).
-    evaluate: "train_kernel" moves held-out images as the training images' residuals would, and reads none of their
-        labels but to score; "transductive" is the published check, which moves each towards its own label; "none".
-    last: the last check rather than the best, which is chosen on the very labels it is scored on.
-    repeats: other splits and starts, averaged; `terms` are then None, since images are held out more than once.
+    eta: step of an update towards the prototypes; "adaptive" by the features' spread (eq. 12, with dis over sqrt(D)
+        and base_spread, as the paper gives no number).
+    evaluate: "train_kernel" moves held-out images by the training images' residuals and uses their labels only for
+        the score; "transductive" is the published check, which moves each towards its own label; "none".
+    last: use the last check instead of the best, which is chosen on the labels of the score.
+    repeats: splits and starts to average over; `terms` are then None, since images are held out more than once.
     times: updates a step (n of eq. 7). centre_weight: of MSE(E1, P) in the loss.
 
     Range: 0 to 1, in steps of 1 / N_val; ties can be broken by diagnostics["cross_entropy"], lower is better.
-    Cost: O(iterations (256 D C + 256 C^2)): a fixed number of steps, whatever N.
+    Cost: O(iterations (256 D C + 256 C^2)), independent of N.
     Source: Implicit Modeling for Transferability Estimation of Vision Foundation Models, 2025, arXiv 2510.23145,
     eqs. 7 and 12; deviations: standardised by the training part only, stratified split. The 500 steps are float32, as
     published: on random data the accuracies are those of float64, in 0.45 to 0.65 of the time.
@@ -183,7 +183,7 @@ def score(
 
 
 def train(parts: Parts, update: Update, iterations: int, rng: torch.Generator) -> Iterator[tuple[int, Probe]]:
-    """Yields (step, probe) at each check: every 100 steps and the last."""
+    """Yield (step, probe) at each check: every 100 steps and the last."""
     probe = Probe(parts.x.shape[1], parts.n_classes, rng, dtype=parts.x.dtype, device=parts.x.device)
     optimizer = torch.optim.AdamW([probe.vector], lr=RATE, weight_decay=DECAY, fused=True)
     targets = one_hot(parts.y, parts.n_classes).to(parts.x.dtype)
@@ -201,7 +201,7 @@ def train(parts: Parts, update: Update, iterations: int, rng: torch.Generator) -
 
 
 def batches(rows: Tensor) -> list[Tensor]:
-    """Rows in batches of 256, a tail of fewer than 32 with the last: an update of few rows is nearly the answer."""
+    """Return batches of 256 rows; a tail below 32 joins the last, as an update of few rows almost gives the labels."""
     found = list(rows.split(BATCH))
     if len(found) > 1 and len(found[-1]) < TAIL:
         found[-2:] = [torch.cat(found[-2:])]
@@ -209,7 +209,7 @@ def batches(rows: Tensor) -> list[Tensor]:
 
 
 def held_embedding(probe: Probe, parts: Parts, update: Update, evaluate: str) -> Tensor:
-    """(N_val, C) embeddings of the held-out rows after the update that `evaluate` names."""
+    """Return embeddings (N_val, C) of the held-out rows after the update given by `evaluate`."""
     embedding, _ = probe.embed(parts.held_x)
     if evaluate == "none":
         return embedding
@@ -228,7 +228,7 @@ def held_embedding(probe: Probe, parts: Parts, update: Update, evaluate: str) ->
 
 @dataclass(frozen=True)
 class _Run:
-    """The checks of one split and start, and who was labelled right in the chosen one."""
+    """The checks of one split and start, and the correct images of the chosen one."""
 
     eta: float
     steps: list[int]
@@ -265,7 +265,7 @@ def _diagnostics(runs: list[_Run], iterations: int, held: int) -> dict[str, Any]
 
 
 def _parts(sample: Sample, rng: torch.Generator) -> Parts:
-    """A split, standardised in float64 by the training part, which alone says which columns are constant."""
+    """Split and standardise in float64 by the training part, which also determines the constant columns."""
     y = sample.labels
     rows, held = (part.to(y.device) for part in split(y.cpu(), rng))
     x, held_x = _standardised(sample.take(rows).features, sample.take(held).features)

@@ -10,9 +10,9 @@ from sslkit.errors import UserError
 
 
 def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07) -> Tensor:
-    """(N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
+    """Return (N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
 
-    x: (N, D). y: (N,) int64 from 0. Of equal votes the smaller class counts. Similarities are float32.
+    x: (N, D). y: (N,) int64 from 0. Ties go to the smaller class. Similarities are float32.
     """
     rows, labels = np.arange(len(y)), y.cpu().numpy()
     unit = unit_rows(_in_range(x.cpu().numpy()), "features")
@@ -22,8 +22,8 @@ def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07) -> T
 
 
 def _in_range(x: np.ndarray) -> np.ndarray:
-    """Rows times powers of 2 that bring their largest magnitude below 1 and to 1/2 or more: no cosine changes by a
-    bit, and none is lost beyond float32's range."""
+    """Scale rows by powers of 2 to a largest magnitude in [1/2, 1): cosines stay bit-identical and within float32's
+    range."""
     _, exponent = np.frexp(np.maximum(x.max(1), -x.min(1)))
     return np.ldexp(x, -exponent[:, None])
 

@@ -1,4 +1,4 @@
-"""LEAD: where a classifier's logits will have moved after fine-tuning, by a linear ODE. A reconstruction."""
+"""LEAD: evolution of a classifier's logits during fine-tuning, by a linear ODE. A reconstruction."""
 
 from itertools import pairwise
 
@@ -13,14 +13,14 @@ from sslkit.errors import UserError
 
 CONSTANT = 1e-6  # columns whose std is below this share of the largest are left out
 FLOOR = 1e-12  # of a probability
-PER_CLASS = 64  # images whose gradients the empirical kernel averages
+PER_CLASS = 64  # images in the average of the empirical kernel
 WIDTHS = (1024, 2048)  # of the random head
 INITS = ("ridge", "svm")
 KERNELS = ("analytic", "empirical")
 
 
 def evolved(init: Tensor, y: Tensor, rates: Tensor, time: float = 1.0) -> Tensor:
-    """(N,) probability of each image's own label at `time`: 1 - e^(-rate t) of it learnt, the rest as at the start.
+    """Return the probability (N,) of each image's own label at `time`: a share 1 - e^(-rate t) is learnt.
 
     init: (N, C) probabilities at the start. rates: (C,) eta lambda_k of each class.
     """
@@ -29,14 +29,14 @@ def evolved(init: Tensor, y: Tensor, rates: Tensor, time: float = 1.0) -> Tensor
 
 
 def analytic_rates(x: Tensor, y: Tensor, n_classes: int) -> Tensor:
-    """(C,) lambda_k = mean ||x_i||^2 / D of a class: what the kernel of a random bias-free ReLU head comes to."""
+    """Return lambda_k = mean ||x_i||^2 / D (C,) of each class: the limit kernel of a random bias-free ReLU head."""
     return _class_means(x.square().sum(1) / max(x.shape[1], 1), y, n_classes)
 
 
 def empirical_rates(x: Tensor, y: Tensor, n_classes: int, rng: torch.Generator) -> Tensor:
-    """(C,) lambda_k = mean eigenvalue of the neural tangent kernel of up to 64 images of a class.
+    """Return lambda_k (C,), the mean eigenvalue of the neural tangent kernel of up to 64 images of a class.
 
-    That is the mean squared gradient of the summed logits of a random head D-1024-2048-C. Its weights are scaled by
+    This is the mean squared gradient of the summed logits of a random head D-1024-2048-C. Its weights are scaled by
     1 / sqrt(width), and the sum over layers and classes divided by their number: 1 for a standardised image.
     """
     order = torch.randperm(len(y), generator=rng).to(y.device)
@@ -51,9 +51,9 @@ def empirical_rates(x: Tensor, y: Tensor, n_classes: int, rng: torch.Generator) 
 
 
 def squared_gradients(x: Tensor, weights: list[Tensor]) -> Tensor:
-    """(n,) squared norm of the gradient, by all weights, of the summed outputs of a ReLU network without biases.
+    """Return the squared norm (n,) of the gradient, by all weights, of the summed outputs of a bias-free ReLU network.
 
-    Layer l: relu(W_l a / sqrt(fan_in)) sqrt(2). Of W_l it is outer(delta_l, a), whose norm needs no outer product.
+    Layer l: relu(W_l a / sqrt(fan_in)) sqrt(2). Its gradient outer(delta_l, a) has a norm without the outer product.
     """
     inputs, open_units = [x / max(x.shape[1], 1) ** 0.5], []
     for weight in weights[:-1]:
@@ -69,10 +69,10 @@ def squared_gradients(x: Tensor, weights: list[Tensor]) -> Tensor:
 
 
 def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: float = 1.0) -> Tensor:
-    """(N, C) what ridge regression onto one-hot labels says of each image when its fold is left out.
+    """Return predictions (N, C) of ridge regression onto one-hot labels, fitted without the image's fold.
 
-    x: (N, D) with column means 0. folds: (N,) int64. ridge: the penalty over D. One fit on all rows gives every
-    fold's, exactly: its residuals are (I - H)_ff^-1 of those of the full fit, H the hat matrix with an intercept.
+    x: (N, D) with column means 0. folds: (N,) int64. ridge: the penalty over D. One fit on all rows gives the exact
+    fit of every fold: residuals (I - H)_ff^-1 times those of the full fit, H the hat matrix with an intercept.
     """
     n, penalty = len(x), ridge * max(x.shape[1], 1)
     if x.shape[1] > n:
@@ -100,11 +100,11 @@ def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: flo
 
 
 def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 0) -> Tensor:
-    """(N, C) margins of one linear SVM a class against the rest, fitted without the image's fold."""
+    """Return margins (N, C) of linear one-vs-rest SVMs, fitted without the image's fold."""
     from sklearn.svm import LinearSVC
 
     scores = torch.zeros(len(x), n_classes, dtype=x.dtype)
-    x = x if x.shape[1] else x.new_zeros(len(x), 1)  # scikit-learn wants a column: each machine is its intercept
+    x = x if x.shape[1] else x.new_zeros(len(x), 1)  # scikit-learn requires a column: each SVM is its intercept
     data, labels = x.cpu().numpy(), y.cpu().numpy()
     for fold in torch.unique(folds).tolist():
         held = (folds == fold).cpu()
@@ -133,15 +133,15 @@ def score(
 
     A reconstruction: no code was published, and the paper leaves eta and the scale of lambda open. Here x is
     standardised, p comes from folds that leave the image out, lambda_k is 1 for an average image, and eta = t = 1.
-    init: what p is: "ridge" onto one-hot labels (closed form), or "svm", a linear one a class; negative scores are
-        cut off and rows divided by their sum.
+    init: model of p: "ridge" onto one-hot labels (closed form), or "svm", one linear SVM per class; negative scores
+        are set to 0 and rows divided by their sum.
     kernel: lambda_k as mean ||x_i||^2 / D of the class ("analytic"), or "empirical", from a random head's gradients.
     ridge: the penalty over D. folds: at most N.
 
     Range: ln(1 - e^(-eta lambda t)) to 0, for eta = t = 1 mostly -0.5 to 0. Higher is better.
     Cost: O(N D^2 + D^3); "svm" fits C times `folds` classifiers, "empirical" adds O(min(N, 64 C) 1024 (D + 2048)).
     Source: Hu et al., LEAD: Exploring Logit Space Evolution for Model Selection, CVPR 2024; reconstruction.
-    Not for: comparison with the numbers that paper prints.
+    Not for: comparison with the paper's numbers.
     """
     _check(init, kernel, {"eta": eta, "time": time, "ridge": ridge}, folds)
     y, c = sample.labels, sample.n_classes

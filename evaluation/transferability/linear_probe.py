@@ -1,7 +1,7 @@
-"""Held-out accuracy of a linear classifier: the baseline that a cheaper metric must beat to be worth its name.
+"""Held-out accuracy of a linear classifier: the baseline for cheaper metrics.
 
-The classifier is ridge regression on one-hot labels, not logistic regression: its folds follow exactly from sums that
-all metrics share, without a tolerance or a number of steps that could differ from model to model.
+The classifier is ridge regression on one-hot labels, not logistic regression: its folds are computed exactly from sums
+shared by all metrics, without a tolerance or a number of steps that could differ between models.
 """
 
 import math
@@ -17,23 +17,23 @@ from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of the total scatter
-COARSEST = 1e-3  # scores, of 1 for a class, that may be taken for equal
+COARSEST = 1e-3  # tolerance for equal scores, where a class has score 1
 
 
 def chosen_penalty(scatter: Scatter) -> float:
-    """The strongest of the `PENALTIES` that have the least generalized cross-validation error.
+    """Return the strongest of the `PENALTIES` with the least generalized cross-validation error.
 
     The error is a function of (total + alpha I)^-1. The rounding of `total`, max(n, D) eps of its largest eigenvalue,
-    is a share max(n, D) eps / penalty of alpha; the error, a quotient of two such sums, is known to twice that.
+    is a share max(n, D) eps / penalty of alpha; the error, a quotient of two such sums, has twice that precision.
     """
     errors = gcv_errors(scatter, [penalty * _unit(scatter) for penalty in PENALTIES])
     return PENALTIES[last_least(errors, [2 * scatter.precision / penalty for penalty in PENALTIES])]
 
 
 def gcv_errors(scatter: Scatter, alphas: Sequence[float]) -> list[float]:
-    """Squared residuals over squared degrees of freedom left, of ridge regression with a free intercept, by alpha.
+    """Return squared residuals over squared free degrees of freedom, of ridge regression with free intercept, by alpha.
 
-    Both as sums of what is left in each direction, none of them a difference: as the fit gets perfect both vanish.
+    Both are sums of residuals over the directions, without cancellation: for a perfect fit both vanish.
     """
     kept = scatter.varies
     rank, counts = int(kept.sum()), scatter.moments.counts
@@ -41,16 +41,16 @@ def gcv_errors(scatter: Scatter, alphas: Sequence[float]) -> list[float]:
     spread = (counts * (1 - counts / scatter.n)).sum()
     beyond = spread - along.sum()
     outside = float(beyond) if rank < scatter.n - 1 and beyond > spread * scatter.precision else 0.0
-    shares = (alpha / (scatter.values[kept] + alpha) for alpha in alphas)  # of each direction, left unexplained
+    shares = (alpha / (scatter.values[kept] + alpha) for alpha in alphas)  # unexplained share of each direction
     return [
         (outside + float(along @ left.square())) / (scatter.n - 1 - rank + float(left.sum())) ** 2 for left in shares
     ]
 
 
 def held_out_scores(x: Tensor, hot: Tensor, scatter: Scatter, penalty: float) -> Tensor:
-    """(n, C) what ridge regression with a free intercept, fitted to all other rows, says of these rows.
+    """Return predictions (n, C) for these rows by ridge regression with a free intercept, fitted to all other rows.
 
-    x: (n, D) the rows. hot: (n, C) their one-hot labels. scatter: of all rows; the others' is what is left of it.
+    x: (n, D) the rows. hot: (n, C) their one-hot labels. scatter: of all rows, from which these are subtracted.
     """
     x = x - scatter.moments.mean
     others = scatter.n - len(x)
@@ -67,15 +67,15 @@ def held_out_scores(x: Tensor, hot: Tensor, scatter: Scatter, penalty: float) ->
 
 
 def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Score:
-    """Share of images that ridge regression on one-hot labels, fitted to the other folds, puts in the right class.
+    """Cross-validated accuracy of ridge regression on one-hot labels.
 
     folds: stratified, drawn from the seed; at most N. penalty: of the ridge, as a multiple of the largest eigenvalue
     of the total scatter; None takes the one of 1e-8, 1e-7, ..., 10 with the least generalized cross-validation error
-    on all rows, the strongest of those that differ from it by no more than rounding.
+    on all rows, the strongest of those equal up to rounding.
     Range: 0 to 1. Higher is better. Cost: O(N D^2 + folds D^3), D at most N; the scatter is shared with other metrics.
     Source: Hastie et al., The Elements of Statistical Learning, 2nd ed., sec. 4.2, 7.10 and eq. 7.52; a baseline.
-    Not for: classes of fewer images than folds, which are hardly learnt, and judging metrics by: fine-tuning moves
-    features that a linear classifier takes as they are.
+    Not for: classes with fewer images than folds, which are hardly learnt, and not as a ground truth for metrics:
+    fine-tuning changes the features, a linear classifier does not.
     """
     if folds < 2 or not (penalty is None or 0 < penalty < math.inf):
         raise UserError(f"folds={folds} must be at least 2 and penalty={penalty} a number above 0")
@@ -93,11 +93,11 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
 
 
 def _unit(scatter: Scatter) -> float:
-    """The largest eigenvalue, so that neither scale nor columns of zeros matter; 1 if all rows are equal."""
+    """Return the largest eigenvalue as the unit, independent of scale and zero columns; 1 if all rows are equal."""
     return float(scatter.values[-1]) or 1.0
 
 
 def _rows(sample: Sample, rows: Tensor) -> Tensor:
-    """(n, D) float64 some rows, each class moved as in the sample."""
+    """Return some rows (n, D) float64, with the sample's shift of each class."""
     x = sample.x[rows].double()
     return x if sample.shift is None else x + sample.shift[sample.y[rows]]

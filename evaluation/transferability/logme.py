@@ -1,4 +1,4 @@
-"""LogME: the evidence of a Bayesian linear model from features to labels, its two precisions fitted to it."""
+"""LogME: the evidence of a Bayesian linear model from features to labels, maximised over its two precisions."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from sslkit.errors import UserError
 ROUNDS = 11  # of the fixed point, at most
 TOLERANCE = 1e-3  # of tau, relative, at which it stops
 SMALLEST = 1e-300
-EPSILON = 1e-5  # keeps both precisions finite where the fit or the weights are nothing
+EPSILON = 1e-5  # keeps both precisions finite if the residual or the weights are 0
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Axes:
     mean: Tensor
 
     def inverse_mean(self, inverse: Tensor) -> tuple[Tensor, Tensor]:
-        """(diag(values) + tau)^-1 mean (d, K), and 1 + n mean' of it: what Sherman-Morrison divides by."""
+        """Return (diag(values) + tau)^-1 mean (d, K), and 1 + n mean' of it, the divisor of Sherman-Morrison."""
         weighted = inverse * self.mean[:, None]
         return weighted, 1 + self.n * (self.mean @ weighted)
 
     def logdet(self, tau: Tensor) -> Tensor:
-        """(K,) ln det(I + X'X / tau), by the matrix determinant lemma; directions without features add nothing."""
+        """Return ln det(I + X'X / tau) (K,), by the matrix determinant lemma; directions without features add 0."""
         shifted = self.values[:, None] + tau
         grown = shifted.log() - tau.log()
         return grown.sum(0) + self.inverse_mean(1 / shifted)[1].log()
@@ -45,7 +45,7 @@ class Targets:
     """K targets in the same coordinates.
 
     mean: (K,). along: (d, K) coordinates on the left singular vectors of the centred features. beyond: (K,) squared
-    length of what is centred and outside them.
+    length of the centred targets outside their span.
     """
 
     mean: Tensor
@@ -67,20 +67,20 @@ class Fit:
 
     @property
     def tau(self) -> Tensor:
-        """At least a number that can be divided by: features that are all 0 want no weights at all."""
+        """alpha / beta, bounded below so that it can be a divisor; for features that are all 0 the weights are 0."""
         return (self.alpha / self.beta).clamp_min(SMALLEST)
 
 
 def ridge(axes: Axes, targets: Targets, tau: Tensor) -> Fit:
-    """One round: posterior mean at tau = alpha / beta, then the precisions that fit it.
+    """Do one round: posterior mean at tau = alpha / beta, then the precisions for it.
 
-    The mean of the rows stands apart throughout: with an offset of 1000 times the spread no digits are lost.
+    The mean of the rows is kept separate, so that an offset of 1000 times the spread loses no precision.
     """
     roots = axes.values.sqrt()[:, None]
     inverse = 1 / (axes.values[:, None] + tau)
     tilted, lift = axes.inverse_mean(inverse)
     explained = (tilted * roots).mul_(targets.along).sum(0)
-    gap = (targets.mean - explained) / lift  # of the targets' mean, left unexplained
+    gap = (targets.mean - explained) / lift  # unexplained part of the targets' mean
     pull = axes.n * gap * tilted
     weights = (inverse * roots).mul_(targets.along).add_(pull).square_().sum(0)
     apart = (inverse * tau).mul_(targets.along).sub_(pull.mul_(roots)).square_().sum(0)
@@ -92,7 +92,7 @@ def ridge(axes: Axes, targets: Targets, tau: Tensor) -> Fit:
 
 
 def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
-    """The precisions of every target (You et al. 2022, alg. 3), and the rounds they took, (K,)."""
+    """Return the precisions of every target (You et al. 2022, alg. 3), and the numbers of rounds (K,)."""
     k = len(targets.mean)
     found = torch.empty(4, k, dtype=torch.float64, device=axes.values.device)
     rounds = torch.zeros(k, dtype=torch.int64, device=axes.values.device)
@@ -109,14 +109,14 @@ def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
 
 
 def evidence(axes: Axes, fit: Fit) -> Tensor:
-    """(K,) log evidence of an image (You et al. 2021, eq. 2), D/2 ln a and the determinant together: what the two hold
-    of directions without features is the same."""
+    """Return the log evidence per image (K,) (You et al. 2021, eq. 2), with D/2 ln a and the determinant combined:
+    their terms for directions without features cancel."""
     fitted = fit.beta * fit.residual + fit.alpha * fit.weights + axes.n * math.log(2 * math.pi)
     return (axes.n * fit.beta.log() - axes.logdet(fit.tau) - fitted) / (2 * axes.n)  # D ln a is in the determinant
 
 
 def centred_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
-    """The features' axes, and what takes X't (d, K) of centred features to coordinates on the left singular vectors."""
+    """Return the features' axes, and the map of X't (d, K) of centred features to left singular coordinates."""
     values, basis = scatter.values, scatter.eigenbasis
     n = int(scatter.n)
     kept = scatter.varies
@@ -127,13 +127,13 @@ def centred_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
 
 
 def class_targets(scatter: Scatter, onto: Callable[[Tensor], Tensor]) -> Targets:
-    """One target a class, 1 for its images and 0 for others: X't is counts and means, no row is looked at."""
+    """Make one target per class, 1 for its images and 0 for others: X't follows from counts and means."""
     moments = scatter.moments
     return _targets(moments.shares, moments.products, moments.counts * (1 - moments.shares), onto)
 
 
 def number_targets(sample: Sample, t: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
-    """The columns of t (N, K) as they are."""
+    """Make targets from the columns of t (N, K)."""
     mean = t.mean(0)
     centred = t - mean
     offset = sample.moments.mean
@@ -144,13 +144,13 @@ def number_targets(sample: Sample, t: Tensor, onto: Callable[[Tensor], Tensor]) 
 
 
 def _targets(mean: Tensor, products: Tensor, squares: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
-    """products: (d, K) X't of centred features. squares: (K,) squared lengths of the centred targets."""
+    """Make targets. products: (d, K) X't of centred features. squares: (K,) squared lengths of the centred targets."""
     along = onto(products)
     return Targets(mean, along, (squares - along.square().sum(0)).clamp_min(0))
 
 
 def logme(axes: Axes, targets: Targets) -> tuple[Tensor, Tensor]:
-    """(K,) evidence per image of each target, and the rounds of its fixed point."""
+    """Return the evidence per image (K,) of each target, and the rounds of its fixed point."""
     fit, rounds = fixed_point(axes, targets)
     return evidence(axes, fit), rounds
 
@@ -164,8 +164,8 @@ def score(sample: Sample, *, targets: str = "classes") -> Score:
     ln p = D/2 ln a + N/2 ln b - 1/2 ln det(a I + b X'X) - b/2 ||t - X m||^2 - a/2 ||m||^2 - N/2 ln 2 pi with posterior
     mean m; a and b by a fixed point of at most 11 rounds. The features are neither centred nor scaled. D counts every
     dimension: the published code leaves (D - rank) / 2 ln a out, so that dead units and D > N raise its score.
-    targets: "classes", one target of 0 and 1 a class, and of several labels an image one a label; "regression", the
-        columns of numeric labels as they are, columns of zeros left out.
+    targets: "classes", one target of 0 and 1 per class (or per label, for several labels per image); "regression", the
+        columns of numeric labels, without columns of zeros.
     Range: unbounded; for classes mostly -1 to 2. Higher is better.
     Cost: O(N D^2 + D^3), shared with other metrics, then O(11 D C). D > N: N in place of D, and O(N^2 D).
     Source: You et al., LogME: Practical Assessment of Pre-trained Models for Transfer Learning, ICML 2021, eq. 2; the
@@ -176,7 +176,7 @@ def score(sample: Sample, *, targets: str = "classes") -> Score:
         raise UserError(f"logme has targets 'classes' or 'regression', not {targets!r}")
     classes = targets == "classes" and (sample.y is not None or sample.targets.shape[1] == 1)
     if classes:
-        sample.labels  # noqa: B018  (raises where the labels are no classes)
+        sample.labels  # noqa: B018  (raises if the labels are not classes)
     small = sample.compact
     axes, onto = centred_axes(small.scatter)
     wanted = class_targets(small.scatter, onto) if classes else number_targets(small, _numbers(sample), onto)
@@ -190,5 +190,5 @@ def _numbers(sample: Sample) -> Tensor:
         raise UserError("logme with targets='regression' takes labels that are numbers, not names")
     used = (sample.targets != 0).any(0)
     if not used.any():
-        raise UserError("every label is 0: logme has nothing to explain")
+        raise UserError("every label is 0: logme needs a label that is not 0")
     return sample.targets[:, used]

@@ -1,4 +1,4 @@
-"""NCE: how much the source classifier's hard decisions leave unsaid of the labels."""
+"""NCE: negative conditional entropy of the labels given the source classifier's decisions."""
 
 import torch
 from torch import Tensor
@@ -9,13 +9,13 @@ NEEDS = ("source_probs",)
 
 
 def nce_terms(z: Tensor, y: Tensor) -> Tensor:
-    """(N,) log P(y_i | z_i), empirical. z, y: (N,) int64 from 0."""
+    """Return the empirical log P(y_i | z_i) (N,). z, y: (N,) int64 from 0."""
     _, cell, joint = torch.unique(z * (y.max() + 1) + y, return_inverse=True, return_counts=True)
     return (joint[cell] / torch.bincount(z)[z].double()).log()
 
 
 def nce(z: Tensor, y: Tensor) -> float:
-    """-H(Y | Z) = sum_{y,z} P(y, z) log P(y | z)."""
+    """Return -H(Y | Z) = sum_{y,z} P(y, z) log P(y | z)."""
     return float(nce_terms(z, y).mean())
 
 
@@ -24,8 +24,8 @@ def score(sample: Sample) -> Score:
 
     Range: -log C to 0. Higher is better. Cost: O(N S); features are not read.
     Source: Tran et al., Transferability and Hardness of Supervised Classification Tasks, ICCV 2019, eq. 6.
-    Not for: models without a source classifier, or few images for each decision: where every image has a decision
-    of its own it is 0 for any labels.
+    Not for: models without a source classifier, or few images per decision: if every image has its own
+    decision, the score is 0 for any labels.
     """
     z = sample.source_probs.argmax(1)
     terms = nce_terms(z, sample.labels)

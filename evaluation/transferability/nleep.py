@@ -1,4 +1,4 @@
-"""NLEEP: LEEP with a Gaussian mixture of the features in the place of a source classifier."""
+"""NLEEP: LEEP with a Gaussian mixture of the features instead of a source classifier."""
 
 import warnings as python_warnings
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FLOOR, RETRIES = 1e-6, 6  # of the variances, as a share of the mean one; each r
 
 
 def energy_dims(scatter: Scatter, energy: float) -> int:
-    """The fewest axes with more than `energy` of the variance, beyond rounding; 0 if all rows are equal."""
+    """Return the smallest number of axes with more than `energy` of the variance; 0 if all rows are equal."""
     values = scatter.values
     shares = values.flip(0).cumsum(0) / values.sum()
     return min(int((shares <= energy + scatter.precision).sum()) + 1, rank(scatter))
@@ -26,7 +26,7 @@ def energy_dims(scatter: Scatter, energy: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """responsibilities: (N, V) P(component | x_i). steps: of EM; converged: within them. floor: of the variances."""
+    """responsibilities: (N, V) P(component | x_i). steps, converged: of EM. floor: of the variances."""
 
     responsibilities: Tensor
     steps: int
@@ -35,8 +35,7 @@ class Fitted:
 
 
 def fitted_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Fitted:
-    """A mixture of Gaussians and its floor. x: (N, d) float64. The floor is raised where no covariance comes out
-    positive definite."""
+    """Fit a mixture of Gaussians. x: (N, d) float64. The floor is raised if a covariance is not positive definite."""
     unit = float(x.var(0, correction=0).mean())
     fit = _fit_full if covariance == "full" else _fit_diagonal
     for retry in range(RETRIES + 1):
@@ -48,15 +47,15 @@ def fitted_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Fi
 
 
 def _fit_full(x: Tensor, components: int, floor: float, seed: int) -> Fitted:
-    """scikit-learn's. One thread: its k-means adds up its threads in the order in which they end, so that the bits
-    would differ from call to call, and the many small products wait for one another on a busy machine."""
+    """Fit scikit-learn's mixture on one thread: with several, sums of its k-means depend on the order in which threads
+    finish, and the many small products wait for each other on a busy machine."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
     from threadpoolctl import threadpool_limits
 
     mixture = GaussianMixture(components, reg_covar=floor, random_state=seed)
     with python_warnings.catch_warnings(), threadpool_limits(1):
-        python_warnings.simplefilter("ignore", ConvergenceWarning)  # the diagnostics say it
+        python_warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the diagnostics
         mixture.fit(x.numpy())
         found = torch.from_numpy(mixture.predict_proba(x.numpy()))
     return Fitted(found, mixture.n_iter_, mixture.converged_, floor)
@@ -80,11 +79,11 @@ def score(
 
     log: False takes the mean of the predictions without the logarithm, as the codes of SFDA, PED and ETran do.
     components_per_class: times C components, at most N // 2. covariance: "full" or "diag", which is far quicker.
-    energy: share of the variance that the axes hold. max_dims: at most so many axes; None: as many as it takes.
+    energy: share of the variance on the axes. max_dims: maximum number of axes; None: no limit.
     Range: below or at 0 (log), 0 to 1 (without). Higher is better. Cost: O(N D^2 + D^3), shared, and for each step of
     the mixture O(N V d^2) (full) or O(N V d) (diag), V components on d axes.
     Source: Li et al., Ranking Neural Checkpoints, CVPR 2021, sec. 3.3.
-    Not for: few images a class: with as many components as images every model is perfect. The mixture is a local
+    Not for: few images per class: with as many components as images every score is perfect. The mixture is a local
     optimum: scores of two seeds differ by 0.003 to 0.03.
     """
     _check(components_per_class, covariance, energy, max_dims)

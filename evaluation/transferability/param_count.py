@@ -1,4 +1,4 @@
-"""Number of parameters: the baseline that looks at the size of a model only."""
+"""Number of parameters: a baseline that uses only the size of a model."""
 
 from numbers import Integral
 from typing import Any
@@ -13,9 +13,9 @@ TAKES_NUMBERS = True
 
 
 def param_count(model: Any) -> int:
-    """Numbers in all parameters, frozen ones too; one that two modules share counts once, buffers do not.
+    """Count all parameters, also frozen ones; shared ones count once, buffers do not count.
 
-    model: an nn.Module, what has one as `net` (evaluation.features.models.LoadedModel), or the number itself.
+    model: an nn.Module, an object with one as `net` (evaluation.features.models.LoadedModel), or the number itself.
     """
     network = getattr(model, "net", model) if not isinstance(model, nn.Module) else model
     if isinstance(network, nn.Module):
@@ -28,8 +28,8 @@ def param_count(model: Any) -> int:
 def score(sample: Sample) -> Score:
     """The number of parameters of the model: larger models mostly transfer better.
 
-    Range: above 0. Higher is better. Cost: none. Labels must be given, as to every metric, and
-    may be of any kind: neither they nor images say anything here.
+    Range: above 0. Higher is better. Cost: none. Labels of any kind are required, as for every metric,
+    but neither they nor the images are used.
     Source: none; a baseline, used as one by Bolya et al., Scalable Diverse Model Selection, NeurIPS 2021.
     Not for: models of one architecture, which all get the same number.
     """

@@ -1,7 +1,7 @@
-"""PARC: whether images whose features are unlike one another also have unlike labels.
+"""PARC: rank correlation of the images' feature distances with their label distances.
 
-Images of one class are all equally alike. The published code correlates one-hot rows in floating point, whose rounding
-(1e-16) then decides among these ties and moves the score; here the ties are ties.
+Label distances have many ties. The published code correlates one-hot rows in floating point, whose rounding (1e-16)
+breaks these ties and changes the score; here ties stay ties.
 """
 
 import math
@@ -17,11 +17,11 @@ from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 
 TAKES_NUMBERS = True
-DIGITS = 12  # of a correlation; what differs by less is rounding, and a tie
+DIGITS = 12  # of a correlation; smaller differences are rounding, and count as ties
 
 
 def standardised(x: Tensor) -> Tensor:
-    """Columns of mean 0 and standard deviation 1 (ddof 0), constant ones 0."""
+    """Scale columns to mean 0 and standard deviation 1 (ddof 0), constant ones to 0."""
     mean = x.mean(0)
     centred = x - mean
     deviation = centred.square().mean(0).sqrt()
@@ -29,14 +29,14 @@ def standardised(x: Tensor) -> Tensor:
 
 
 def unit_profiles(x: Tensor) -> Tensor:
-    """Rows less their mean, of length 1: inner products are correlations. Rows that do not vary are 0."""
+    """Centre rows and scale them to length 1, so that inner products are correlations. Constant rows become 0."""
     centred = x - x.mean(1, keepdim=True)
     length = centred.norm(dim=1, keepdim=True)
     return torch.where(length > 1e-12 * x.norm(dim=1).max(), centred / length, 0)
 
 
 def correlations(profiles: np.ndarray) -> np.ndarray:
-    """(N (N - 1) / 2,) correlations of rows i < j, row after row. profiles: (N, d), see `unit_profiles`."""
+    """Return (N (N - 1) / 2,) correlations of rows i < j, row after row. profiles: (N, d), see `unit_profiles`."""
     n = len(profiles)
     pairs = np.empty(n * (n - 1) // 2)
     step, at = max(BLOCK // n, 1), 0
@@ -50,7 +50,7 @@ def correlations(profiles: np.ndarray) -> np.ndarray:
 
 
 def same_class(pairs: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Of `correlations` of rows in the order of their classes, those of two rows of one class. counts: (C,)."""
+    """Select the within-class pairs from `correlations` of rows sorted by class. counts: (C,)."""
     ends = np.repeat(np.cumsum(counts), counts)
     n = len(ends)
     starts = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])  # of each row's pairs
@@ -58,10 +58,10 @@ def same_class(pairs: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def spearman_to_classes(pairs: np.ndarray, same: np.ndarray) -> float:
-    """Spearman's correlation of `pairs` with being of one class; sorts both in place.
+    """Return Spearman's correlation of `pairs` with the within-class indicator; sorts both in place.
 
     Pearson of the ranks r and the indicator b: (mean r of b = 1 - mean r of b = 0) sqrt(q (1 - q)) / sd(r), where
-    q = mean b. So the ranks of the few pairs of one class are enough, and those are places in the sorted pairs.
+    q = mean b. So only the ranks of the few within-class pairs are needed: their positions in the sorted pairs.
     """
     m, k = len(pairs), len(same)
     pairs.sort()
@@ -77,7 +77,7 @@ def spearman_to_classes(pairs: np.ndarray, same: np.ndarray) -> float:
 
 
 def rank_variance(ordered: np.ndarray) -> float:
-    """Variance (ddof 0) of the ranks of sorted values, ties sharing their mean rank."""
+    """Return the variance (ddof 0) of the ranks of sorted values, ties at their mean rank."""
     m = len(ordered)
     tied = np.flatnonzero(ordered[1:] == ordered[:-1])
     runs = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(tied) > 1, [True]]))) + 1.0 if len(tied) else tied
@@ -85,7 +85,7 @@ def rank_variance(ordered: np.ndarray) -> float:
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's correlation, ties sharing their mean rank; 0 where either does not vary."""
+    """Return Spearman's correlation, ties at their mean rank; 0 if either is constant."""
     from scipy.stats import rankdata
 
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
@@ -94,9 +94,9 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def parc(x: Tensor, y: Tensor) -> float:
-    """100 Spearman of the features' distances 1 - corr(x_i, x_j) and the labels', over i < j.
+    """Return 100 Spearman of the features' distances 1 - corr(x_i, x_j) and the labels' distances, over i < j.
 
-    x: (N, d), with its PCA done. y: (N,) int64 classes, whose distance is 0 or 1, or (N, K) several labels an image,
+    x: (N, d), after PCA. y: (N,) int64 classes, whose distance is 0 or 1, or (N, K) several labels an image,
     whose distance is 1 - corr(y_i, y_j).
     """
     profiles = unit_profiles(standardised(x.double()))
@@ -111,18 +111,18 @@ def parc(x: Tensor, y: Tensor) -> float:
 def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8000) -> Score:
     """100 Spearman(1 - corr(x_i, x_j), 1 - corr(Y_i, Y_j)) over i < j, Y one-hot, of the standardised features.
 
-    n_dims: principal axes that the features are brought to, at most their rank; None: the features as they are.
-    max_images: of more than these a stratified draw from the seed is taken; None: all, of 8 N^2 bytes for pairs.
+    n_dims: number of principal axes of the features, at most their rank; None: the original features.
+    max_images: larger samples are subsampled, stratified, from the seed; None: all, with 8 N^2 bytes for pairs.
     Range: -100 to 100. Higher is better. Cost: O(N^2 log N), beside the shared O(N D^2 + D^3); O(N^2 D) without axes.
-    Several labels an image, as numbers (N, K), are taken too.
+    Several labels per image, as numbers (N, K), are allowed.
     Source: Bolya et al., Scalable Diverse Model Selection for Accessible Transfer Learning, NeurIPS 2021, eq. 3.
-    Not for: comparing scores over tasks: with many classes the pairs of one class are so few that it is small.
+    Not for: comparing scores over tasks: with many classes within-class pairs are few and the score is small.
     """
     if (n_dims is not None and n_dims < 2) or (max_images is not None and max_images < 2):
         raise UserError(f"n_dims={n_dims} and max_images={max_images} must be at least 2, or None")
     y = sample.targets if sample.y is None else sample.y
     if y.ndim == 2 and y.shape[1] < 2:
-        raise UserError("parc takes classes, or two and more numbers an image, not one number (see logme)")
+        raise UserError("parc takes classes, or at least two numbers per image, not one number (see logme)")
     rows = drawn_rows(sample, max_images)
     x = sample.take(rows).features if n_dims is None else principal_features(sample, n_dims)[rows]
     value = parc(x, y[rows])
@@ -131,11 +131,11 @@ def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8
 
 
 def principal_features(sample: Sample, dims: int) -> Tensor:
-    """(N, at most dims) on the principal axes, each turned so that its largest coordinate is positive, the first row's
-    of those that are equal but for rounding.
+    """Return features (N, at most dims) on the principal axes. The sign of each axis makes its largest coordinate
+    positive, that of the first row among those equal up to rounding.
 
-    Profiles are centred over the axes, so that their directions count; the published code takes those that its solver
-    happens to give, which moves the score by up to half a point.
+    Profiles are centred over the axes, so that the signs matter; the published code uses the solver's signs, which
+    changes the score by up to half a point.
     """
     x = principal_coordinates(sample, min(dims, rank(sample.compact.scatter)))
     size = x.abs()
@@ -144,7 +144,7 @@ def principal_features(sample: Sample, dims: int) -> Tensor:
 
 
 def drawn_rows(sample: Sample, most: int | None) -> Tensor:
-    """(n,) numbers of rows, all of them or `most`, as many of each class as its share."""
+    """Return row indices (n,): all, or `most` of them, stratified by class."""
     n = len(sample)
     if most is None or n <= most:
         return torch.arange(n, device=sample.device)

@@ -1,4 +1,4 @@
-"""PED: another metric, after classes that overlap have pushed each other apart as fine-tuning would."""
+"""PED: another metric, after overlapping classes are pushed apart as by fine-tuning."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +18,15 @@ from sslkit.errors import UserError
 MOST_STEPS = {"code": 6, "paper": 5}
 BOTH = (0.3, 0.6)
 FLOOR = 1e-3  # of the reference std
-CONSTANT = 1e-3  # times the median std: reference columns below it do not take part
+CONSTANT = 1e-3  # times the median std: reference columns below it are ignored
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """What the classes did.
+    """The movement of the classes.
 
     shift: (C, D) from start to end. energies: the potential energy before the first step and after each.
-    changes: L1 of each step's moves over that of the first, the refused one of rule "code" included.
+    changes: L1 of each step's moves over that of the first, including the rejected one of rule "code".
     """
 
     shift: Tensor
@@ -39,10 +39,10 @@ class Trajectory:
 
 
 def overlaps(means: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
-    """(C, C) o_ij = max(r_i + r_j - d_ij, 0) of balls, and 1 / d_ij; both 0 for i = j and coincident centres.
+    """Return o_ij = max(r_i + r_j - d_ij, 0) (C, C) of balls, and 1 / d_ij; both 0 for i = j and coincident centres.
 
-    Squared distances are differences, known to 4 D eps of the largest centroid's squared length: centres no further
-    apart coincide, and balls that overlap by no more than that makes of d touch.
+    Squared distances are differences, with an error of 4 D eps of the largest centroid's squared length: closer
+    centres count as coincident, and overlaps within the resulting error of d as 0.
     """
     squares = means.square().sum(1)
     distances = (squares[:, None] + squares - 2 * means @ means.T).clamp_min_(0)
@@ -57,12 +57,12 @@ def overlaps(means: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def energy(overlap: Tensor, k: float) -> float:
-    """sum_i sum_{j != i} k/2 o_ij^2 (eq. 7)."""
+    """Return sum_i sum_{j != i} k/2 o_ij^2 (eq. 7)."""
     return k / 2 * float(overlap.square().sum())
 
 
 def move(means: Tensor, overlap: Tensor, inverse: Tensor, dt: float, k: float) -> Tensor:
-    """(C, D) one step: sum_j min(dt^2/2 k o_ij, o_ij) (c_i - c_j) / d_ij (eq. 4 to 6, unit masses)."""
+    """Return one step (C, D): sum_j min(dt^2/2 k o_ij, o_ij) (c_i - c_j) / d_ij (eq. 4 to 6, unit masses)."""
     pull = overlap * min(dt * dt / 2 * k, 1.0) * inverse
     return pull.sum(1, keepdim=True) * means - pull @ means
 
@@ -77,8 +77,8 @@ def displacements(
     rule: str = "code",
     max_steps: int | None = None,
 ) -> Trajectory:
-    """How balls of centres (C, D) and radii (C,) move apart. A step counts while its moves (L1) are more than
-    `exit_ratio` times the first's: rule "code" drops the step that is not, rule "paper" keeps it; either stops there.
+    """Move balls of centres (C, D) and radii (C,) apart, while the moves (L1) of a step exceed `exit_ratio` times
+    the first step's. Rule "code" drops the step that fails this, rule "paper" keeps it; both stop there.
 
     max_steps: None for 6 ("code") or 5 ("paper").
     """
@@ -116,7 +116,7 @@ class Units:
 
     @classmethod
     def of(cls, sample: Sample) -> "Units":
-        """From the sample's reference, or else from its own features. (Moves do not depend on the reference's mean.)"""
+        """Return the units of the sample's reference, or else of its features. (Moves do not depend on the mean.)"""
         said = ()
         if sample.reference is None:
             said = (NO_REFERENCE,)
@@ -130,13 +130,13 @@ class Units:
         return cls(std.clamp_min(FLOOR), kept, said)
 
     def balls(self, sample: Sample, lam: float) -> tuple[Tensor, Tensor]:
-        """Centres (C, k) and radii (C,) = lam ||sigma_c||_2, over the kept columns."""
+        """Return centres (C, k) and radii (C,) = lam ||sigma_c||_2, over the kept columns."""
         std, moments = self.std[self.kept], sample.moments
         variances = moments.variances[:, self.kept] / std.square()
         return moments.means[:, self.kept] / std, lam * variances.sum(1).sqrt()
 
     def back(self, moved: Tensor) -> Tensor:
-        """(C, D) in the features' own units, of moves (C, k)."""
+        """Convert moves (C, k) to the features' own units (C, D)."""
         shift = torch.zeros(len(moved), len(self.std), dtype=moved.dtype, device=moved.device)
         shift[:, self.kept] = moved * self.std[self.kept]
         return shift
@@ -153,8 +153,8 @@ def wrapped(
     rule: str = "code",
     max_steps: int | None = None,
 ) -> Score:
-    """`inner` of the moved sample, with PED's own diagnostics added. Options as of `score`."""
-    sample.labels  # noqa: B018  (raises where the labels are no classes)
+    """Return `inner` of the moved sample, with PED's own diagnostics added. Options as in `score`."""
+    sample.labels  # noqa: B018  (raises if the labels are not classes)
     options = {"dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
     _check(lam, **options)
     units = Units.of(sample)
@@ -170,7 +170,7 @@ def wrapped(
 
 
 def moves(sample: Sample, *, lam: float = 0.6, **options: Any) -> tuple[Sample, Trajectory]:
-    """The sample after its classes have moved, and how they did. options: of `displacements`."""
+    """Return the sample after its classes have moved, and their trajectory. options: of `displacements`."""
     units = Units.of(sample)
     path = displacements(*units.balls(sample, lam), **options)
     return _after(sample, units, path, lam, options), path
@@ -189,7 +189,7 @@ def _moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: 
 
 
 def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: Mapping) -> Sample:
-    """The moved sample, one for all metrics that follow, so that they share its sums and eigenvectors."""
+    """Return the moved sample, shared by all following metrics with its sums and eigenvectors."""
     if not path.steps:
         return sample
     moved = sample.once(f"ped {lam} {sorted(options.items())}", lambda: sample.moved(units.back(path.shift)))
@@ -198,14 +198,14 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
-    """Minus the mean of a model's ranks (1 the best, ties share theirs) under each lam, from the `parts` of each."""
+    """Return minus each model's mean rank over the lam (1 is best, ties at their mean rank), from the `parts`."""
     names = [f"lam={lam}" for lam in BOTH]
     ranks = [_ranks([part[name] for part in parts]) for name in names]
     return [-sum(both) / len(names) for both in zip(*ranks, strict=True)]
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """1 for the highest; scores that are equal but for rounding share the mean."""
+    """Return ranks, 1 for the highest; scores equal up to rounding share the mean."""
     tied = [[equal_scores(v, w) for w in values] for v in values]
     above = [
         sum(w > v and not same for w, same in zip(values, row, strict=True))
@@ -224,20 +224,20 @@ def score(
     rule: str = "code",
     max_steps: int | None = None,
 ) -> Score:
-    """SFDA after PED, the authors' default; `ped+NAME` is any other metric after PED.
+    """SFDA after PED, the authors' default; `ped+NAME` is another metric after PED.
 
     Each class is a ball about its mean c_i, of radius r_i = lam ||sigma_i||_2, in features normalised by the
     mean and std of the reference. Balls that overlap by o_ij = max(r_i + r_j - |c_i - c_j|, 0) push each other apart:
     c_i += sum_j min(dt^2/2 k o_ij, o_ij) (c_i - c_j) / |c_i - c_j|, and their images move with them.
 
-    lam: 0.6, or "both", which scores with 0.3 and 0.6 and ranks a zoo by the mean of both ranks (the paper takes the
+    lam: 0.6, or "both", which scores with 0.3 and 0.6 and ranks a zoo by the mean of both ranks (the paper uses the
         better one for each data set, which needs the truth). dt, k: the time step and the elasticity. exit_ratio: stop
         once a step's moves are at most this share of the first's. rule: "code" tests first and drops the step that
         fails, at most 6 steps; "paper" moves, then tests, at most 5. max_steps: None for these.
     Range: of the metric that follows (SFDA: 0 to 1). Higher is better. Cost: O(N D + steps C^2 D), and the metric's.
     Source: Li et al., Exploring Model Transferability through the Lens of Potential Energy, ICCV 2023, Alg. 1, and its
         code for the test.
-    Not for: models without reference statistics of their own; SFDA where it is near 1 already: PED moves it nearer.
+    Not for: models without their own reference statistics; SFDA scores already near 1, which PED increases further.
     """
     options = {"lam": lam, "dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
     return wrapped(sample, sfda.score, **options)

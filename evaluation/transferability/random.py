@@ -1,4 +1,4 @@
-"""A number at random: what a metric has to beat."""
+"""A random number: the baseline at chance level."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ READS_FEATURES = False
 
 
 def drawn(sample: Sample) -> float:
-    """Uniform in [0, 1), from the seed, the features and the labels: models differ, and a call always says the same."""
+    """Return a number uniform in [0, 1), a function of seed, features and labels: reproducible, differs by model."""
     digest = hashlib.sha256(f"{sample.seed} {tuple(sample.x.shape)} ".encode())
     for _, block in sample.blocks():
         digest.update(_bytes(block))
@@ -24,7 +24,7 @@ def score(sample: Sample) -> Score:
 
     Labels may be of any kind.
 
-    Range: 0 to 1. Higher means nothing, but is taken as better. Cost: O(N D).
+    Range: 0 to 1. Higher has no meaning, but counts as better. Cost: O(N D).
     Source: none; a baseline.
     Not for: choosing a model. One draw is one ranking: compare with many seeds.
     """

@@ -1,4 +1,4 @@
-"""SFDA: how surely a regularised discriminant places the images in their classes once these are made harder to tell."""
+"""SFDA: confidence of a regularised discriminant in the images' own classes, after mixing in other classes."""
 
 import math
 from collections.abc import Iterator
@@ -26,16 +26,16 @@ class Discriminant:
     jitter: float = 0.0
 
     def posterior(self, x: Tensor) -> Tensor:
-        """(N, C) of rows (N, D)."""
+        """Return the posterior (N, C) of rows (N, D)."""
         return torch.softmax(torch.addmm(self.bias, x, self.weights), 1)
 
 
 @dataclass(frozen=True, eq=False)
 class FirstStage:
-    """What SFDA and ETran share: the discriminant on the features as they are.
+    """The discriminant on the original features, shared by SFDA and ETran.
 
-    sample: in at most N dimensions, its origin still its own. mean: (D,) of all rows, which the discriminant wants
-    taken off. g: the shrinkage. lam: the leading eigenvalue that it comes from. columns: how many are not constant.
+    sample: in at most N dimensions, with its own origin. mean: (D,) of all rows, to be subtracted for the
+    discriminant. g: the shrinkage. lam: the leading eigenvalue behind g. columns: number of non-constant columns.
     """
 
     sample: Sample
@@ -47,26 +47,26 @@ class FirstStage:
 
     @property
     def means(self) -> Tensor:
-        """(C, D) of the classes, about `mean`."""
+        """Class means (C, D), about `mean`."""
         return self.sample.moments.means - self.mean
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """(rows, features about `mean`)."""
+        """Yield (rows, features about `mean`)."""
         for rows, x in self.sample.blocks():
             x -= self.mean
             yield rows, x
 
     def own_posterior(self) -> Tensor:
-        """(N,) what the discriminant gives each image's own class."""
+        """Posterior (N,) of each image's own class."""
         y = self.sample.labels
         own = [self.discriminant.posterior(x).gather(1, y[rows, None])[:, 0] for rows, x in self.blocks()]
         return torch.cat(own)
 
 
 def leading_eigenvalue(within: Tensor, ones: Tensor | None = None) -> float:
-    """About the largest eigenvalue of (D, D): 3 double power steps from its row sums, as published.
+    """Estimate the largest eigenvalue of (D, D): 3 double power steps from its row sums, as published.
 
-    ones: (D,) what the vector of ones is in the basis of `within`, if it is not that of the features.
+    ones: (D,) the vector of ones in the basis of `within`, if that is not the features' basis.
     """
     v = within.sum(1) if ones is None else within @ ones
     v = u = torch.nn.functional.normalize(v, dim=0, eps=1e-300)  # products of large features would overflow
@@ -77,28 +77,28 @@ def leading_eigenvalue(within: Tensor, ones: Tensor | None = None) -> float:
 
 
 def shrinkage(lam: float) -> float:
-    """g = max(exp(-5 lam), 1e-10): much where the classes are narrow."""
+    """Return g = max(exp(-5 lam), 1e-10): large for narrow classes."""
     return max(math.exp(-5 * lam), 1e-10)
 
 
 def shrunk(within: Tensor, g: float, columns: int) -> Tensor:
-    """A = (1 - g) Sw + g (tr Sw / D) I; Sw (r, r) covariance within the classes. columns: D, those that vary."""
+    """Return A = (1 - g) Sw + g (tr Sw / D) I; Sw (r, r) within-class covariance. columns: D, non-constant ones."""
     a = within * (1 - g)
     a.diagonal().add_(g * within.trace() / max(columns, 1))
     return a
 
 
 def discriminant(a: Tensor, means: Tensor, shares: Tensor) -> Discriminant:
-    """From A (D, D), class means (C, D) and their shares pi (C,): a Cholesky factor is all it takes."""
+    """Make the discriminant from A (D, D), class means (C, D) and class shares pi (C,), by Cholesky."""
     factor, jitter = _definite(a, means)
     weights = torch.cholesky_solve(means.T, factor)
     return Discriminant(weights, shares.log() - (means.T * weights).sum(0) / 2, jitter)
 
 
 def _definite(a: Tensor, means: Tensor) -> tuple[Tensor, float]:
-    """The Cholesky factor of A, with as little as it takes on the diagonal, tenfold from 1e-15 of the features' size.
+    """Return the Cholesky factor of A with the smallest sufficient jitter, tenfold from 1e-15 of the features' size.
 
-    The size is that of the spread within the classes, or between their means if there is none within.
+    The size is the spread within the classes, or between their means if that is 0.
     """
     scale = float(a.diagonal().mean()) if len(a) else 0.0
     scale = scale or float(means.square().mean()) or 1.0
@@ -113,22 +113,22 @@ def _definite(a: Tensor, means: Tensor) -> tuple[Tensor, float]:
 
 
 def others(means: Tensor) -> Tensor:
-    """(C, D) o_c: the mean of the other classes' means (C, D)."""
+    """Return o_c (C, D), the mean of the other classes' means (C, D)."""
     return (means.sum(0) - means) / (len(means) - 1)
 
 
 def confidence(posterior: Tensor, y: Tensor) -> Tensor:
-    """(N,) q_i = softmax(p_i)[y_i], of posteriors p (N, C): a second softmax, on probabilities, as published."""
+    """Return q_i = softmax(p_i)[y_i] (N,), of posteriors p (N, C): a second softmax, on probabilities, as published."""
     return torch.softmax(posterior, 1).gather(1, y[:, None])[:, 0]
 
 
 def confmix(x: Tensor, q: Tensor, y: Tensor, means: Tensor) -> Tensor:
-    """x_i <- q_i x_i + (1 - q_i) o_{y_i}: the less sure of a row, the more of the other classes it gets."""
+    """Return q_i x_i + (1 - q_i) o_{y_i}: rows of low confidence get more of the other classes."""
     return q[:, None] * x + (1 - q)[:, None] * others(means)[y]
 
 
 def standardized(sample: Sample) -> Sample:
-    """Each column about 0 with variance 1; constant columns 0. A copy of the features."""
+    """Scale each column to mean 0 and variance 1, constant columns to 0, in a copy of the features."""
     moments = sample.moments
     std = moments.column_variances.sqrt()
     inverse = torch.where(moments.varies, 1 / std, torch.zeros_like(std))
@@ -137,12 +137,12 @@ def standardized(sample: Sample) -> Sample:
 
 
 def first_stage(sample: Sample) -> FirstStage:
-    """The regularised discriminant of a sample, made once for all metrics that ask."""
+    """Return the regularised discriminant of a sample, computed once for all metrics."""
     return sample.once("sfda's first stage", lambda: _first_stage(sample))
 
 
 def _first_stage(sample: Sample) -> FirstStage:
-    """Constant columns are in none of it, and not in D: they only tell rounding."""
+    """Compute the first stage without constant columns, which contain only rounding and do not count in D."""
     columns = int(sample.moments.varies.sum())
     small = sample.compact
     scatter = small.scatter
@@ -155,7 +155,7 @@ def _first_stage(sample: Sample) -> FirstStage:
 
 
 def remixed(stage: FirstStage) -> tuple[Tensor, Tensor, Tensor]:
-    """(N,) q, (N,) the first stage's posterior of the own class, and (C, D) the class means of the mixed rows."""
+    """Return q (N,), the first stage's posterior of the own class (N,), and class means (C, D) of the mixed rows."""
     y, moments = stage.sample.labels, stage.sample.moments
     q, own = torch.empty(2, len(y), dtype=torch.float64, device=y.device)
     means = torch.zeros_like(moments.means)
@@ -167,7 +167,7 @@ def remixed(stage: FirstStage) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def refitted(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
-    """The discriminant of the mixed rows, with the first stage's g. means: (C, D) theirs."""
+    """Refit the discriminant to the mixed rows, with the first stage's g. means: (C, D) of the mixed rows."""
     y = stage.sample.labels
     within = torch.zeros(means.shape[1], means.shape[1], dtype=torch.float64, device=means.device)
     for rows, x in stage.blocks():
@@ -181,14 +181,14 @@ def refitted(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
 def score(sample: Sample, *, standardize: bool = False) -> Score:
     """mean_i p(y_i | x_i) of a regularised discriminant that is fitted twice, the second time on ConfMix'd features:
     A = (1 - g) Sw + g (tr Sw / D) I, g = exp(-5 lambda), lambda the leading eigenvalue of Sw, D the number of columns
-    that vary (constant ones are left out: on them A would be no more than g tr Sw / D, as low as 1e-10 of the others);
+    that vary (constant ones are left out: on them A would be only g tr Sw / D, as low as 1e-10 of the others);
     x_i <- q_i x_i + (1 - q_i) o, q_i the (softened) posterior of the own class, o the mean of the other classes' means.
 
     standardize: divide each column by its std first (a copy of the features), since lambda has a unit: g is at its
         floor of 1e-10 for features whose Sw has an eigenvalue above 4.6. Off, as published.
     Range: 0 to 1. Higher is better. Cost: O(2 N D^2 + D^3), half of it shared with other metrics.
     Source: Shao et al., Not All Models Are Equal (SFDA), ECCV 2022, eq. 4 to 9, or the authors' code where it differs.
-    Not for: D >= N, where it is 1 for every model while g is small; comparing models whose features differ in scale.
+    Not for: D >= N, where the score is 1 for every model if g is small; models whose features differ in scale.
     """
     stage = first_stage(standardized(sample) if standardize else sample)
     y = sample.labels
@@ -205,7 +205,7 @@ def score(sample: Sample, *, standardize: bool = False) -> Score:
 
 
 def saturation(value: float) -> tuple[str, ...]:
-    """A warning for scores so near 1 that they no longer order models."""
+    """Return a warning for scores too near 1 to rank models."""
     if value <= SATURATED:
         return ()
-    return (f"the score is {value:.6f}: the classes are told apart without fault, and models no longer differ",)
+    return (f"the score is {value:.6f}: too near 1 to rank models",)

@@ -1,4 +1,4 @@
-"""TransRate: how many more bits code the features of all images than those of one class."""
+"""TransRate: coding rate of the features of all images less that of the classes."""
 
 import math
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from evaluation.transferability._scatter import EPS
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 
-FAINT = 1e-6  # rounding beside 1, of each direction, that a determinant may have
+FAINT = 1e-6  # rounding error of a determinant per direction, relative to 1
 
 
 def coding_rate(gram: Tensor, n: float, eps: float) -> float:
-    """1/2 ln det(I + Z'Z / (n eps)) of n rows (Huang et al. 2022, eq. 3). gram: Z'Z or ZZ', either gives it.
+    """Return 1/2 ln det(I + Z'Z / (n eps)) of n rows (Huang et al. 2022, eq. 3). gram: Z'Z or ZZ'.
 
-    Where the rounding of the Gram would count beside I, the eigenvalues within it are taken for 0.
+    If the rounding of the Gram matters relative to I, eigenvalues within it are set to 0.
     """
     scaled = gram / (n * eps)
     noise = max(n, len(gram)) * EPS * float(scaled.diagonal().max())
@@ -30,7 +30,7 @@ def coding_rate(gram: Tensor, n: float, eps: float) -> float:
 
 
 def class_grams(sample: Sample) -> Iterator[Tensor]:
-    """Z_c'Z_c or Z_cZ_c', whichever is smaller, of each class; rows about the mean of all images."""
+    """Yield Z_c'Z_c or Z_cZ_c', whichever is smaller, of each class; rows about the mean of all images."""
     mean, d = sample.moments.mean, sample.x.shape[1]
     order = sample.labels.argsort(stable=True)
     for rows in order.split(sample.moments.counts.long().tolist()):
@@ -46,7 +46,7 @@ def class_grams(sample: Sample) -> Iterator[Tensor]:
 
 
 def score(sample: Sample, *, eps: float = 1e-4, weights: str = "shares", normalize: bool = False) -> Score:
-    """R(Z) - sum_c w_c R(Z_c), R(Z) = 1/2 ln det(I + Z'Z / (n eps)): the gain in coding rate by knowing the class.
+    """R(Z) - sum_c w_c R(Z_c), R(Z) = 1/2 ln det(I + Z'Z / (n eps)): the gain in coding rate from the classes.
 
     Z: the features less their mean; Z_c: its rows of class c (not centred again), n_c of them.
     eps: the distortion, 1e-4 as in the paper's listing and all ports of it. weights: "shares", w_c = n_c / N, as the

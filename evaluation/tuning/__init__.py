@@ -1,1 +1,1 @@
-"""Training of all weights: one loop, the task that it learns, trials of settings, pixels in memory."""
+"""Fine-tuning of all weights: training loop, task, trials of settings, pixels in memory."""

@@ -1,4 +1,4 @@
-"""Fine-tuning all weights of a network with a linear head: the loop that the fine-tuning protocols share."""
+"""Fine-tuning of all weights of a network with a linear head: the loop shared by the fine-tuning protocols."""
 
 import copy
 import hashlib
@@ -27,7 +27,7 @@ from sslkit.members import nearest
 
 OPTIMIZERS = ("sgd", "adamw")
 PRECISIONS = ("float32", "bfloat16")
-CHECK = 50  # steps between two looks at the loss, each of which waits for the device
+CHECK = 50  # steps between two checks of the loss; each check waits for the device
 EVALUATED = 256  # images of a forward pass without gradient
 
 
@@ -37,13 +37,13 @@ class Diverged(ArithmeticError):
 
 @dataclass(frozen=True)
 class Setting:
-    """How one network is tuned.
+    """Hyperparameters of fine-tuning.
 
-    lr: at the start, it falls to 0 along a cosine. head_lr: of the linear head, None: lr.
-    weight_decay: of all weights, as the optimizer means it (SGD: added to the gradient; AdamW: decoupled).
-    steps: of the optimizer. batch_size: images of a step; a smaller set is one batch.
+    lr: initial learning rate, with cosine decay to 0. head_lr: of the linear head, None: lr.
+    weight_decay: of all weights, as defined by the optimizer (SGD: added to the gradient; AdamW: decoupled).
+    steps: of the optimizer. batch_size: images per step; a smaller set is one batch.
     optimizer: "sgd" (momentum 0.9, Nesterov) or "adamw" (PyTorch's betas).
-    crop: least and most share of the image's area in a random crop. flip: whether half of the images are mirrored.
+    crop: minimum and maximum share of the image's area in a random crop. flip: mirror half of the images.
     precision: "float32", or "bfloat16" autocast. seed: of the order, the crops and the network's own dropout.
     Raises UserError for a value out of range.
     """
@@ -70,7 +70,7 @@ class Setting:
         self.views()
 
     def _take_number(self, name: str, least: float | None) -> None:
-        """Keep it as a float, so that 1 and 1.0 are one setting. least: None for above 0."""
+        """Store a number as a float, so that 1 and 1.0 are one setting. least: None for above 0."""
         value = getattr(self, name)
         if name == "head_lr" and value is None:
             return
@@ -80,13 +80,13 @@ class Setting:
         object.__setattr__(self, name, float(value))
 
     def views(self) -> ViewRecipe:
-        """Random resized crop and flip, no colours."""
+        """Return random resized crop and flip, without colour changes."""
         flip = 0.5 if self.flip else 0.0
         return ViewRecipe((View(scale=self.crop, flip=flip, jitter=0.0, grayscale=0.0, blur=0.0),))
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
-    """A whole number of any kind (numpy's too) as an int. Raises UserError for anything else, or below `least`."""
+    """Convert an integer of any type (also numpy's) to int. Raises UserError for other values, or below `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise UserError(f"{name}={value!r} must be a whole number from {least}")
     return int(value)
@@ -103,13 +103,13 @@ def train_classifier(
 ) -> nn.Sequential:
     """Tune all weights of a copy of the network, with a linear head that starts at zero.
 
-    pixels: the n images to learn from. y: (n,) int64 labels, or (n, K) int8 of 1, -1, 0 (do not count).
+    pixels: the n training images. y: (n,) int64 labels, or (n, K) int8 of 1, -1, 0 (do not count).
     classes: K, outputs of the head.
-    progress: on a terminal, a bar with steps a second and the share of time spent in getting views; a string is its
-        title.
+    progress: show a bar on a terminal with steps per second and the share of time spent on loading views; a string is
+        its title.
     Returns the classifier (`backbone`, `head`) in eval mode, normalised images (B, C, S, S) -> (B, K). All randomness
-    comes from setting.seed: on one CPU and number of threads the weights are the same to the last bit.
-    Raises Diverged when the loss is NaN or infinite; it is looked at every CHECK steps.
+    comes from setting.seed: on one CPU with the same number of threads the weights are bit-identical.
+    Raises Diverged when the loss is NaN or infinite; it is checked every CHECK steps.
     """
     device = pixels.device
     target = y.to(device)
@@ -134,7 +134,7 @@ def train_classifier(
 
 
 def with_head(model: LoadedModel, classes: int) -> nn.Sequential:
-    """A copy of the network, every weight of it to be trained, and a linear head of zeros."""
+    """Return a copy of the network with all weights trainable, and a linear head of zeros."""
     backbone = copy.deepcopy(model.backbone).requires_grad_(True)
     head = nn.utils.skip_init(nn.Linear, model.width, classes)
     nn.init.zeros_(head.weight)
@@ -143,7 +143,7 @@ def with_head(model: LoadedModel, classes: int) -> nn.Sequential:
 
 
 def make_optimizer(net: nn.Sequential, setting: Setting) -> torch.optim.Optimizer:
-    """SGD with Nesterov momentum 0.9, or AdamW; each group keeps its first rate in "start"."""
+    """Return SGD with Nesterov momentum 0.9, or AdamW; each group stores its initial learning rate in "start"."""
     groups = [
         {"params": list(net.backbone.parameters()), "lr": setting.lr},
         {"params": list(net.head.parameters()), "lr": setting.lr if setting.head_lr is None else setting.head_lr},
@@ -155,7 +155,7 @@ def make_optimizer(net: nn.Sequential, setting: Setting) -> torch.optim.Optimize
 
 
 def classification_loss(scores: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy; for several labels an image, the mean binary cross-entropy over those that count.
+    """Return the cross-entropy; for several labels per image, the mean binary cross-entropy over those that count.
 
     scores: (B, K). target: (B,) int64, or (B, K) of 1, -1, 0 (does not count).
     """
@@ -167,10 +167,10 @@ def classification_loss(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def training_batches(model: LoadedModel, pixels: Pixels, setting: Setting) -> Iterator[tuple[Tensor, Tensor]]:
-    """The normalised views (B, C, S, S) of every step and the places (B,) of their images, on the device.
+    """Yield the normalised views (B, C, S, S) of every step and the indices (B,) of their images, on the device.
 
-    The order of an epoch is a function of (seed, epoch), the crops of (seed, epoch, step); the images that do not
-    fill the last batch of an epoch are left out of it, as in `sslkit.data.loader`.
+    The order of an epoch is a function of (seed, epoch), the crops of (seed, epoch, step); an incomplete last batch
+    of an epoch is dropped, as in `sslkit.data.loader`.
     """
     order = EpochBatches(len(pixels.rows), min(setting.batch_size, len(pixels.rows)), setting.seed)
     recipe, normalize = setting.views(), Normalize(model, pixels.device)
@@ -185,7 +185,7 @@ def training_batches(model: LoadedModel, pixels: Pixels, setting: Setting) -> It
 
 
 class Normalize:
-    """Pixels in [0, 1] (B, C, S, S) as the network wants them; mean and std are sent to the device once."""
+    """Normalise pixels in [0, 1] (B, C, S, S) for the network; mean and std are sent to the device once."""
 
     def __init__(self, model: LoadedModel, device: torch.device) -> None:
         self.mean, self.std = (torch.tensor(values, device=device)[:, None, None] for values in (model.mean, model.std))
@@ -196,9 +196,9 @@ class Normalize:
 
 @torch.inference_mode()
 def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str = "float32") -> Tensor:
-    """Scores (n, K) float32 on the CPU of the centre crops of n images.
+    """Return scores (n, K) float32 on the CPU of the centre crops of n images.
 
-    Raises Diverged when one of them is NaN or infinite.
+    Raises Diverged if a score is NaN or infinite.
     """
     parts, normalize = [], Normalize(model, pixels.device)
     for places in torch.arange(len(pixels.rows)).split(EVALUATED):
@@ -212,13 +212,13 @@ def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str =
 
 
 def centre_crop(images: Tensor, size: int) -> Tensor:
-    """(n, C, s, s) uint8, s >= size -> the middle (n, C, size, size), in [0, 1]."""
+    """Crop (n, C, s, s) uint8, s >= size, to the centre (n, C, size, size), in [0, 1]."""
     start = (images.shape[-1] - size) // 2
     return images[:, :, start : start + size, start : start + size].float() / 255
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager:
-    """bfloat16 autocast where it is asked for."""
+    """Return bfloat16 autocast if requested, else no context."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
@@ -234,7 +234,7 @@ def _stop_unless(sound: Tensor, step: int) -> None:
 
 @contextmanager
 def _own_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """PyTorch's global generators, which dropout draws from, started from the seed and put back afterwards."""
+    """Seed PyTorch's global generators, used by dropout, and restore them afterwards."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         own = int.from_bytes(hashlib.blake2b(f"dropout {seed}".encode(), digest_size=7).digest(), "little")
@@ -246,7 +246,7 @@ def _own_randomness(seed: int, device: torch.device) -> Iterator[None]:
 
 
 class _Feed:
-    """Batches with a bar that says the loss and the share of the time that was spent in getting them."""
+    """Batches with a progress bar that shows the loss and the share of time spent on loading."""
 
     def __init__(self, batches: Iterator, steps: int, progress: bool | str) -> None:
         title = progress if isinstance(progress, str) else "tuning"

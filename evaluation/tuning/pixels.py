@@ -1,4 +1,4 @@
-"""Pixels of many batches: kept on the device once as uint8 where they fit, else read again for every batch."""
+"""Pixels of many batches: kept on the device as uint8 if they fit, else read again for every batch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources import collate
 from sslkit.errors import UserError
 
-READ = 256  # images that are read at a time
-CPU_BYTES = 2**31  # of one set of images that are kept in memory, in each process
+READ = 256  # images read at a time
+CPU_BYTES = 2**31  # maximum size of one set of images in memory, per process
 GPU_SHARE = 0.25  # of the free memory
 
 
 class Pool(Dataset):
-    """Several sets of images of one shape, their rows numbered one set after the other."""
+    """Several sets of images of one shape, with consecutive row numbers."""
 
     def __init__(self, parts: Sequence[Images]) -> None:
         shapes = {(part.channels, part.image_size) for part in parts}
@@ -42,17 +42,17 @@ class Pool(Dataset):
         for number in np.unique(which):
             at = np.flatnonzero(which == number)
             batch = self.parts[number].__getitems__((rows[at] - self.starts[number]).tolist())
-            if batch["bad"]:  # a neighbour took its place, and its label would be wrong
+            if batch["bad"]:  # replaced by a neighbour, with a wrong label
                 raise UserError(f"{batch['bad'][0]} cannot be read: repair it, or leave it out of the data")
             images[at], aspect[at] = batch["images"], batch["aspect"]
         return {"images": images, "aspect": aspect}
 
 
 class Pixels:
-    """Some rows of a pool, to be gathered again and again in any order.
+    """Rows of a pool, gathered repeatedly in any order.
 
-    pool: the images. rows: (n,) int64, which of them; batches name them by their place in `rows`.
-    device: where batches are wanted. resident: whether they are kept there; None: where they fit, see the constants.
+    pool: the images. rows: (n,) int64, the selected rows; batches use indices into `rows`.
+    device: of the batches. resident: keep the pixels there; None: if they fit, see the constants.
     """
 
     def __init__(self, pool: Pool, rows: np.ndarray, device: torch.device, resident: bool | None = None) -> None:
@@ -63,9 +63,9 @@ class Pixels:
         self.aspect: Tensor | None = None
 
     def batches(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images (B, C, S, S) uint8 on the device and their aspects (B,) on the CPU, for each row of `places`.
+        """Yield images (B, C, S, S) uint8 on the device and their aspects (B,) on the CPU, for each row of `places`.
 
-        places: (batches, B) int64 on the CPU, places in `rows`.
+        places: (batches, B) int64 on the CPU, indices into `rows`.
         """
         if not self.resident:
             yield from self._read(places.tolist())
@@ -75,7 +75,7 @@ class Pixels:
             yield self.images[on_device], self.aspect[at]
 
     def keep(self) -> None:
-        """Read all that is to be kept, if that has not been done; pixels that are not kept are not read.
+        """Read all resident pixels, once; other pixels are not read.
 
         Raises UserError for a file that cannot be read.
         """
@@ -97,12 +97,12 @@ class Pixels:
             collate_fn=collate,
             num_workers=min(workers_for(self.pool, "auto", 1), len(places)),
             pin_memory=self.device.type == "cuda",
-            generator=torch.Generator().manual_seed(0),  # else each loader would draw from the global one
+            generator=torch.Generator().manual_seed(0),  # otherwise each loader draws from the global one
         )
         try:
             for batch in loader:
                 yield batch["images"].to(self.device, non_blocking=True), batch["aspect"]
-        except UserError as error:  # a worker's comes wrapped in its traceback
+        except UserError as error:  # an error of a worker contains its traceback
             raise (without_traceback(error) if loader.num_workers else error) from error
 
 

@@ -1,4 +1,4 @@
-"""What fine-tuning works on: one model, the training images as crops and whole, the test images, all labelled."""
+"""The task of fine-tuning: one model, the training images as crops and whole, the test images, all labelled."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ from sslkit.errors import UserError
 class Labelled:
     """N images of one or two splits.
 
-    crops: as views are cut from them (whole, squashed to a square). centres: as they are judged (middle squares).
-    y: (N,) int64, or (N, K) int8. ids: (N,) names, no two equal: those of two splits begin with "SPLIT/".
+    crops: for training views (whole, squashed to a square). centres: for testing (centre squares).
+    y: (N,) int64, or (N, K) int8. ids: (N,) unique names; with two splits they begin with "SPLIT/".
     groups: (N,) int64 or None.
     own_val: (N,) bool, the data set's own validation images, or None where it has none.
     """
@@ -43,9 +43,9 @@ class Labelled:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A model, and the images to tune it on and to test it on; the labels of both are numbered as `classes`.
+    """A model with its training and test images; the labels of both are indices into `classes`.
 
-    digest: sha256 of all images and labels, as the model is shown them.
+    digest: sha256 of all images and labels, as prepared for the model.
     """
 
     model: LoadedModel
@@ -57,14 +57,14 @@ class Task:
     digest: str
 
     def rows(self, chosen: np.ndarray) -> np.ndarray:
-        """The chosen (N,) bool training rows in the order of their names: no result depends on the listing."""
+        """Return the chosen (N,) bool training rows sorted by name, so that no result depends on the listing."""
         rows = np.flatnonzero(chosen)
         return rows[np.argsort(self.train.ids[rows], kind="stable")]
 
     def held_out(self, chosen: np.ndarray, share: float, seed: int) -> np.ndarray:
-        """(N,) bool: about `share` of each class of the chosen training rows; images of one group stay together.
+        """Return (N,) bool: about `share` of each class of the chosen training rows; images of one group stay together.
 
-        Raises UserError when no class has two images (or groups) to part.
+        Raises UserError if no class has two images (or groups) to split.
         """
         rows = np.flatnonzero(chosen)
         groups = self.train.groups
@@ -74,8 +74,8 @@ class Task:
         out[rows] = held_out(self.train.y[rows][first], names.tolist(), share, seed)[member]
         if not out.any():
             raise UserError(
-                f"{self.name}: no class has 2 labelled images, so none can be held out to choose the setting by; "
-                "take more labels, or a grid of one setting"
+                f"{self.name}: no class has 2 labelled images, so none can be held out to choose the setting; "
+                "use more labels, or a grid of one setting"
             )
         return out
 
@@ -83,10 +83,10 @@ class Task:
 def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, counts: str = "raise") -> Task:
     """Open the splits of a data set for a model.
 
-    dataset: whatever `evaluation.datasets.open_split` opens, or a mapping of "train", "test" and perhaps "val" to
-        `Split`s that are open already. Without a "test" split, "val" is the test.
+    dataset: any source of `evaluation.datasets.open_split`, or a mapping of "train", "test" and optionally "val" to
+        open `Split`s. Without a "test" split, "val" is the test.
     root, counts: see `evaluation.datasets.open_split`.
-    Raises UserError where a split or its labels are missing, for -1 labels, and for classes that only test has.
+    Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
     given = dict(dataset) if isinstance(dataset, Mapping) else _open(dataset, root, counts)
     if "test" not in given and "val" in given:
@@ -103,7 +103,7 @@ def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, co
     test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:
         learned = {first.classes[label]: label for label in np.unique(train.y)}
-        renumbered(test.y, first.classes, learned, first.name)  # refuses a class that is in test alone
+        renumbered(test.y, first.classes, learned, first.name)  # raises for a class that is only in test
     return Task(model, train, test, first.classes, first.metric, first.name, _digest(given))
 
 
@@ -130,14 +130,14 @@ def _labelled(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
 
 
 def _names(given: Mapping[str, Split]) -> np.ndarray:
-    """(N,) str; two folders may each hold a file of one name, so where splits are joined each names its own."""
+    """Return names (N,) str, with the split as a prefix, because two folders may have files of the same name."""
     if len(given) == 1:
         return np.concatenate([np.asarray(split.ids).astype(str) for split in given.values()])
     return np.array([f"{name}/{row}" for name, split in given.items() for row in split.ids])
 
 
 def _whole(images: Images, model: LoadedModel) -> Images:
-    """What crops are cut from: arrays as they are, files decoded a little larger than the crops."""
+    """Return the images for crops: arrays unchanged, files decoded a little larger than the crops."""
     size = round(model.image_size * 8 / 7) if images.native_size is None else max(images.native_size)
     return images.at(image_size=size, channels=model.in_chans, fit="squash", interpolation=model.interpolation)
 
@@ -145,16 +145,16 @@ def _whole(images: Images, model: LoadedModel) -> Images:
 def _check(split: Split, name: str) -> None:
     where = f"{split.name} ({name})"
     if split.y is None or not len(split.y):
-        raise UserError(f"{where} has no labels, and fine-tuning learns from labels: give class folders or y_{name}")
+        raise UserError(f"{where} has no labels, which fine-tuning needs: give class folders or y_{name}")
     if split.y.ndim == 1 and (split.y < 0).any():
         missing = int((split.y < 0).sum())
         raise UserError(f"{where}: {missing} of {len(split.y)} images have no label; leave them out of the split")
 
 
 def _renumbered(split: Split, train: Split) -> Split:
-    """The split with its labels numbered as those of train."""
+    """Return the split with its labels renumbered as in train."""
     if split.y.ndim != train.y.ndim:
-        raise UserError(f"{split.name}: one split has several labels an image, the other one")
+        raise UserError(f"{split.name}: one split has several labels per image, the other has one")
     if split.y.ndim == 2 or list(split.classes) == list(train.classes):
         return split
     index = {name: label for label, name in enumerate(train.classes)}

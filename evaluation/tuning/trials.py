@@ -1,4 +1,4 @@
-"""Trials: fine-tuning runs on a task, each recorded once; the best of a grid is chosen by what was held out."""
+"""Trials: fine-tuning runs on a task, each recorded once; the best of a grid is chosen on held-out images."""
 
 import base64
 import hashlib
@@ -28,15 +28,15 @@ from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.task import Task
 from sslkit.errors import UserError
 
-NEEDS = ("value", "diverged", "seconds")  # of every record
+NEEDS = ("value", "diverged", "seconds")  # fields of every record
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One run: tune with a setting on some training rows, judge on others or on the test split.
+    """One run: tune with a setting on some training rows, evaluate on others or on the test split.
 
     stage: "select" or "test". learn: (n,) int64 rows of the task's training images.
-    judge: (m,) rows of them that are not learned from; None: the test images. notes: further entries of the record.
+    judge: (m,) held-out rows of them; None: the test images. notes: further entries of the record.
     """
 
     stage: str
@@ -47,7 +47,7 @@ class Trial:
 
 
 def key(task: Task, trial: Trial) -> dict[str, Any]:
-    """What a run depends on: equal keys, equal results."""
+    """Return everything a run depends on: equal keys give equal results."""
     model, train, test = task.model, task.train, task.test
     judged = (test.ids, test.y) if trial.judge is None else (train.ids[trial.judge], train.y[trial.judge])
     return {
@@ -67,11 +67,11 @@ def key(task: Task, trial: Trial) -> dict[str, Any]:
 
 
 class Bench:
-    """Does trials one after the other, in this process.
+    """Run trials one after the other, in this process.
 
-    Pixels stay on the device from one trial to the next as long as the trials use the same images. Those that are kept
-    (see `Pixels`), the test images too, are read before the first step, so that a damaged file stops the work before
-    anything is trained; what does not fit is read batch by batch, and a damaged file stops the run that reads it.
+    Pixels stay on the device between trials on the same images. Resident pixels (see `Pixels`), also of the test
+    images, are read before the first step, so that a damaged file raises an error before training. Other pixels are
+    read batch by batch, and a damaged file stops the run that reads it.
     """
 
     def __init__(self, task: Task, device: torch.device, progress: bool = True) -> None:
@@ -79,7 +79,7 @@ class Bench:
         self._kept: dict[str, Pixels] = {}
 
     def run(self, trial: Trial) -> dict[str, Any]:
-        """The values of a trial's record; one that diverged has the value None."""
+        """Run a trial and return the values of its record; a diverged one has the value None."""
         started = time.perf_counter()
         for pixels in (self._learned(trial), self._judged(trial), self._tested()):
             pixels.keep()
@@ -126,10 +126,10 @@ class Bench:
 
 @dataclass(frozen=True)
 class Runner:
-    """Where trials are done and recorded.
+    """Runs and records trials.
 
-    device: of the network. workers: processes of this machine that share the trials and its threads.
-    progress: bars of runs and steps.
+    device: of the network. workers: processes on this machine, which share the trials and its threads.
+    progress: show bars of runs and steps.
     """
 
     task: Task
@@ -139,7 +139,7 @@ class Runner:
     progress: bool = True
 
     def run(self, trials: Sequence[Trial], title: str) -> list[dict[str, Any]]:
-        """The record of every trial, in order; what the file has already is not done again."""
+        """Return the record of every trial, in order; recorded trials are not repeated."""
         keys = [key(self.task, trial) for trial in trials]
         missing = len(self.records.missing(keys))
         with tqdm(total=len(keys), initial=len(keys) - missing, desc=title, unit="run", disable=self._hidden) as bar:
@@ -172,7 +172,7 @@ class Runner:
 
 
 def _share(sent: bytes, threads: int) -> None:
-    """One process's part of the trials. sent: pickled, as torch's own way would keep a file open for every tensor."""
+    """Run the trials of one process. sent: pickled, because torch's sharing keeps a file open for every tensor."""
     torch.set_num_threads(threads)
     runner, keys, trials = pickle.loads(sent)
     each_once(keys, runner.records, runner._work(trials, progress=False))
@@ -182,9 +182,9 @@ def _share(sent: bytes, threads: int) -> None:
 def open_runner(
     task: Task, out: str | Path | None, name: str, *, device: str, workers: int, progress: bool
 ) -> Iterator[Runner]:
-    """A runner that records in `out/NAME.jsonl`, or in a file that is gone afterwards.
+    """Open a runner that records in `out/NAME.jsonl`, or in a temporary file.
 
-    device: "auto" is a GPU if there is one. Raises UserError for no such device, and workers below 1.
+    device: "auto" is a GPU if there is one. Raises UserError for an unavailable device, and for workers below 1.
     """
     workers = whole_number("workers", workers, 1)
     place = device_of(device)
@@ -195,16 +195,16 @@ def open_runner(
 
 
 def best(records: Sequence[dict[str, Any]], where: str) -> int:
-    """Which record has the highest value; of equal ones (see results/choice.py) that of the lowest loss, then of the
-    largest weight decay, then of the lowest rates, then the first.
+    """Return the index of the record with the highest value; ties (see results/choice.py) are broken by lowest loss,
+    then by largest weight decay, then by lowest learning rates, then by order.
 
     Raises UserError if all diverged.
     """
     sound = [number for number, record in enumerate(records) if not record["diverged"]]
     if not sound:
         raise UserError(
-            f"{where}: all {len(records)} settings diverged (first: {records[0]['reason']}); is the model sound? "
-            "else give a grid of lower learning rates"
+            f"{where}: all {len(records)} settings diverged (first: {records[0]['reason']}); check the model, "
+            "or give a grid of lower learning rates"
         )
     highest = [sound[at] for at in highest_of([records[number]["value"] for number in sound])]
     lowest = [highest[at] for at in lowest_of([records[number]["loss"] for number in highest])]
@@ -216,7 +216,7 @@ def _penalty(record: dict[str, Any]) -> tuple[float, ...]:
 
 
 def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Value and loss of one setting over several seeds; diverged if one of them did."""
+    """Average value and loss of one setting over several seeds; diverged if one of them diverged."""
     broken = next((record for record in records if record["diverged"]), None)
     if broken is not None:
         return broken
@@ -225,7 +225,7 @@ def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def require_sound(records: Sequence[dict[str, Any]], where: str) -> None:
-    """Raises UserError if one of the final runs diverged."""
+    """Raise UserError if one of the final runs diverged."""
     for record in records:
         if record["diverged"]:
             raise UserError(
@@ -235,11 +235,11 @@ def require_sound(records: Sequence[dict[str, Any]], where: str) -> None:
 
 
 def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str], kind: str, **fields: Any) -> Result:
-    """The result of some final runs on the test images.
+    """Make the result of the final runs on the test images.
 
-    records: of R runs. names: what tells them apart ("seed 0"). kind: what the t interval is over ("seeds").
-    One run keeps its interval over images, and outcomes by image; of several the value is the mean, outcomes are
-    the R values, and each with its own interval is in `others`. fields: more of the Result's.
+    records: of R runs. names: of the runs ("seed 0"). kind: of the t interval ("seeds").
+    One run has its interval over images, and outcomes by image. For several runs the value is the mean, outcomes are
+    the R values, and each value with its interval is in `others`. fields: further fields of Result.
     """
     test_rows = rows_digest(task.test.ids, task.test.y)
     values = [record["value"] for record in records]
@@ -278,22 +278,22 @@ def _estimate(record: dict[str, Any]) -> Estimate:
 
 
 def spread(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The values of several final runs and their standard deviation (ddof = 1), for `details`."""
+    """Return the values of several final runs and their standard deviation (ddof = 1), for `details`."""
     values = [record["value"] for record in records]
     return {"values": values, "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
 
 
 def told(record: dict[str, Any]) -> dict[str, Any]:
-    """The setting and what became of it, for `details`."""
+    """Return the setting with its outcome, for `details`."""
     names = ("lr", "head_lr", "weight_decay", "optimizer", "value", "loss", "diverged")
     return {name: record.get(name) for name in names}
 
 
 def packed(right: np.ndarray) -> str:
-    """(N,) bool as text, eight to a byte."""
+    """Encode (N,) bool as text, eight to a byte."""
     return base64.b64encode(np.packbits(right)).decode()
 
 
 def unpacked(text: str, n: int) -> np.ndarray:
-    """(n,) bool of what `packed` wrote."""
+    """Decode (n,) bool from the text of `packed`."""
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=n).astype(bool)

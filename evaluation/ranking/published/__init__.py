@@ -1,4 +1,4 @@
-"""What published models reached when they were fine-tuned, from the papers' tables: the truth that metrics must order.
+"""Fine-tuning accuracies of published models, from the papers' tables: ground truth for metrics.
 
     evaluation.published.truth("ped")["pets"]["BYOL"]  # 91.48
 
@@ -7,7 +7,7 @@ self-supervised ResNet-50, 10 data sets, fine-tuned with a grid search, mean of 
 "itm": Table 3 of Implicit Modeling for Transferability Estimation of Vision Foundation Models, 2025 (arXiv
 2510.23145): 10 networks, 10 data sets, the highest test accuracy of a grid search.
 
-Per cent as printed. Models bear the papers' names, data sets those of `evaluation.datasets.names()`. Each cell has its
+Per cent as printed. Models have the papers' names, data sets those of `evaluation.datasets.names()`. Each cell has its
 source. Five cells of PED's Table 4 differ from the table in the authors' code, each by one digit or two swapped ones:
 
     model     data set   paper   code
@@ -17,8 +17,8 @@ source. Five cells of PED's Table 4 differ from the table in the authors' code, 
     PCLv1     voc07      91.91   81.91
     SimCLRv2  dtd        94.71   74.71
 
-The last four lie ten to twenty points off their neighbours in the paper, and among them in the code, so they look like
-misprints. reading="code" is the default therefore; reading="paper" is as printed.
+The last four differ by ten to twenty points from their neighbours in the paper, but not in the code, so they are
+probably misprints. Therefore reading="code" is the default; reading="paper" is as printed.
 """
 
 import csv
@@ -28,7 +28,7 @@ from pathlib import Path
 
 from sslkit.errors import UserError
 
-_TABLES = {  # benchmark -> reading -> files, of which later ones replace cells of earlier ones
+_TABLES = {  # benchmark -> reading -> files; later files override cells of earlier ones
     "ped": {"code": ("ped_table4.csv", "ped_table4_code.csv"), "paper": ("ped_table4.csv",)},
     "itm": {"paper": ("itm_table3.csv",)},
 }
@@ -45,14 +45,14 @@ class Cell:
 
 
 def names() -> tuple[str, ...]:
-    """The published benchmarks."""
+    """Return the names of the published benchmarks."""
     return tuple(_TABLES)
 
 
 def truth(name: str, reading: str | None = None) -> dict[str, dict[str, float]]:
-    """Data set -> model -> per cent, of "ped" or "itm".
+    """Return data set -> model -> per cent, of "ped" or "itm".
 
-    reading: "code" or "paper", where the two differ; None for the one to take ("code" for ped).
+    reading: "code" or "paper", where the two differ; None for the default ("code" for ped).
     Raises UserError for an unknown benchmark or reading.
     """
     found: dict[str, dict[str, float]] = {}
@@ -62,7 +62,7 @@ def truth(name: str, reading: str | None = None) -> dict[str, dict[str, float]]:
 
 
 def cells(name: str, reading: str | None = None) -> tuple[Cell, ...]:
-    """Every number of a benchmark with its source, in the order of the paper's table. Arguments as of `truth`."""
+    """Return every number of a benchmark with its source, in the order of the paper's table; see `truth`."""
     if name not in _TABLES:
         raise UserError(f"there is no published benchmark {name!r}: {', '.join(_TABLES)}")
     readings = _TABLES[name]

@@ -125,7 +125,7 @@ def test_a_wrong_count_is_refused_unless_it_is_meant(pets) -> None:
     with pytest.warns(UserWarning, match="numbers are not those of the published set"):
         split = open_split("pets", root=pets, counts="warn", image_size=16)
     assert open_split(split) is split
-    with pytest.raises(UserError, match="what is open of pets is its split 'test', not 'train'"):
+    with pytest.raises(UserError, match="pets is open as its split 'test', not 'train'"):
         open_split(split, "train")
     with pytest.raises(UserError, match="give the Split itself"):
         open_split(split.images)

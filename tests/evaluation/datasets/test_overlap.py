@@ -30,7 +30,7 @@ def test_files_that_are_in_both(folder) -> None:
     (folder / "test" / "dog" / "1.jpg").write_bytes(damaged)
     assert overlap(train, test) == [("cat/1.jpg", "dog/2.jpg")] and len(overlap(train, train)) == 6
     (folder / "test" / "dog" / "2.jpg").unlink()
-    with pytest.raises(UserError, match=r"2.jpg of .* is no file on the disk"):
+    with pytest.raises(UserError, match=r"2.jpg of .* is not a file on the disk"):
         overlap(train, test)
 
 

@@ -63,7 +63,7 @@ def test_anything_else_is_refused_and_not_run(kind: str, protocol: int, tmp_path
     }[kind]()
     text = pickle.dumps({"data": BATCH["data"], "labels": [content]}, protocol)
     (tmp_path / "x").write_bytes(b"cantigravity\nfly_to\n." if kind == "import" else text)
-    with pytest.raises(UserError, match="is no pickle of plain values and arrays") as error:
+    with pytest.raises(UserError, match="is not a pickle of plain values and arrays") as error:
         _plain_pickle.read(tmp_path / "x")
     assert not owned.exists() and "antigravity" not in sys.modules and "\n" not in str(error.value)
 
@@ -71,7 +71,7 @@ def test_anything_else_is_refused_and_not_run(kind: str, protocol: int, tmp_path
 @pytest.mark.parametrize("content", [b"", b"junk", PYTHON_2[:80], PYTHON_2[:-1], b"\x80\x02.", b"\x80\xff."])
 def test_a_damaged_file_is_one_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(UserError, match="x is no pickle of plain values and arrays"):
+    with pytest.raises(UserError, match="x is not a pickle of plain values and arrays"):
         _plain_pickle.read(tmp_path / "x")
     with pytest.raises(UserError, match=r"cannot read .*y: No such file"):
         _plain_pickle.read(tmp_path / "y")
@@ -82,6 +82,6 @@ def test_fc100_reads_by_it(tmp_path: Path) -> None:
 
     (tmp_path / "cifar-100-python").mkdir()
     (tmp_path / "cifar-100-python" / "meta").write_bytes(pickle.dumps(Call(Path.touch, tmp_path / "owned")))
-    with pytest.raises(UserError, match="meta is no pickle of plain values"):
+    with pytest.raises(UserError, match="meta is not a pickle of plain values"):
         fc100._unpickled(tmp_path, "meta")
     assert not (tmp_path / "owned").exists()

@@ -139,7 +139,7 @@ def test_a_damaged_field_of_a_ranking_names_the_file(field: str, value: object, 
     else:
         record[field] = value
     path.write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"file\.json is no ranking"):
+    with pytest.raises(UserError, match=r"file\.json is not a ranking"):
         Ranking.from_json(path)
 
 
@@ -195,7 +195,7 @@ def test_a_line_that_is_no_record_is_named(content: bytes, tmp_path: Path) -> No
     path = tmp_path / "runs.jsonl"
     path.write_bytes(content)
     if content.endswith(b"\n"):
-        with pytest.raises(UserError, match=r"runs\.jsonl line 1 is no record"):
+        with pytest.raises(UserError, match=r"runs\.jsonl line 1 is not a record"):
             read_records(path)
     else:
         assert read_records(path) == {}

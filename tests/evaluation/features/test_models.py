@@ -129,7 +129,7 @@ def test_a_loaded_model_keeps_its_size() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("nonsense", "there is no model 'nonsense': it is a zoo entry or its folder, timm:NAME"),
+        ("nonsense", "there is no model 'nonsense': give a zoo entry or its folder, timm:NAME"),
         ("timm:resnet51", "timm has no model 'resnet51': did you mean 'resnet5"),
         ("timm:resnet18:/no/file.pth", r"there is no file /no/file\.pth"),
         (3, "model must be a zoo entry"),
@@ -189,5 +189,5 @@ def test_a_network_of_clips_is_known_by_its_frames(tmp_path: Path) -> None:
     torch.testing.assert_close(found.net(x), entry.backbone()(x))
     assert load_model(body).frames == 4 and load_model("random:narrow_slow", image_size=16).frames == 16
     assert load_model("random:narrow_resnet", image_size=16).frames is None
-    with pytest.raises(UserError, match=r"clips is of clips of 4 frames, not of images: take recipes/action_eval.py"):
+    with pytest.raises(UserError, match=r"clips uses clips of 4 frames, not images: use recipes/action_eval.py"):
         found.clean(sslkit.open_images("digits"))

@@ -80,7 +80,7 @@ def test_umap_that_is_not_installed_is_a_clear_error(
     ("options", "message"),
     [
         ({"method": "tnse"}, "did you mean 'tsne'"),
-        ({"n_classes": len(COLOURS) + 1}, "told apart by colour"),
+        ({"n_classes": len(COLOURS) + 1}, "number of colours"),
         ({"per_class": 1}, "per_class=2"),
         ({"n_classes": 2, "per_class": 4}, "8 images together"),
     ],

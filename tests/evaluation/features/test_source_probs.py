@@ -156,7 +156,7 @@ def test_what_has_no_source_probabilities_is_refused(resnet18: tuple) -> None:
     model = resnet18[1]
     with pytest.raises(UserError, match=r"takes 512 features, these are of shape \(3, 128\)"):
         source_probs(model, features(3, 128))
-    with pytest.raises(UserError, match=r"the features are those of another, not of resnet18:resnet18"):
+    with pytest.raises(UserError, match=r"the features are of another, not of resnet18:resnet18"):
         source_probs(model, features(3, 512, model="another"))
 
 

@@ -55,7 +55,7 @@ def test_the_test_labels_are_numbered_as_the_training_ones() -> None:
         ((X, [0, 1, np.nan, 0, 1, 0]), "labels must be integers or names, found NaN"),
         ((X[0], [0] * 3), r"features must be \(N, D\)"),
         ((X, np.full((6, 2), 3)), r"must be 1 \(yes\), -1 \(no\) and 0"),
-        ((X, np.eye(6, dtype=int)), r"never say no \(-1\); of one-hot labels give y.argmax\(1\)"),
+        ((X, np.eye(6, dtype=int)), r"contain no -1 \(no\); for one-hot labels give y.argmax\(1\)"),
         ((X, ["a", None, "b", "a", "a", "b"]), "some labels are None or NaN"),
         (X, "must be Features or a pair of arrays"),
     ],

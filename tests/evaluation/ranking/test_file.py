@@ -44,7 +44,7 @@ def test_a_newer_file_is_read_and_an_older_one_too(ranking: evaluation.Ranking, 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("{", "is no ranking"), ("[]", "is no ranking"), ("{}", "has no 'models'"), (None, "cannot be read")],
+    [("{", "is not a ranking"), ("[]", "is not a ranking"), ("{}", "has no 'models'"), (None, "cannot be read")],
 )
 def test_what_is_no_ranking_is_refused(content: str | None, said: str, tmp_path: Path) -> None:
     if content is not None:

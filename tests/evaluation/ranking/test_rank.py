@@ -133,7 +133,7 @@ def test_the_table_shows_ranks_ties_cost_and_agreement(ranking: evaluation.Ranki
         ({"truth": ["high", "low", "low", "low"]}, "one accuracy a model"),
         ({"nonsense": 3}, "rank has no option 'nonsense'"),
         ({"max_images": 10}, "max_images is for models and a data set"),
-        ({"dataset": "digits"}, "features at hand without a data set"),
+        ({"dataset": "digits"}, "give features without a data set"),
     ],
 )
 def test_one_clear_error(zoo: dict, change: dict, said: str) -> None:
@@ -219,7 +219,7 @@ def test_why_there_is_no_agreement_is_said(zoo: dict) -> None:
         ({"metrics": ["ped(rule=other)+logme"]}, "ped has no rule 'other'"),
         ({"metrics": ["logme", "gbc(floor=nan)"]}, "gbc option floor must be a number, got nan"),
         ({"bootstrap": -1}, "bootstrap=-1"),
-        ({"bootstrap": 1}, "0 for never or at least 2"),
+        ({"bootstrap": 1}, "must be 0 or at least 2"),
         ({"bootstrap": 2.5}, "bootstrap=2.5"),
         ({"device": "cuda:99"}, "torch sees"),
         ({"device": "abacus"}, "not known to torch"),

@@ -37,7 +37,7 @@ def test_fractions_and_columns_are_targets_and_no_classes() -> None:
     sample = as_sample(X, [0.5, 1.0, 2.0, 3.5, 1.0, 2.0])
     assert sample.y is None and sample.targets.shape == (6, 1)
     assert as_sample(X, np.eye(6)[:, :4]).targets.shape == (6, 4)
-    with pytest.raises(UserError, match="one class label an image"):
+    with pytest.raises(UserError, match="one class label per image"):
         _ = sample.labels
     assert as_sample(X, Y).targets[:, 0].tolist() == Y  # whole numbers can be either
 
@@ -134,7 +134,7 @@ def test_shift_take_and_moved() -> None:
         ([[1, 2], [3]] * 3, Y, {}, "its rows of one length"),
         (X.astype(complex), Y, {}, "must be numbers"),
         (torch.from_numpy(X).to(torch.complex64), Y, {}, "must be real numbers"),
-        (X, [[0, 1], [1]] * 3, {}, "labels of several columns must all have as many"),
+        (X, [[0, 1], [1]] * 3, {}, "labels of several columns must have rows of one length"),
         (X, Y, {"device": "cuda:99"}, "torch sees"),
         (X, Y, {"device": "abacus"}, "not known to torch"),
         (X, Y, {"seed": 2**32}, "seed=4294967296"),

@@ -152,7 +152,7 @@ def test_mean_per_class_weighs_images_by_class() -> None:
     assert found.test == "randomisation" and found.p < 0.001
     with pytest.raises(UserError, match=r"labels=test\.y"):
         compare(macro(a, y, "x"), macro(b, y, "y"))
-    with pytest.raises(UserError, match="belong to something else"):
+    with pytest.raises(UserError, match="belong to another result"):
         compare(macro(a, y, "x"), macro(b, y, "y"), labels=rng.permutation(y))
 
 
@@ -172,7 +172,7 @@ def test_all_pairs_are_adjusted_by_holm() -> None:
     expected = np.maximum.accumulate([min((3 - i) * one.p, 1) for i, one in enumerate(ordered)])
     assert [one.p_adjusted for one in ordered] == pytest.approx(expected)
     assert all("Holm-adjusted p" in one.verdict for one in found)
-    with pytest.raises(UserError, match="two or more"):
+    with pytest.raises(UserError, match="at least 2 results"):
         compare_all([result(a, "a")])
 
 
@@ -198,7 +198,7 @@ def test_two_models_pair_by_the_names_of_the_images() -> None:
         ({"outcomes": None}, r"evaluation\.store\.read"),
         ({"metric": "map11"}, "one metric at a time"),
         ({"outcomes": np.ones(5, bool)}, "cannot pair"),
-        ({"value": 0.123}, "says top1 0.1230"),
+        ({"value": 0.123}, "has top1 0.1230"),
         ({"paired_on": ""}, "rows without a digest"),
         ({"unit": "distance"}, "accuracies"),
     ],
@@ -233,7 +233,7 @@ def test_real_digits_nearest_neighbours_beat_nearest_centroids() -> None:
 @pytest.mark.parametrize("paired_on", ["other", ""])
 def test_episodes_that_were_drawn_apart_are_no_pairs_whatever_is_asserted(paired_on: str) -> None:
     a, b = np.random.default_rng(0).random((2, 50))
-    with pytest.raises(UserError, match=r"drawn apart.*draw_episodes"):
+    with pytest.raises(UserError, match=r"drawn separately.*draw_episodes"):
         compare(episodes(a, "x"), replace(episodes(b, "y"), paired_on=paired_on), paired=True)
     assert compare(episodes(a, "x"), episodes(b, "y"), paired=True).n == 50
 

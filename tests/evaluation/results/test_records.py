@@ -74,7 +74,7 @@ def test_a_long_half_line_leaves_the_lines_before_it(tmp_path: Path) -> None:
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"run": "a"}\nnothing\n{"run": "b"}\n')
-    with pytest.raises(UserError, match="line 2 is no record"):
+    with pytest.raises(UserError, match="line 2 is not a record"):
         Records(path).read()
 
 

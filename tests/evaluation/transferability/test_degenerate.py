@@ -27,7 +27,7 @@ WIDE = RNG.normal(size=(N, 3 * N))
 
 # Rows of tenths and of random numbers are equal, but their computed mean is not one of them.
 WARNED = {
-    "collapsed": (np.tile(X[:1], (N, 1)), "all 40 rows of features are equal: the score says nothing of the model"),
+    "collapsed": (np.tile(X[:1], (N, 1)), "all 40 rows of features are equal: the score is meaningless"),
     "collapsed, tenths": (np.full((N, D), 1000.1), "all 40 rows of features are equal"),
     "collapsed, float32": (np.tile(X[:1], (N, 1)).astype(np.float32), "all 40 rows of features are equal"),
     "collapsed but for rounding": (X[:1] * (1 + 1e-16 * RNG.normal(size=(N, D))), "all 40 rows of features are equal"),
@@ -148,7 +148,7 @@ def test_rank_says_once_what_is_degenerate_of_a_model() -> None:
     arrays = {"sound": X, "flat": WARNED["collapsed"][0], "dead": WARNED["dead"][0]}
     found = rank({name: (x, Y) for name, x in arrays.items()}, metrics=["logme", "sfda", "h_score"], bootstrap=0)
     said = [note for note in found.notes if "rows of features are equal" in note]
-    assert said == ["all 40 rows of features are equal: the score says nothing of the model (flat, dead)"]
+    assert said == ["all 40 rows of features are equal: the score is meaningless (flat, dead)"]
 
 
 def test_equal_models_share_their_rank() -> None:

@@ -62,7 +62,7 @@ def test_a_few_repeated_rows_and_dead_columns_are_nothing_to_warn_of() -> None:
     assert doubts(as_sample(x, Y)) == ()
     assert doubts(as_sample(X.astype(np.float32) + 1000, Y)) == ()
     said = doubts(as_sample((1000 + 1e-5 * X).astype(np.float32), Y))
-    assert said == ("all 100 rows of features are equal: the score says nothing of the model",)
+    assert said == ("all 100 rows of features are equal: the score is meaningless",)
 
 
 def test_several_things_at_once() -> None:

@@ -88,7 +88,7 @@ def test_equal_rows_and_one_class() -> None:
         assert score("h_score", np.full((200, 4), value), Y) == 0
     with pytest.raises(UserError, match="at least 2 classes"):
         score("h_score", X, np.zeros(200))
-    with pytest.raises(UserError, match="one class label an image"):
+    with pytest.raises(UserError, match="one class label per image"):
         score("h_score", X, RNG.normal(size=200))
 
 

@@ -110,7 +110,7 @@ def test_equal_rows_and_errors() -> None:
         assert found.score == 0 and "equal" in found.warnings[0]
     with pytest.raises(UserError, match="at least 2 classes"):
         score(NAME, X, np.zeros(200))
-    with pytest.raises(UserError, match="one class label an image"):
+    with pytest.raises(UserError, match="one class label per image"):
         score(NAME, X, RNG.normal(size=200))
 
 

@@ -116,7 +116,7 @@ def test_the_split_is_stratified(counts, generator):
 
 
 def test_only_single_images_cannot_be_divided():
-    with pytest.raises(UserError, match="no class here has 2 images"):
+    with pytest.raises(UserError, match="a class with at least 2 images"):
         evaluation.score("itm", torch.randn(3, 4), [0, 1, 2])
 
 

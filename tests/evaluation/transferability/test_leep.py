@@ -105,7 +105,7 @@ def test_probabilities_are_needed_and_checked() -> None:
         evaluation.score("leep", p, y)
     with pytest.raises(UserError, match=r"row \d+ of source_probs sums to 2, not 1: .* not logits"):
         evaluation.score("leep", None, y, source_probs=2 * p)
-    with pytest.raises(UserError, match="one class label an image"):
+    with pytest.raises(UserError, match="one class label per image"):
         evaluation.score("leep", None, np.eye(4)[y], source_probs=p)
 
 

@@ -81,7 +81,7 @@ def test_probabilities_are_needed() -> None:
     p, y = draw()
     with pytest.raises(UserError, match="nce needs source_probs"):
         evaluation.score("nce", p, y)
-    with pytest.raises(UserError, match="one class label an image"):
+    with pytest.raises(UserError, match="one class label per image"):
         evaluation.score("nce", None, np.eye(4)[y], source_probs=p)
 
 

@@ -187,7 +187,7 @@ def test_bad_options_and_labels() -> None:
     for wrong in ({"n_dims": 0}, {"n_dims": 1}, {"max_images": 1}):
         with pytest.raises(UserError, match="must be at least 2, or None"):
             evaluation.score("parc", x, y, **wrong)
-    with pytest.raises(UserError, match="two and more numbers an image"):
+    with pytest.raises(UserError, match="at least two numbers per image"):
         evaluation.score("parc", x, y + 0.5)
 
 

@@ -117,7 +117,7 @@ def test_real_features() -> None:
         (Y, {"eps": 0.0}, "eps above 0"),
         (Y, {"weights": "counts"}, "'shares' or 'equal'"),
         (np.zeros(200), {}, "at least 2 classes"),
-        (RNG.normal(size=200), {}, "one class label an image"),
+        (RNG.normal(size=200), {}, "one class label per image"),
     ],
 )
 def test_errors(labels: np.ndarray, options: dict, said: str) -> None:
