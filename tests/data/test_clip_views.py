@@ -121,7 +121,7 @@ def test_the_crop_is_of_the_film_as_it_is_meant_to_be_seen() -> None:
 @pytest.mark.parametrize(
     ("clips", "size", "reason"),
     [
-        (torch.zeros(2, 3, 4, 8, 8), 8, r"clips \(N, R, C, T, H, W\)"),
+        (torch.zeros(2, 3, 4, 8, 8), 8, r"clips must have the shape \(N, R, C, T, H, W\)"),
         (torch.zeros(0, 1, 3, 4, 8, 8), 8, "N > 0"),
         (torch.zeros(2, 1, 3, 4, 8, 8, dtype=torch.int64), 8, "uint8"),
         (torch.zeros(2, 1, 3, 4, 8, 8), 0, "image_size"),

@@ -156,7 +156,7 @@ def test_a_changed_or_missing_table_is_refused(pool: Features, tmp_path) -> None
     with pytest.raises(UserError, match="its digest is not that of its episodes"):
         EpisodeTable.load(path)
     np.savez(path, a=np.zeros(2))
-    with pytest.raises(UserError, match="no episode table"):
+    with pytest.raises(UserError, match="not an episode table"):
         EpisodeTable.load(path)
     with pytest.raises(UserError, match="there is no episode table"):
         EpisodeTable.load(tmp_path / "none.npz")
