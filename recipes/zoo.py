@@ -39,6 +39,7 @@ from command import composed, plain_help
 from grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
+from sslkit import say
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, setting
 from sslkit.training.config import Config
@@ -133,6 +134,7 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
 
 
 if __name__ == "__main__":
+    say.print_lines()
     for stop in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(stop) is not signal.SIG_IGN:  # as nohup does
             signal.signal(stop, signal.default_int_handler)  # as Ctrl-C: no member is left running

@@ -18,7 +18,14 @@ import sslkit
 from sslkit.errors import UserError
 from sslkit.training import train
 
-RUN = "import json, sys, torch\ntorch.set_num_threads(1)\nimport sslkit\nsslkit.pretrain(json.loads(sys.argv[1]))\n"
+RUN = """
+import json, sys, torch
+import sslkit
+from sslkit import say
+torch.set_num_threads(1)
+say.print_lines()
+sslkit.pretrain(json.loads(sys.argv[1]))
+"""
 
 
 class Die(pl.Callback):
