@@ -154,6 +154,8 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
     protocols = [protocols] if isinstance(protocols, str) else protocols
     if protocols is not None and not len(protocols):
         raise UserError("protocols=[] names nothing to do; leave it out for the usual ones")
+    if isinstance(data, (list, tuple)) and not data:
+        raise UserError("data=[] names nothing to evaluate; leave it out for the embedded sets")
     if isinstance(data, Split):
         raise UserError("data must be a source with its splits, not one open split: give its name or its folder")
     if data is None:

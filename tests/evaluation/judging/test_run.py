@@ -194,6 +194,8 @@ def test_a_rerun_replaces_its_number_whatever_the_solver_says_of_its_way(tmp_pat
 def test_mistaken_requests_are_refused(tmp_path: Path, model) -> None:
     with pytest.raises(UserError, match="protocols=\\[\\] names nothing to do"):
         run.evaluate(model, "digits", [], out=tmp_path)
+    with pytest.raises(UserError, match="data=\\[\\] names nothing to evaluate"):
+        run.evaluate(model, [], ["lidar"], out=tmp_path)
     with pytest.raises(UserError, match="not one open split"):
         run.evaluate(model, evaluation.open_split("digits", "test"), ["knn"], out=tmp_path)
 
