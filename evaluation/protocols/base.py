@@ -1,4 +1,4 @@
-"""What a protocol is, and its subject: one model on one data set, its features extracted when first asked for."""
+"""The contract of protocols, and their subject: one model on one data set, features extracted on first use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What every member of the family defines under these names.
+    """The four names that every protocol defines.
 
     Options: a frozen dataclass of keywords, each with a default and annotated with its range (see `_option_types`).
     open(subject, options): opens data and model and checks everything before anything is computed; what it gives is
@@ -42,7 +42,7 @@ def among(result: Result, *names: str) -> tuple[str, ...]:
 
 @dataclass
 class Subject:
-    """What a protocol's `open(subject, options)` may use.
+    """The input of a protocol's `open(subject, options)`.
 
     model: loaded. data, root: as `evaluation.datasets.open_split` takes them. seed: of the protocol's draws.
     how: further arguments of `evaluation.extract` (cache, precision, batch_size, device, ...).

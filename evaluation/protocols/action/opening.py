@@ -1,4 +1,4 @@
-"""What action recognition opens before anything is computed: the network, the films of each split, the clips' shape."""
+"""Open and check the network, the films of each split and the clip shape before action recognition computes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where and how runs are done; see `evaluation.protocols.action.action`."""
+    """Output folder, device, seed and other settings of the runs; see `evaluation.protocols.action.action`."""
 
     seed: Seed = 0
     root: str | Path = "data"
@@ -64,7 +64,7 @@ class Place:
 
     @classmethod
     def of(cls, subject: Subject) -> "Place":
-        """What a subject of evaluation says."""
+        """Return the settings of a subject of evaluation."""
         told = ("cache", "counts", "device", "workers", "progress")
         how = {name: subject.how[name] for name in told if name in subject.how}
         return cls(seed=subject.seed, root=subject.root, out=subject.out, **how)

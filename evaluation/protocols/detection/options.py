@@ -55,7 +55,7 @@ class Place:
 
     @classmethod
     def of(cls, subject: Subject) -> "Place":
-        """What a subject of evaluation says; the workers that extraction chooses itself are none here."""
+        """Return the settings of a subject of evaluation; workers=auto is 0 here."""
         told = ("precision", "device", "counts", "progress", "workers")
         how = {name: subject.how[name] for name in told if subject.how.get(name, "auto") != "auto"}
         return cls(seed=subject.seed, out=subject.out, root=subject.root, **how)
