@@ -1,4 +1,4 @@
-"""What the command lines share: Hydra's key=value words, help from the settings' own text, and errors in one line."""
+"""Shared by all command lines: Hydra's key=value words, help from the settings' own text, and errors in one line."""
 
 import dataclasses
 import os
@@ -56,7 +56,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
 
 
 def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
-    """What `run` would give its task for these words, with one method. Raises UserError for words that are wrong."""
+    """Return the configuration that `run` passes to its task for these words, with one method. Raises UserError for words that are wrong."""
     words = _read(words, settings)
     methods = _methods(words, settings.method)
     _check(words, dataclasses.asdict(settings), methods)
@@ -116,7 +116,7 @@ def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[
 
 
 def _prepare() -> None:
-    """What every command line wants of the process. A warning is one line, without the place in the code."""
+    """Prepare the process of a command line. A warning is one line, without the place in the code."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints its errors itself, over several lines
     keep_freed_memory()
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"

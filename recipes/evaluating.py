@@ -1,4 +1,4 @@
-"""What the evaluating command lines share: their settings, and a command line made of one protocol."""
+"""Shared by the evaluating command lines: their settings, and a command line made of one protocol."""
 
 import inspect
 from dataclasses import asdict, dataclass

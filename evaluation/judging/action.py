@@ -1,4 +1,4 @@
-"""What a person sees of action recognition: a line for each split as it goes, one table, and the next command."""
+"""Terminal output of action recognition: a line for each split as it goes, one table, and the next command."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -16,7 +16,7 @@ def words(options: Mapping[str, Any]) -> str:
 
 
 def name_of(asked: Any, model: LoadedModel) -> str:
-    """What a command line calls a model: its entry's folder, or the word that asked for it."""
+    """Return the name of a model on a command line: its entry's folder, or the word that asked for it."""
     if model.entry:
         return str(model.entry.folder)
     return asked if isinstance(asked, str) else model.name

@@ -1,4 +1,4 @@
-"""What a person sees of detection: the plan, a bar for each trial, one table, the pictures, and the next command."""
+"""Terminal output of detection: the plan, a bar for each trial, one table, the pictures, and the next command."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -119,7 +119,7 @@ def _of(kind: type[T], plan: Mapping[str, Any]) -> T:
 
 
 def _plan(recipe: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked for, and the recipe's or the usual where nothing is. Raises UserError."""
+    """Return the given options, completed by the recipe or the usual ones. Raises UserError."""
     if recipe is not None and recipe not in RECIPES:
         raise UserError(f"there is no recipe {recipe!r}: {nearest(str(recipe), RECIPES)}")
     own = RECIPES[recipe] if recipe else USUAL

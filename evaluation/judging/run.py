@@ -134,7 +134,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _twins(subject: Subject) -> str:
-    """What to say of test images that are among the training images too; "" if there are none, or no such splits."""
+    """Return a note on test images that are also training images; "" without any, or without such splits."""
     if not {"train", "test"} <= set(subject.splits):
         return ""
     how = {"root": subject.root, "counts": "warn", "on_error": "skip"}
@@ -168,7 +168,7 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
 
 
 def results_folder(model: LoadedModel, out: str | Path) -> Path:
-    """Where a model's results are kept: its zoo entry, or a folder of its name."""
+    """Return the folder of a model's results: its zoo entry, or a folder of its name."""
     return model.entry.folder if model.entry else Path(out) / file_names.made_of(model.name)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of an evaluation: a line for each protocol as it goes, one table, and what differs."""
+"""Terminal output of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,4 +1,4 @@
-"""What DSA's options may be, and what stands in the place of those that it had."""
+"""Types and ranges of DSA's options, and the replacements of removed ones."""
 
 import math
 from typing import Any, Literal, get_args

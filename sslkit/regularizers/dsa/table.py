@@ -82,7 +82,7 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
 
 
 def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
-    """What a prior that needs it is fitted to: up to most_images images (n, C, H, W), evenly spaced.
+    """Return the images that a prior is fitted to: up to most_images images (n, C, H, W), evenly spaced.
 
     Of videos as many frames, up to four of a clip, float in [0, 1] and no larger than the prior looks at them.
     """
