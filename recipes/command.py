@@ -56,7 +56,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
 
 
 def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
-    """Return the configuration that `run` passes to its task for these words, with one method. Raises UserError for words that are wrong."""
+    """Return the configuration that `run` gives its task for these words, of one method. Raises UserError."""
     words = _read(words, settings)
     methods = _methods(words, settings.method)
     _check(words, dataclasses.asdict(settings), methods)
