@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from sslkit.data.video_damage import Damage
 from sslkit.data.video_reader import UnreadableVideo, VideoFacts, check_numbers
@@ -32,7 +31,7 @@ _LATE = 16  # maximum number of frames by which decoding precedes display, in H.
 
 
 class PyAVReader:
-    """See `VideoReader`. Uses as many threads as torch: one in a loader's worker."""
+    """See `VideoReader`. Decodes on one thread: with more, FFmpeg flags fewer of the damaged frames."""
 
     def __init__(self) -> None:
         library = ".".join(map(str, av.library_versions["libavcodec"]))
@@ -55,7 +54,7 @@ class PyAVReader:
         missing = set(numbers.tolist())
         scaler = VideoReformatter()
         with opened(path) as (container, stream):
-            _set_threads(stream, torch.get_num_threads() if len(facts.key_pts) else 1)
+            _on_one_thread(stream)
             source = _sought if len(facts.key_pts) else _from_start
             for number, frame in source(container, stream, facts, numbers):
                 out[np.searchsorted(numbers, number)] = _picture(scaler, frame, size, interpolation)
@@ -65,9 +64,9 @@ class PyAVReader:
         return out
 
 
-def _set_threads(stream: "av.VideoStream", count: int) -> None:
-    stream.codec_context.thread_type = "AUTO" if count > 1 else "NONE"
-    stream.codec_context.thread_count = count
+def _on_one_thread(stream: "av.VideoStream") -> None:
+    stream.codec_context.thread_type = "NONE"
+    stream.codec_context.thread_count = 1
 
 
 def _packets(
@@ -138,7 +137,7 @@ def _counted(path: str) -> VideoFacts:
     """The facts of a file whose frames are counted by decoding it, up to the last intact frame."""
     first, count = None, 0
     with opened(path) as (container, stream):
-        _set_threads(stream, 1)
+        _on_one_thread(stream)
         for number, (frame, broken) in enumerate(_every(container, stream, Damage())):
             first, count = first or frame, count if broken else number + 1
         if not count:
