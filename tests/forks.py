@@ -4,6 +4,7 @@ A copy of the tests' own process could not train: autograd may have started its 
 """
 
 import os
+import socket
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing.process import BaseProcess
@@ -31,6 +32,13 @@ def start_ranks(work: Callable[..., None], *arguments: Any) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     mp.set_forkserver_preload(IMPORTED)
     mp.start_processes(work, arguments, nprocs=WORLD, start_method="forkserver")
+
+
+def free_port() -> int:
+    """A TCP port that nothing uses now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def started(log: Path, function: Callable[..., None], *arguments: Any) -> BaseProcess:

@@ -27,6 +27,7 @@ FLOORS = (
     "sslkit/diagnostics.py",
     "sslkit/allocator.py",
     "sslkit/figures.py",
+    "sslkit/schedules.py",
     "sslkit/embeddings.py",
     "sslkit/layers/",
     "sslkit/data/",

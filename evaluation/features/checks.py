@@ -1,5 +1,6 @@
 """Checks of arguments shared by many functions of evaluation: ranges, image sizes, devices."""
 
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -17,6 +18,13 @@ def checked(name: str, value: Any, kind: Any, **limits: Any) -> Any:
     Raises UserError with the name, the allowed values and the value.
     """
     return Declared(name, kind, Limits(**limits), None, "").check(value)
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Convert an integer of any type (also numpy's) to int. Raises UserError for other values, or below `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise UserError(f"{name}={value!r} must be a whole number from {least}")
+    return int(value)
 
 
 def checked_images(*, image_size: Any = None, in_chans: Any = None) -> None:

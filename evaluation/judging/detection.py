@@ -16,13 +16,13 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.measure import check_trials, open_splits, planned
 from evaluation.protocols.detection.options import Options, Place
-from evaluation.protocols.detection.ranks import process_group
 from evaluation.protocols.detection.recipes import RECIPES, USUAL
 from evaluation.protocols.detection.results import described
 from evaluation.protocols.segmentation import segmentation
 from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from evaluation.tuning.processes import process_group
 from sslkit import say
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.features.checks import whole_number
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Precision, Seeds, Workers
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
-from evaluation.tuning.loop import Setting, whole_number
+from evaluation.tuning.classifier import Setting
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import (
     Runner,

@@ -9,34 +9,38 @@ All with crops of 8 to 100 % of the area and flips, momentum 0.9, rates for batc
 """
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.features.checks import device_of
 from evaluation.features.models import load_model
-from evaluation.learners.schedules import cosine
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
 from evaluation.protocols.base import Subject
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import generator, mean_per_class
-from evaluation.tuning.loop import Diverged, Setting, autocast, classification_loss, predict, training_batches
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.classifier import Setting, predict, training_batches, training_loss
+from evaluation.tuning.loop import Diverged, Training, fit
+from evaluation.tuning.optimizers import make_optimizer
 from evaluation.tuning.pixels import Pixels
+from evaluation.tuning.precision import autocast
+from evaluation.tuning.processes import process_group
+from evaluation.tuning.recorded import checkpoint_of
+from evaluation.tuning.seeds import dropout_seed
 from evaluation.tuning.task import Task, open_task
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.schedules import cosine
 from sslkit.settings import Limits
-
-CHECK = 50  # steps between two looks at the loss, each of which waits for the device
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def linear_on_views(
     batch_size: int = Options.batch_size,
     seed: int = 0,
     precision: str = Options.precision,
+    out: str | Path | None = None,
     device: str = "auto",
     progress: bool = True,
 ) -> Result:
@@ -97,22 +102,26 @@ def linear_on_views(
     recipe: "simclr90", "moco100" or "vissl28", see the module. epochs: another number than the recipe's, its schedule
     in proportion; the result's recipe then says so. batch_size: the rate is scaled by batch_size / 256.
     precision: "float32", or "bfloat16" autocast of the backbone. seed: of the layer's start, the order and the views.
-    Nothing is chosen, so no images are held out. Raises UserError for unknown options, labels that do not fit (see
-    `evaluation.tuning.task.open_task`), and a rate that makes the loss infinite.
+    out: folder of a checkpoint, from which the same call goes on after a stop; it is deleted at the end. None: none.
+    Under torchrun all processes share every batch. Nothing is chosen, so no images are held out.
+    Raises UserError for unknown options, labels that do not fit (see `evaluation.tuning.task.open_task`), and a
+    learning rate that makes the loss infinite.
     """
     start = time.perf_counter()
     chosen = _chosen(recipe, epochs)
     task = open_task(load_model(model), {"train": train, "test": test})
-    where = device_of(device)
     size = min(batch_size, len(task.train))
     count = (chosen.epochs if epochs is None else epochs) * (len(task.train) // max(size, 1))
     setting = Setting(chosen.lr * size / 256, steps=count, batch_size=batch_size, precision=precision, seed=int(seed))
-    try:
-        scores = _scores(task, chosen, setting, where, progress)
-    except Diverged as error:
-        raise UserError(
-            f"{recipe} with lr {setting.lr:g} on {task.model.name}: {error}; take another recipe"
-        ) from error
+    with process_group(device) as where:
+        checkpoint = _checkpoint(out, task, chosen, setting)
+        try:
+            scores = _scores(task, chosen, setting, where, checkpoint, progress)
+        except Diverged as error:
+            raise UserError(
+                f"{recipe} with lr {setting.lr:g} on {task.model.name}: {error}; take another recipe"
+            ) from error
+        checkpoint.remove()
     name = recipe if epochs in (None, chosen.epochs) else f"{recipe}, {epochs} of {chosen.epochs} epochs"
     return _result(task, scores, name, setting, time.perf_counter() - start, where)
 
@@ -127,7 +136,7 @@ def run(opened: Subject, options: Options) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
     name = opened.entry.train if opened.entry else "train"
     train, test = (open_split(opened.data, split, root=opened.root) for split in (name, "test"))
-    how = {"seed": opened.seed, "device": opened.how.get("device", "auto")}
+    how = {"seed": opened.seed, "out": opened.out, "device": opened.how.get("device", "auto")}
     return [linear_on_views(opened.model, train, test, **vars(options), **how)]
 
 
@@ -143,48 +152,60 @@ def _chosen(recipe: str, epochs: int | None) -> Recipe:
     return RECIPES[recipe]
 
 
-def _scores(task: Task, recipe: Recipe, setting: Setting, device: torch.device, progress: bool) -> Tensor:
+def _checkpoint(out: str | Path | None, task: Task, recipe: Recipe, setting: Setting) -> Checkpoint:
+    images = [rows_digest(split.ids, split.y) for split in (task.train, task.test)]
+    key = {"model": task.model.digest, "images": images, **asdict(recipe), **asdict(setting)}
+    return Checkpoint() if out is None else checkpoint_of(Path(out) / "linear_aug", key)
+
+
+def _scores(
+    task: Task, recipe: Recipe, setting: Setting, device: torch.device, checkpoint: Checkpoint, progress: bool
+) -> Tensor:
     """(M, K) float32 scores of the test images, after the layer has been trained."""
     backbone = task.model.backbone.to(device).eval()
-    head = _head(recipe, task.model.width, len(task.classes), setting.seed).to(device).train()
+    head = _head(recipe, task.model.width, len(task.classes), setting.seed).to(device)
     rows = task.rows(np.ones(len(task.train), bool))
     y = torch.from_numpy(task.train.y[rows]).to(device)
-    views = training_batches(task.model, Pixels(task.train.crops, rows, device), setting)
-    train_layer(backbone, head, views, y, recipe, setting, progress)
+    pixels = Pixels(task.train.crops, rows, device)
+    training = layer_training(
+        backbone, head, lambda first: training_batches(task.model, pixels, setting, first), y, recipe, setting
+    )
+    fit(training, device, checkpoint=checkpoint, progress=progress and "linear layer")
     whole = nn.Sequential(backbone, head).eval()
     tested = Pixels(task.test.centres, np.arange(len(task.test)), device)
     return predict(whole, task.model, tested, setting.precision)
 
 
-def train_layer(
+def layer_training(
     backbone: nn.Module,
     head: nn.Module,
-    views: Iterator[tuple[Tensor, Tensor]],
+    views: Callable[[int], Iterator[tuple[Tensor, Tensor]]],
     y: Tensor,
     recipe: Recipe,
     setting: Setting,
-    progress: bool = False,
-) -> None:
-    """Train `head` on the features of a backbone in eval mode, for setting.steps batches.
+) -> Training:
+    """Return the training of `head` on the features of a backbone in eval mode, for setting.steps batches.
 
-    views: normalised images (B, C, S, S) and the places (B,) of their labels in y: (n,) int64, or (n, K).
-    Raises Diverged when the loss is NaN or infinite.
+    views: first step -> normalised images (B, C, S, S) and the indices (B,) of their labels in y: (n,) int64, or
+        (n, K). The head is computed in float32, the backbone in setting.precision.
     """
-    optimizer = torch.optim.SGD(head.parameters(), setting.lr, momentum=0.9, weight_decay=recipe.weight_decay)
-    device = y.device
-    bar = tqdm(views, "linear layer", setting.steps, leave=False, disable=None if progress else True)
-    for step, (images, places) in enumerate(bar):
-        with torch.no_grad(), autocast(setting.precision, device):
+
+    def loss(layer: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
+        images, places = batch
+        with torch.no_grad(), autocast(setting.precision, y.device):
             features = backbone(images)
-        optimizer.param_groups[0]["lr"] = setting.lr * recipe.factor(step / setting.steps)
-        loss = classification_loss(head(features.float()), y[places])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if (step + 1) % CHECK == 0 or step + 1 == setting.steps:
-            bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
-            if not loss.isfinite():
-                raise Diverged(f"the loss became NaN or infinite by step {step + 1}")
+        return training_loss(layer(features.float()), y[places])
+
+    group = {"params": list(head.parameters()), "lr": setting.lr, "weight_decay": recipe.weight_decay}
+    return Training(
+        head.train(),
+        make_optimizer("sgd", [group], nesterov=False),
+        steps=setting.steps,
+        rate=lambda step: recipe.factor(step / setting.steps),
+        batches=views,
+        loss=loss,
+        seed_at=lambda step: dropout_seed(setting.seed, step),
+    )
 
 
 def _head(recipe: Recipe, width: int, classes: int, seed: int) -> nn.Module:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets._subsets import label_subset, list_digest
+from evaluation.features.checks import whole_number
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Fraction, Precision, Workers
 from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
 from evaluation.results.result import Result
-from evaluation.tuning.loop import Setting, whole_number
+from evaluation.tuning.classifier import Setting
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import (
     Runner,

@@ -108,15 +108,17 @@ def each_once(
     records: Records,
     work: Callable[[int], Mapping[str, Any]],
     needs: Collection[str] = (),
+    done: Callable[[int], None] = lambda number: None,
 ) -> list[dict[str, Any]]:
     """Return the record of every run, in order; each missing run is done once, by one of the processes at this file.
 
     work: index of a run -> values of its record. A run claimed by another process is waited for, and done here if that
     process dies.
+    done: called with the index once the record is written.
     needs: required fields of every record. Raises UserError for a record that lacks one, or is damaged.
     """
     while left := records.missing(keys):
-        others = [number for number in left if not _do(number, keys, records, work)]
+        others = [number for number in left if not _do(number, keys, records, work, done)]
         if len(others) == len(left):
             with records.claim(keys[others[0]], wait=True):
                 pass
@@ -135,13 +137,18 @@ def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) 
 
 
 def _do(
-    number: int, keys: Sequence[Mapping[str, Any]], records: Records, work: Callable[[int], Mapping[str, Any]]
+    number: int,
+    keys: Sequence[Mapping[str, Any]],
+    records: Records,
+    work: Callable[[int], Mapping[str, Any]],
+    done: Callable[[int], None],
 ) -> bool:
     """Do the run and return True; return False if another process has claimed it."""
     key = keys[number]
     with records.claim(key, wait=False) as mine:
         if mine and records.find(key) is None:
             records.add(key, work(number))
+            done(number)
         return mine
 
 

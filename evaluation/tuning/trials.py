@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import pickle
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
@@ -17,15 +16,20 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from evaluation.features.checks import device_of
+from evaluation.features.checks import whole_number
 from evaluation.results.choice import highest_of, lowest_of
 from evaluation.results.measures import measured
-from evaluation.results.records import Records, each_once
+from evaluation.results.records import Records
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
-from evaluation.tuning.loop import Diverged, Setting, classification_loss, predict, train_classifier, whole_number
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier
+from evaluation.tuning.loop import Diverged
 from evaluation.tuning.pixels import Pixels, Pool
+from evaluation.tuning.processes import process_group
+from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
 from evaluation.tuning.task import Task
+from sslkit.distributed import world_size
 from sslkit.errors import UserError
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
@@ -63,6 +67,7 @@ def key(task: Task, trial: Trial) -> dict[str, Any]:
         "judge": rows_digest(*judged),
         **asdict(trial.setting),
         **trial.notes,
+        **of_ranks(),
     }
 
 
@@ -78,23 +83,27 @@ class Bench:
         self.task, self.device, self.progress = task, device, progress
         self._kept: dict[str, Pixels] = {}
 
-    def run(self, trial: Trial) -> dict[str, Any]:
-        """Run a trial and return the values of its record; a diverged one has the value None."""
+    def run(self, trial: Trial, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Run a trial and return the values of its record; a diverged one has the value None.
+
+        The checkpoint is resumed, and deleted by the caller once the record is written.
+        """
         started = time.perf_counter()
         for pixels in (self._learned(trial), self._judged(trial), self._tested()):
             pixels.keep()
         try:
-            values = self._judge(trial, self._tune(trial))
+            values = self._judge(trial, self._tune(trial, checkpoint))
         except Diverged as error:
             values = {"value": None, "diverged": True, "reason": str(error)}
         return {**values, "seconds": time.perf_counter() - started, "device": self.device.type}
 
-    def _tune(self, trial: Trial) -> torch.nn.Sequential:
+    def _tune(self, trial: Trial, checkpoint: Checkpoint) -> torch.nn.Sequential:
         train, setting = self.task.train, trial.setting
         y = torch.from_numpy(train.y[trial.learn])
         title = f"  {trial.stage}: lr {setting.lr:g}, decay {setting.weight_decay:g}" if self.progress else False
         pixels, classes = self._learned(trial), len(self.task.classes)
-        return train_classifier(self.task.model, pixels, y, setting, classes=classes, progress=title)
+        how = {"classes": classes, "checkpoint": checkpoint, "progress": title}
+        return train_classifier(self.task.model, pixels, y, setting, **how)
 
     def _judge(self, trial: Trial, net: torch.nn.Sequential) -> dict[str, Any]:
         scores = predict(net, self.task.model, self._judged(trial), trial.setting.precision)
@@ -145,8 +154,8 @@ class Runner:
         with tqdm(total=len(keys), initial=len(keys) - missing, desc=title, unit="run", disable=self._hidden) as bar:
             if self.workers > 1 and missing > 1:
                 self._in_processes(keys, trials, bar)
-            work = self._work(trials, self.progress)
-            return each_once(keys, self.records, lambda number: (work(number), bar.update())[0], NEEDS)
+            work = self._work(keys, trials, self.progress)
+            return each_recorded(keys, self.records, lambda number: (work(number), bar.update())[0], NEEDS)
 
     @property
     def _hidden(self) -> bool | None:
@@ -166,16 +175,18 @@ class Runner:
                 for future in done:
                     future.result()
 
-    def _work(self, trials: Sequence[Trial], progress: bool) -> Callable[[int], dict[str, Any]]:
+    def _work(
+        self, keys: list[dict[str, Any]], trials: Sequence[Trial], progress: bool
+    ) -> Callable[[int], dict[str, Any]]:
         bench = Bench(self.task, self.device, progress)
-        return lambda number: bench.run(trials[number])
+        return lambda number: bench.run(trials[number], checkpoint_of(self.records.path, keys[number]))
 
 
 def _share(sent: bytes, threads: int) -> None:
     """Run the trials of one process. sent: pickled, because torch's sharing keeps a file open for every tensor."""
     torch.set_num_threads(threads)
     runner, keys, trials = pickle.loads(sent)
-    each_once(keys, runner.records, runner._work(trials, progress=False))
+    each_recorded(keys, runner.records, runner._work(keys, trials, progress=False))
 
 
 @contextmanager
@@ -184,12 +195,15 @@ def open_runner(
 ) -> Iterator[Runner]:
     """Open a runner that records in `out/NAME.jsonl`, or in a temporary file.
 
-    device: "auto" is a GPU if there is one. Raises UserError for an unavailable device, and for workers below 1.
+    device: "auto" is a GPU if there is one. Under torchrun all processes share each trial, see `processes.py`.
+    Raises UserError for an unavailable device, for workers below 1, and for several under torchrun.
     """
     workers = whole_number("workers", workers, 1)
-    place = device_of(device)
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
+        place = stack.enter_context(process_group(device))
+        if workers > 1 and world_size() > 1:
+            raise UserError(f"workers={workers}: the {world_size()} processes share every trial; leave workers at 1")
+        folder = stack.enter_context(shared_folder(out))
         records = Records(Path(folder) / f"{name}.jsonl")
         yield Runner(task, records, place, workers, progress)
 

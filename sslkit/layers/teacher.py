@@ -1,11 +1,11 @@
 """The teacher of momentum methods: a slow copy of the student."""
 
 import copy
-import math
 
 import torch
 from torch import nn
 
+from sslkit import schedules
 from sslkit.errors import UserError
 
 
@@ -23,7 +23,7 @@ def checked(momentum: float) -> float:
 
 def cosine(start: float, end: float, progress: float) -> float:
     """Half a cosine from start to end, as progress goes from 0 to 1."""
-    return end + (start - end) * (math.cos(math.pi * progress) + 1) / 2
+    return end + (start - end) * schedules.cosine(progress, 1)
 
 
 @torch.no_grad()

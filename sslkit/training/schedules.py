@@ -1,11 +1,11 @@
 """Optimisers and the learning rate schedule."""
 
-import math
 from collections.abc import Iterable
 
 import torch
 from torch import nn
 
+from sslkit.schedules import cosine
 from sslkit.training.config import OptimizerConfig
 
 
@@ -14,7 +14,7 @@ def warmup_cosine(step: int, steps: int, warmup: float) -> float:
     rising = max(round(steps * warmup), 1)
     if step < rising:
         return (step + 1) / rising
-    return (1 + math.cos(math.pi * (step - rising) / max(steps - rising, 1))) / 2
+    return cosine(step - rising, max(steps - rising, 1))
 
 
 def parameter_groups(module: nn.Module, weight_decay: float, constant: Iterable[nn.Parameter] = ()) -> list[dict]:

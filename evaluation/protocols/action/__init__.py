@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.features.checks import device_of
+from evaluation.features.checks import whole_number
 from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.opening import Opened, opened, planned
@@ -20,7 +20,7 @@ from evaluation.protocols.action.runs import Run, done
 from evaluation.protocols.action.training import RunOptions
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
-from evaluation.tuning.loop import whole_number
+from evaluation.tuning.processes import process_group
 
 FOLDS = (1, 2, 3)  # the official splits that a set can have
 BESIDE = ("top5", *map(fold_name, FOLDS))
@@ -71,8 +71,8 @@ def action(
     frames, stride: of a clip; None: what the model was pretrained with, else 16 and 64 // frames.
     clips, crops, rule: of a test film, see `EvalViews` in reading.py.
     features: "live", or "once" for the linear protocol on small sets: ten clips of each film pass the backbone once,
-        their middle squares, without augmentation; the result's recipe says so. Nothing is kept of a split until it is
-        done, so one that is stopped begins anew.
+        their middle squares, without augmentation; the result's recipe says so. After a stop they are extracted
+        again.
     precision: "float32", or "bfloat16" autocast. seed: of everything drawn. image_size: where the model does not say.
     out: folder of `action.jsonl`, to which every finished split is added, and of checkpoints: the same call takes up
         a stopped training at its last one, and ends with the same numbers. A film that is changed is trained on and
@@ -102,21 +102,22 @@ def open(subject: Subject, options: Options) -> Opened:
 def run(opened: Opened, options: Options) -> list[Result]:
     """A head or all weights of a network of clips, on films; resumed by the same command; see `action`."""
     place, (plan, description) = opened.place, planned(options)
-    views, device = EvalViews(options.clips, options.crops, options.rule), device_of(place.device)
+    views = EvalViews(options.clips, options.crops, options.rule)
     seed, seconds = whole_number("seed", place.seed, 0), float(options.save_seconds)
-    how = RunOptions(device, options.precision, seed, place.workers, seconds, place.progress)
     folder = Path(place.out)
     folder.mkdir(parents=True, exist_ok=True)
-    runs = []
-    for films in opened.films:
-        train, test = (survey(part, cache=place.cache, on_error=options.on_error) for part in films)
-        counted = f"{len(train.films):,} training and {len(test.films):,} test films"
-        place.say(f"{test.films.name}, split {test.films.fold}: {counted}")
-        for part in (train.films, test.films):
-            _say_unreadable(part, place.say)
-        fitted = recipes.fitted(plan, len(train.films), scale=options.lr is None)
-        runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, how))
-    return [result_of(runs, done(runs, folder, place.say), plan, description)]
+    with process_group(place.device) as device:
+        how = RunOptions(device, options.precision, seed, place.workers, seconds, place.progress)
+        runs = []
+        for films in opened.films:
+            train, test = (survey(part, cache=place.cache, on_error=options.on_error) for part in films)
+            counted = f"{len(train.films):,} training and {len(test.films):,} test films"
+            place.say(f"{test.films.name}, split {test.films.fold}: {counted}")
+            for part in (train.films, test.films):
+                _say_unreadable(part, place.say)
+            fitted = recipes.fitted(plan, len(train.films), scale=options.lr is None)
+            runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, how))
+        return [result_of(runs, done(runs, folder, place.say), plan, description)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -1,44 +1,57 @@
 """The linear protocol's variant for small sets: clips pass the frozen backbone once, without augmentation."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evaluation.protocols.action.reading import Schedule
 from evaluation.protocols.action.recipes import Recipe
-from evaluation.protocols.action.training import RunOptions, descend, make_optimizer, own_randomness, set_rate
+from evaluation.protocols.action.training import RunOptions, clip_optimizer, rate_factor
 from evaluation.results.statistics import generator
-from evaluation.tuning.loop import Diverged
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.loop import State, Training, fit
+from evaluation.tuning.seeds import dropout_seed
 
 
 def train_head(
-    net: nn.Sequential, features: Sequence[Tensor], y: np.ndarray, recipe: Recipe, options: RunOptions
-) -> list[float]:
-    """Train net.head, behind net.dropout, on features of N films, of which each step takes one view.
+    net: nn.Sequential,
+    features: Sequence[Tensor],
+    y: np.ndarray,
+    recipe: Recipe,
+    options: RunOptions,
+    checkpoint: Checkpoint | None = None,
+) -> State:
+    """Train net.head, behind net.dropout, on features of N videos, of which each step takes one view; see `loop.fit`.
 
-    features: N tensors (V, width), V from 1 on. y: (N,) int64. Which view of a film an epoch shows depends on (seed,
-    epoch) alone, what dropout hides on (seed, step). Returns the mean loss of each epoch. Raises Diverged.
+    features: N tensors (V, width), V from 1 on. y: (N,) int64. The view of a video in an epoch depends on (seed, epoch)
+    alone, dropout on (seed, step). Returns the state with the mean loss of each epoch. Raises Diverged.
     """
-    learner = nn.Sequential(net.dropout, net.head).to(options.device).train()
-    optimizer = make_optimizer(net.head, recipe)
-    schedule = Schedule(len(features), recipe.batch_size, recipe.epochs, options.seed)
-    label, losses, total = torch.from_numpy(y).to(options.device), [], 0.0
-    for step, keys in enumerate(schedule):
-        epoch, rows = step // schedule.per_epoch, [row for _, row in keys]
-        if step % schedule.per_epoch == 0:
-            drawn = generator(options.seed, f"cached view {epoch}").random(len(features))
-        shown = torch.stack([features[row][math.floor(drawn[row] * len(features[row]))] for row in rows])
-        set_rate(optimizer, recipe, step / schedule.per_epoch)
-        with own_randomness(options, step):
-            scores = learner(shown.to(options.device))
-        total += descend(optimizer, scores, label[rows]).item()
-        if (step + 1) % schedule.per_epoch == 0:
-            losses.append(total / schedule.per_epoch)
-            total = 0.0
-    if not np.isfinite(losses).all():
-        raise Diverged("the loss became NaN or infinite")
+    learner = nn.Sequential(net.dropout, net.head).to(options.device)
+    label, seed = torch.from_numpy(y).to(options.device), options.seed
+    schedule = Schedule(len(features), recipe.batch_size, recipe.epochs, seed)
+    per_epoch = schedule.per_epoch
+
+    def batches(first: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for keys in Schedule(len(features), recipe.batch_size, recipe.epochs, seed, first):
+            drawn = generator(seed, f"cached view {keys[0][0]}").random(len(features))
+            rows = [row for _, row in keys]
+            shown = [features[row][math.floor(drawn[row] * len(features[row]))] for row in rows]
+            yield torch.stack(shown).to(options.device), label[rows]
+
+    training = Training(
+        learner.train(),
+        clip_optimizer(net.head, recipe),
+        steps=schedule.steps,
+        rate=lambda step: rate_factor(recipe, step / per_epoch),
+        batches=batches,
+        loss=lambda tuned, batch, step: F.cross_entropy(tuned(batch[0]), batch[1]),
+        seed_at=lambda step: dropout_seed(seed, step),
+        period=per_epoch,
+    )
+    state = fit(training, options.device, checkpoint=checkpoint, progress=options.progress)
     learner.eval()
-    return losses
+    return state

@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from evaluation.features.checks import device_of
+from evaluation.features.checks import device_of, whole_number
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.crops import Sizes
 from evaluation.protocols.action.options import Options, Place
 from evaluation.protocols.action.reading import ClipShape, EvalViews
 from evaluation.protocols.action.runs import FEATURES
-from evaluation.tuning.loop import PRECISIONS, whole_number
+from evaluation.tuning.precision import PRECISIONS
 from sslkit.errors import UserError
 from sslkit.members import nearest
 

@@ -15,6 +15,7 @@ from evaluation.results.statistics import generator
 from sslkit.data.clip_sampling import clip_frames, random_starts, uniform_starts
 from sslkit.data.loader import EpochBatches
 from sslkit.data.video_reader import UnreadableVideo
+from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 
 
@@ -127,14 +128,17 @@ class FilmViews(Dataset):
 
 
 class Schedule(Sampler[list[tuple[int, int]]]):
-    """The keys of every step of a training: an epoch's order is a function of (seed, epoch).
+    """The keys of this rank's part of every step of a training: an epoch's order is a function of (seed, epoch).
 
-    batch_size: lowered to the number of films. first: the step to begin at. Films that do not fill the last batch of
-    an epoch are left out of it.
+    batch_size: of all ranks together, lowered to the number of films. first: the step to begin at. Films that do not
+    fill the last batch of an epoch are left out of it. Raises UserError if the ranks cannot share a batch evenly.
     """
 
     def __init__(self, films: int, batch_size: int, epochs: int, seed: int, first: int = 0) -> None:
-        self.batches = EpochBatches(films, min(batch_size, films), seed)
+        size = min(batch_size, films)
+        if size % world_size():
+            raise UserError(f"a batch of {size} clips cannot be shared by {world_size()} processes: change batch_size")
+        self.batches = EpochBatches(films, size, seed, rank(), world_size())
         self.per_epoch, self.first = len(self.batches), first
         self.steps = epochs * self.per_epoch
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from evaluation.tuning.loop import whole_number
+from evaluation.features.checks import whole_number
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.members import nearest

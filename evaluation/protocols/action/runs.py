@@ -15,11 +15,14 @@ from evaluation.protocols.action.films import SurveyedVideos
 from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews, TrainingClips
 from evaluation.protocols.action.recipes import Recipe
 from evaluation.protocols.action.testing import FilmScores, score_films, view_features
-from evaluation.protocols.action.training import RunOptions, State, train
+from evaluation.protocols.action.training import RunOptions, train
 from evaluation.results.measures import measured
-from evaluation.results.records import Records, each_once, run_id
-from evaluation.tuning.loop import Diverged
+from evaluation.results.records import Records
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.loop import Diverged, State
+from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks
 from evaluation.tuning.trials import packed
+from sslkit.distributed import rank
 from sslkit.errors import UserError
 
 NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds")  # of every record
@@ -63,60 +66,63 @@ class Run:
             "features": self.features,
             "precision": self.options.precision,
             "seed": self.options.seed,
+            **of_ranks(),
         }
 
-    def values(self, folder: Path) -> dict[str, Any]:
-        """Train, test, and what the record holds. folder: of the checkpoint, which `done` removes.
+    def values(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Train and test; return the values of the record, on ranks other than 0 nothing.
 
-        Its seconds count what went into the checkpoint too, where there was one to go on from.
+        Its seconds include those before a stop, of which the checkpoint tells.
         Raises UserError where the loss becomes infinite, and where no test film can be read.
         """
         started = time.perf_counter()
         try:
-            state, scores = self._done(folder)
+            state, scores = self._done(checkpoint)
         except Diverged as error:
-            self.checkpoint(folder).unlink(missing_ok=True)
+            checkpoint.remove()
             where = f"{self.recipe.protocol} on {self.test.films.name}, split {self.test.films.fold}"
             raise UserError(f"{where}: {error} at lr {self.recipe.lr:g}; give a lower lr") from error
+        if scores is None:
+            return {}
         return {
             **self._judged(scores),
-            "losses": state.losses,
+            "losses": [loss for _, loss in state.losses],
             "unreadable": {
-                **{self.train.films.called(path): "while training" for path in state.bad},
+                **{self.train.films.called(path): "while training" for path in state.notes},
                 **{
                     self.test.films.called(self.test.films.paths[row]): reason
                     for row, reason in scores.unreadable.items()
                 },
             },
-            "seconds": state.seconds + time.perf_counter() - started,
+            "seconds": state.before + time.perf_counter() - started,
             "device": self.options.device.type,
         }
 
-    def checkpoint(self, folder: Path) -> Path:
-        return folder / f".action-{run_id(self.key)}.ckpt"
-
-    def _done(self, folder: Path) -> tuple[State, FilmScores]:
+    def _done(self, checkpoint: Checkpoint) -> tuple[State, FilmScores | None]:
+        """The state of the training and, on rank 0, the scores of the test films."""
         recipe, films = self.recipe, self.train.films
         net = build_classifier(
             self.model, recipe.protocol, len(films.classes), dropout=recipe.dropout, seed=self.options.seed
         )
         if self.features == "once":
-            state = self._trained_once(net)
+            state = self._trained_once(net, checkpoint)
         else:
             clips = TrainingClips(self.train, self.shape, self.options.seed)
-            state = train(net, self.model, clips, recipe, self.options, self.checkpoint(folder))
+            state = train(net, self.model, clips, recipe, self.options, checkpoint)
+        if rank() != 0:
+            return state, None
         return state, score_films(net, self.model, FilmViews(self.test, self.shape, self.views), self.options)
 
-    def _trained_once(self, net: Any) -> State:
+    def _trained_once(self, net: Any, checkpoint: Checkpoint) -> State:
         views, films = FilmViews(self.train, self.shape, ONCE), self.train.films
         found = list(view_features(net.backbone, self.model, views, self.options, "features"))
         read = [(row, features.clone()) for row, features, _ in found if features is not None]
-        bad = [films.paths[row] for row, features, _ in found if features is None]
         if not read:
             raise UserError(f"{films.name}: none of the {len(films)} training films can be read")
         y = films.y[[row for row, _ in read]]
-        losses = train_head(net, [features for _, features in read], y, self.recipe, self.options)
-        return State(losses=losses, bad=bad)
+        state = train_head(net, [features for _, features in read], y, self.recipe, self.options, checkpoint)
+        state.notes = [films.paths[row] for row, features, _ in found if features is None]
+        return state
 
     def _judged(self, scores: FilmScores) -> dict[str, Any]:
         films = self.test.films
@@ -134,21 +140,21 @@ class Run:
 
 
 def done(runs: list[Run], folder: Path, say: Callable[[str], None] = lambda line: None) -> list[dict[str, Any]]:
-    """The record of every run, in order; those that `folder`/action.jsonl has are not done again.
+    """Return the record of every run, in order; those in `folder`/action.jsonl are not done again.
 
-    Several processes may work there: each does the runs that no other has. A run that is stopped goes on from its
-    checkpoint. say: called with a line when a run is done.
+    Several processes may work there: each does the runs that no other has. A stopped run goes on from its checkpoint.
+    say: called with a line when a run is done.
     """
-    records = Records(folder / "action.jsonl")
+    records, keys = Records(folder / "action.jsonl"), [run.key for run in runs]
 
     def work(number: int) -> dict[str, Any]:
-        values = runs[number].values(folder)
-        films, losses = runs[number].test.films, values["losses"]
-        loss = f"loss {losses[0]:.3f} to {losses[-1]:.3f}, "
-        say(f"{films.name}, split {films.fold}: {loss}top-1 {100 * values['value']:.1f} % in {values['seconds']:.0f} s")
+        run = runs[number]
+        values = run.values(checkpoint_of(records.path, keys[number], run.options.save_seconds))
+        if values:
+            films, losses = run.test.films, values["losses"]
+            loss = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
+            told = f"{loss}, top-1 {100 * values['value']:.1f} % in {values['seconds']:.0f} s"
+            say(f"{films.name}, split {films.fold}: {told}")
         return values
 
-    found = each_once([run.key for run in runs], records, work, NEEDS)
-    for run in runs:
-        run.checkpoint(folder).unlink(missing_ok=True)
-    return found
+    return each_recorded(keys, records, work, NEEDS)

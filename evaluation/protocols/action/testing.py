@@ -13,7 +13,8 @@ from evaluation.features.models import LoadedModel
 from evaluation.protocols.action.classifier import normalize
 from evaluation.protocols.action.reading import FilmViews
 from evaluation.protocols.action.training import RunOptions
-from evaluation.tuning.loop import Diverged, autocast
+from evaluation.tuning.loop import Diverged
+from evaluation.tuning.precision import autocast
 from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources import collate
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from evaluation.protocols.detection.body import as_input
 from evaluation.protocols.detection.boxes import Boxes, Target, for_training
-from evaluation.protocols.detection.detector import seed_of
+from evaluation.tuning.seeds import seed_of
 from sslkit.data.loader import EpochSampler, plain_errors
 from sslkit.errors import UserError
 

@@ -1,6 +1,5 @@
 """build_detector: Faster or Mask R-CNN on the backbone of a loaded model."""
 
-import hashlib
 import importlib
 from typing import Any
 
@@ -10,6 +9,7 @@ from torchvision.models.detection import FasterRCNN
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.sizes import Sizes
+from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -58,9 +58,3 @@ def check_fit(model: LoadedModel, arch: str) -> None:
     if arch not in ARCHITECTURES:
         raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
     importlib.import_module(f"evaluation.protocols.detection.{arch}").check(model)
-
-
-def seed_of(purpose: str, *numbers: int) -> int:
-    """The seed of one purpose's draws: no two share one."""
-    text = " ".join([purpose, *map(str, numbers)])
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.features.checks import checked, device_of
+from evaluation.features.checks import checked, device_of, whole_number
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.boxes import Boxes
@@ -19,7 +19,6 @@ from evaluation.protocols.detection.sources import open_boxes
 from evaluation.protocols.detection.training import Training
 from evaluation.protocols.detection.trials import Bench
 from evaluation.results.result import Result
-from evaluation.tuning.loop import whole_number
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED
 

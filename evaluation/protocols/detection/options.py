@@ -17,7 +17,7 @@ from evaluation.protocols._option_types import (
 from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.detector import ARCHITECTURES
-from evaluation.protocols.detection.training import SAVED
+from evaluation.tuning.checkpoint import EVERY
 from sslkit.settings import Limits
 
 
@@ -50,7 +50,7 @@ class Place:
     device: str = "auto"
     workers: Readers = 0
     counts: CountsRule = "raise"
-    every: Seconds = SAVED
+    every: Seconds = EVERY
     progress: bool = True
 
     @classmethod

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torchvision.models.detection import FasterRCNN
 
-from evaluation.tuning.loop import autocast
+from evaluation.tuning.precision import autocast
 
 
 def set_precision(detector: FasterRCNN, precision: str, device: torch.device) -> FasterRCNN:

@@ -4,7 +4,6 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,11 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.options import Place
 from evaluation.protocols.detection.pictures import draw_predictions
 from evaluation.protocols.detection.prediction import Prediction, average_precisions, predictions
-from evaluation.protocols.detection.ranks import agreed, process_group
 from evaluation.protocols.detection.training import Trained, Training, train_detector
 from evaluation.results.records import Records, run_id
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.processes import process_group
+from evaluation.tuning.recorded import checkpoint_of, each_recorded
 from sslkit.distributed import rank, world_size
 from sslkit.files import write_whole
 
@@ -37,18 +38,25 @@ class Bench:
     place: Place
 
     def run(self, training: Training, seeds: Sequence[int]) -> list[dict[str, Any]]:
-        """The record of the trial of each seed, in order; one that is recorded is not done again.
+        """Return the record of the trial of each seed, in order; a recorded one is not done again.
 
         training: its seed is replaced. A record has the APs (fractions), the losses (step, loss), seconds, and the
         names of the picture and of the weights in `folder`. Under torchrun every rank trains, rank 0 tests and
         records, and the others get [].
         Raises UserError; see `train_detector` and `average_precisions`.
         """
-        found = []
         with process_group(self.place.device) as device:
-            for number, seed in enumerate(seeds, 1):
-                title = f"{self.name}, trial {number} of {len(seeds)}" if len(seeds) > 1 else self.name
-                found.append(self._recorded(replace(training, seed=seed), device, title))
+            records = Records(self.place.out / f"{self.name}.jsonl")
+            trials = [replace(training, seed=seed) for seed in seeds]
+            keys = [self.key(trial) for trial in trials]
+            for number in sorted(set(range(len(keys))) - set(records.missing(keys))):
+                self._say(f"{self._title(number, seeds)}: was done before, its numbers are kept")
+
+            def work(number: int) -> dict[str, Any]:
+                checkpoint = checkpoint_of(records.path, keys[number], self.place.every)
+                return self._trial(trials[number], device, checkpoint, self._title(number, seeds))
+
+            found = each_recorded(keys, records, work)
             return found if rank() == 0 else []
 
     @property
@@ -69,33 +77,22 @@ class Bench:
             **asdict(training),
         }
 
-    def _recorded(self, training: Training, device: torch.device, title: str) -> dict[str, Any] | None:
-        """The record of one trial; None on ranks other than 0."""
-        key = self.key(training)
-        with _claimed(self.place.out / f"{self.name}.jsonl", key) as records:
-            known = records and records.find(key)
-            if agreed(known is not None, device):
-                if rank() == 0 and self.place.progress:
-                    tqdm.write(f"{title}: was done before, its numbers are kept", file=sys.stderr)
-                return known
-            started = time.perf_counter()
-            checkpoint = self.folder / f"{run_id(key)}.ckpt"
-            trained = train_detector(
-                self.model,
-                self.train,
-                training,
-                device=device,
-                checkpoint=checkpoint,
-                every=self.place.every,
-                workers=self.place.workers,
-                progress=self.place.progress and title,
-            )
-            if records is None:
-                return None
-            values = self._tested(trained, training, device, run_id(key))
-            records.add(key, {**values, "seconds": time.perf_counter() - started, "device": device.type})
-            checkpoint.unlink(missing_ok=True)
-            return records.find(key)
+    def _title(self, number: int, seeds: Sequence[int]) -> str:
+        return f"{self.name}, trial {number + 1} of {len(seeds)}" if len(seeds) > 1 else self.name
+
+    def _say(self, line: str) -> None:
+        if rank() == 0 and self.place.progress:
+            tqdm.write(line, file=sys.stderr)
+
+    def _trial(self, training: Training, device: torch.device, checkpoint: Checkpoint, title: str) -> dict[str, Any]:
+        """Train and test; return the values of the record, on ranks other than 0 nothing."""
+        started = time.perf_counter()
+        how = {"device": device, "checkpoint": checkpoint, "workers": self.place.workers}
+        trained = train_detector(self.model, self.train, training, **how, progress=self.place.progress and title)
+        if rank() != 0:
+            return {}
+        values = self._tested(trained, training, device, run_id(self.key(training)))
+        return {**values, "seconds": time.perf_counter() - started, "device": device.type}
 
     def _tested(self, trained: Trained, training: Training, device: torch.device, run: str) -> dict[str, Any]:
         import safetensors.torch
@@ -114,17 +111,6 @@ class Bench:
             own = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
             safetensors.torch.save_file(own, partial)
         return {"ap": values, "losses": trained.losses, "picture": picture, "weights_file": weights}
-
-
-@contextmanager
-def _claimed(path: Path, key: dict[str, Any]) -> Iterator[Records | None]:
-    """The records, while no other process works on the same trial; None on ranks other than 0."""
-    if rank() != 0:
-        yield None
-        return
-    records = Records(path)
-    with records.claim(key, wait=True):
-        yield records
 
 
 def _kept(found: Iterator[Prediction], first: list[Prediction]) -> Iterator[Prediction]:

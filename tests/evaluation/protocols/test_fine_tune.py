@@ -21,7 +21,7 @@ from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.fine_tune import GRIDS, fine_tune, settings_of
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import share
-from evaluation.tuning.loop import Setting, predict, train_classifier
+from evaluation.tuning.classifier import Setting, predict, train_classifier
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions

@@ -14,9 +14,10 @@ from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
-from evaluation.protocols.linear_aug import RECIPES, linear_on_views, train_layer
+from evaluation.protocols.linear_aug import RECIPES, layer_training, linear_on_views
 from evaluation.results.result import rows_digest
-from evaluation.tuning.loop import Diverged, Setting
+from evaluation.tuning.classifier import Setting
+from evaluation.tuning.loop import Diverged, fit
 from sslkit.errors import UserError
 
 
@@ -88,7 +89,8 @@ def test_the_layer_is_trained_as_torch_does(generator: torch.Generator) -> None:
     head, want = nn.Linear(4, 3), nn.Linear(4, 3)
     want.load_state_dict(head.state_dict())
     setting = Setting(lr=0.5, steps=6, batch_size=16)
-    train_layer(backbone, head, ((x[at], at) for at in places), y, recipe, setting)
+    cpu = torch.device("cpu")
+    fit(layer_training(backbone, head, lambda first: ((x[at], at) for at in places), y, recipe, setting), cpu)
     optimizer = torch.optim.SGD(want.parameters(), 0.5, momentum=0.9, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4, 6])  # 8, 16 and 24 of 28 epochs in 6 steps
     for at in places:
@@ -99,8 +101,9 @@ def test_the_layer_is_trained_as_torch_does(generator: torch.Generator) -> None:
     torch.testing.assert_close(head.weight, want.weight)
     torch.testing.assert_close(head.bias, want.bias)
     assert backbone[0].weight.grad is None
+    wild = layer_training(backbone, head, lambda first: ((x[at] * torch.inf, at) for at in places), y, recipe, setting)
     with pytest.raises(Diverged, match="step 6"):
-        train_layer(backbone, head, ((x[at] * torch.inf, at) for at in places), y, recipe, setting)
+        fit(wild, cpu)
 
 
 def test_several_labels_an_image(model, splits) -> None:

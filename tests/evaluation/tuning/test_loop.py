@@ -1,264 +1,309 @@
-"""The loop that tunes all weights, against the same steps written out by hand."""
+"""The loop of all fine-tuning: against steps by hand, stopped and resumed, on two processes, and what it refuses."""
 
-import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from forks import WORLD, free_port, start_ranks
 from torch import Tensor, nn
 
+from evaluation.datasets import open_split
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.tuning.loop import (
-    Diverged,
-    Setting,
-    classification_loss,
-    cosine,
-    predict,
-    train_classifier,
-    training_batches,
-    with_head,
-)
+from evaluation.protocols.fine_tune import fine_tune
+from evaluation.protocols.linear_aug import linear_on_views
+from evaluation.results.records import read_records
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.classifier import Setting, predict, train_classifier
+from evaluation.tuning.loop import Diverged, State, Training, fit
+from evaluation.tuning.optimizers import make_optimizer
 from evaluation.tuning.pixels import Pixels, Pool
+from evaluation.tuning.processes import process_group
+from evaluation.tuning.seeds import dropout_seed
 from sslkit import open_images
-from sslkit.data.images import Images
-from sslkit.data.views import augment, view_generator
+from sslkit.distributed import SyncBatchNorm, rank
 from sslkit.errors import UserError
 
 CPU = torch.device("cpu")
-DIGITS = open_images("digits")
-ROWS = np.arange(50)
+STEPS, PERIOD = 7, 3
 
 
-def network(dropout: float = 0.0) -> nn.Module:
+def network(dropout: float = 0.5) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        layers = [nn.Conv2d(1, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(dropout)]
-        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten())
+        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(dropout), nn.Linear(8, 3)).train()
 
 
-def loaded(dropout: float = 0.0) -> LoadedModel:
-    return load_model(network(dropout), image_size=8, in_chans=1)
+def batches(first: int) -> Iterator[tuple[Tensor, Tensor]]:
+    for step in range(first, STEPS):
+        drawn = torch.Generator().manual_seed(step)
+        yield torch.randn(6, 4, generator=drawn), torch.randint(3, (6,), generator=drawn)
 
 
-def pixels(rows: np.ndarray = ROWS, images: Images = DIGITS, resident: bool | None = None) -> Pixels:
-    return Pixels(Pool([images]), rows, CPU, resident)
+def training(net: nn.Module, **changed) -> Training:
+    group = {"params": list(net.parameters()), "lr": 0.1, "weight_decay": 0.01}
+    given = {
+        "optimizer": make_optimizer("adamw", [group]),
+        "steps": STEPS,
+        "rate": lambda step: 1 - step / STEPS,
+        "batches": batches,
+        "loss": lambda tuned, batch, step: F.cross_entropy(tuned(batch[0]), batch[1]),
+        "seed_at": lambda step: dropout_seed(5, step),
+        "period": PERIOD,
+        "check": 2,
+    }
+    return Training(net, **{**given, **changed})
 
 
-def tuned(model: LoadedModel, setting: Setting, given: Pixels | None = None) -> dict[str, Tensor]:
-    y = torch.from_numpy(DIGITS.labels[ROWS])
-    return train_classifier(model, given or pixels(), y, setting, classes=10, progress=False).state_dict()
+def trained(**how) -> tuple[dict[str, Tensor], State]:
+    net = network()
+    state = fit(training(net), CPU, progress=False, **how)
+    return net.state_dict(), state
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return all(torch.equal(a[name], b[name]) for name in a)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def views_by_hand(setting: Setting) -> list[tuple[Tensor, Tensor]]:
-    """Each step's normalised views and labels, from the documented order and generators."""
-    batches, epoch = [], 0
-    while len(batches) < setting.steps:
-        state = np.random.SeedSequence((setting.seed, epoch)).generate_state(1, np.uint64)
-        order = torch.randperm(len(ROWS), generator=torch.Generator().manual_seed(int(state[0])))
-        for step in range(len(ROWS) // setting.batch_size):
-            rows = ROWS[order[step * setting.batch_size : (step + 1) * setting.batch_size].numpy()]
-            images = torch.from_numpy(DIGITS.pixels[rows])
-            generator = view_generator(setting.seed, epoch, step)
-            (view,) = augment(images, setting.views(), 8, generator, aspect=torch.ones(len(rows)))
-            batches.append(((view - 0.5) / 0.5, torch.from_numpy(DIGITS.labels[rows])))
-        epoch += 1
-    return batches[: setting.steps]
-
-
-def test_sgd_is_nesterov_momentum_along_a_cosine_with_decay_of_all_weights() -> None:
-    setting = Setting(lr=0.05, head_lr=0.2, weight_decay=0.01, steps=7, batch_size=16, crop=(0.3, 1.0), seed=3)
-    model = loaded()
-    net = with_head(model, 10).train()
-    weights = list(net.named_parameters())
-    velocity = {name: torch.zeros_like(w) for name, w in weights}
-    for step, (view, y) in enumerate(views_by_hand(setting)):
-        gradients = torch.autograd.grad(F.cross_entropy(net(view), y), [w for _, w in weights])
-        factor = 0.5 * (1 + math.cos(math.pi * step / 7))
-        with torch.no_grad():
-            for (name, w), g in zip(weights, gradients, strict=True):
-                g = g + 0.01 * w
-                velocity[name] = 0.9 * velocity[name] + g
-                w -= factor * (0.2 if name.startswith("head") else 0.05) * (g + 0.9 * velocity[name])
-    found = tuned(model, setting)
-    for name, w in net.state_dict().items():
-        torch.testing.assert_close(found[name], w, rtol=1e-5, atol=1e-6, msg=name)
-    assert not torch.equal(found["backbone.net.0.weight"], model.net.state_dict()["0.weight"])
-
-
-def test_adamw_decays_apart_from_the_gradient() -> None:
-    setting = Setting(lr=0.01, weight_decay=0.5, steps=4, batch_size=25, optimizer="adamw", flip=False)
-    model = loaded()
-    net = with_head(model, 10).train()
-    weights = list(net.parameters())
-    first, second = [torch.zeros_like(w) for w in weights], [torch.zeros_like(w) for w in weights]
-    for step, (view, y) in enumerate(views_by_hand(setting)):
-        gradients = torch.autograd.grad(F.cross_entropy(net(view), y), weights)
-        rate = 0.01 * 0.5 * (1 + math.cos(math.pi * step / 4))
-        with torch.no_grad():
-            for w, g, m, v in zip(weights, gradients, first, second, strict=True):
-                m.mul_(0.9).add_(0.1 * g)
-                v.mul_(0.999).add_(0.001 * g * g)
-                mean, square = m / (1 - 0.9 ** (step + 1)), v / (1 - 0.999 ** (step + 1))
-                w.sub_(rate * 0.5 * w).sub_(rate * mean / (square.sqrt() + 1e-8))
-    found = tuned(model, setting)
-    for name, w in net.state_dict().items():
-        torch.testing.assert_close(found[name], w, rtol=1e-4, atol=1e-5, msg=name)
-
-
-def test_the_rate_follows_pytorchs_cosine() -> None:
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
-    for step in range(20):
-        assert cosine(step, 20) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
+def test_each_step_is_the_optimizers_with_its_rate_and_dropout() -> None:
+    net, losses = network(), []
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.01)
+    for step, (x, y) in enumerate(batches(0)):
+        optimizer.param_groups[0]["lr"] = 0.1 * (1 - step / STEPS)
+        torch.manual_seed(dropout_seed(5, step))
+        loss = F.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
         optimizer.step()
-        schedule.step()
-    assert cosine(20, 20) == 0
+        losses.append(loss.item())
+    found, state = trained()
+    assert same(found, net.state_dict())
+    assert [step for step, _ in state.losses] == [3, 6, 7]
+    means = [np.mean(losses[:3]), np.mean(losses[3:6]), losses[6]]
+    assert [loss for _, loss in state.losses] == pytest.approx(means, rel=1e-6)
 
 
-def test_one_seed_one_network_to_the_last_bit_and_the_global_generator_stays() -> None:
-    setting = Setting(lr=0.1, steps=5, batch_size=16, seed=1)
-    torch.manual_seed(11)
+def test_the_global_generator_is_restored_and_has_no_influence() -> None:
+    torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = tuned(loaded(dropout=0.5), setting)
+    first, _ = trained()
     assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(12)
-    assert same(first, tuned(loaded(dropout=0.5), setting))
-    other = Setting(lr=0.1, steps=5, batch_size=16, seed=2)
-    assert not same(first, tuned(loaded(dropout=0.5), other))
+    torch.manual_seed(2)
+    assert same(first, trained()[0])
 
 
-def test_the_given_network_is_left_as_it_was() -> None:
-    model = loaded()
-    before = {name: value.clone() for name, value in model.net.state_dict().items()}
-    model.net.requires_grad_(False)
-    after = tuned(model, Setting(lr=0.1, steps=4, batch_size=16))
-    assert same(before, model.net.state_dict()) and not model.net.training
-    for name in ("0.weight", "1.weight", "1.running_mean"):  # all weights, and statistics of training batches
-        assert not torch.equal(after[f"backbone.net.{name}"], before[name])
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_stopped_training_ends_with_the_same_weights_and_losses(stop: int, tmp_path: Path) -> None:
+    file = Checkpoint(tmp_path / "a.ckpt", "run", every=0)
+
+    def stopping(first: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for step, batch in enumerate(batches(first), first):
+            if step == stop:
+                raise KeyboardInterrupt
+            yield batch
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(training(network(), batches=stopping), CPU, checkpoint=file, progress=False)
+    assert file.load()["step"] == stop
+    torch.rand(3)
+    found, state = trained(checkpoint=file)
+    expected, whole = trained()
+    assert same(found, expected) and state.losses == whole.losses
+    assert same(trained(checkpoint=file)[0], expected), "a finished training is loaded"
+    file.remove()
+    assert not list(tmp_path.iterdir())
 
 
-def test_pixels_read_again_train_as_those_that_are_kept() -> None:
-    setting = Setting(lr=0.1, steps=8, batch_size=16)
-    kept, read = pixels(resident=True), pixels(resident=False)
-    assert same(tuned(loaded(), setting, kept), tuned(loaded(), setting, read))
-    assert kept.images.shape == (50, 1, 8, 8) and kept.images.dtype == torch.uint8 and read.images is None
+def test_notes_are_kept_over_a_stop(tmp_path: Path) -> None:
+    file, state = Checkpoint(tmp_path / "a.ckpt", every=0), State()
+
+    def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
+        state.notes.append(f"step {step}")
+        if step == 4:
+            raise KeyboardInterrupt
+        return net(batch[0]).square().mean()
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(training(network(), loss=loss), CPU, state=state, checkpoint=file, progress=False)
+    assert trained(checkpoint=file)[1].notes == [f"step {step}" for step in range(4)]
 
 
-def test_fewer_images_than_a_batch_are_one_batch() -> None:
-    batches = list(training_batches(loaded(), pixels(np.arange(7)), Setting(lr=0.1, steps=3, batch_size=64)))
-    assert [len(view) for view, _ in batches] == [7, 7, 7]
-    assert all(sorted(at.tolist()) == list(range(7)) for _, at in batches)
-    assert not torch.equal(batches[0][1], batches[1][1])
+def test_the_last_step_is_saved_whatever_the_time_between_checkpoints(tmp_path: Path) -> None:
+    file = Checkpoint(tmp_path / "a.ckpt", every=1e9)
+    trained(checkpoint=file)
+    assert file.load()["step"] == STEPS
 
 
-@pytest.mark.parametrize("flip", [False, True])
-def test_images_are_mirrored_only_if_asked_for(flip: bool) -> None:
-    from sslkit.data.arrays import ArrayImages
-    from sslkit.data.images import Identity, ImageOptions
-
-    bright_right = np.zeros((40, 1, 8, 8), np.uint8)
-    bright_right[..., 4:] = 255
-    images = ArrayImages(bright_right, Identity("half", labels=np.zeros(40)), ImageOptions())
-    setting = Setting(lr=0.1, steps=1, batch_size=40, flip=flip, crop=(1.0, 1.0))
-    ((view, _),) = training_batches(loaded(), pixels(np.arange(40), images), setting)
-    mirrored = (view[..., :4].mean((1, 2, 3)) > view[..., 4:].mean((1, 2, 3))).float().mean().item()
-    assert (0.2 < mirrored < 0.8) if flip else mirrored == 0
+def test_only_a_part_of_the_weights_is_saved(tmp_path: Path) -> None:
+    file, net = Checkpoint(tmp_path / "a.ckpt"), network()
+    fit(training(net, saved=net[3]), CPU, checkpoint=file, progress=False)
+    assert set(file.load()["weights"]) == {"weight", "bias"}
 
 
-def test_scores_are_those_of_centre_crops_in_eval_mode() -> None:
-    model = load_model(network(), image_size=6, in_chans=1)
-    net = train_classifier(
-        model, pixels(), torch.from_numpy(DIGITS.labels[ROWS]), Setting(lr=0.1, steps=4, batch_size=16), classes=10
-    )
-    scores = predict(net, model, pixels(np.arange(300)))
-    middle = torch.from_numpy(DIGITS.pixels[:300, :, 1:7, 1:7]).float() / 255
-    with torch.no_grad():
-        expected = net.eval()((middle - 0.5) / 0.5)
-    assert scores.shape == (300, 10)
-    torch.testing.assert_close(scores, expected)
+def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    trained(checkpoint=Checkpoint(path, "run"))
+    with pytest.raises(UserError, match=r"a.ckpt belongs to a run with other settings: delete it, or give another out"):
+        trained(checkpoint=Checkpoint(path, "another run"))
+    other = nn.Sequential(nn.Linear(4, 3))
+    with pytest.raises(UserError, match=r"a.ckpt is of another network \(.*: delete it to start anew"):
+        fit(training(other), CPU, checkpoint=Checkpoint(path, "run"), progress=False)
+    whole = path.read_bytes()
+    flipped = whole[:900] + bytes([whole[900] ^ 1]) + whole[901:]
+    for content, said in ((whole[:500], "or a part of one"), (flipped, "is damaged: its content does not have")):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"a.ckpt .*{said}.*: delete it to start anew"):
+            trained(checkpoint=Checkpoint(path, "run"))
+    torch.save({"step": 3}, path)
+    with pytest.raises(UserError, match=r"a.ckpt cannot be read \(.*key.*: delete it to start anew"):
+        trained(checkpoint=Checkpoint(path, "run"))
 
 
-def test_unknown_labels_do_not_count_in_the_loss() -> None:
-    scores = torch.tensor([[2.0, -1.0, 0.5], [0.0, 3.0, -2.0]], requires_grad=True)
-    target = torch.tensor([[1, 0, -1], [-1, 1, 0]], dtype=torch.int8)
-    loss = classification_loss(scores, target)
-    log = math.log1p
-    expected = (log(math.exp(-2.0)) + log(math.exp(0.5)) + log(math.exp(0.0)) + log(math.exp(-3.0))) / 4
-    assert loss.item() == pytest.approx(expected, abs=1e-6)
-    (gradient,) = torch.autograd.grad(loss, scores)
-    assert gradient[0, 1] == 0 and gradient[1, 2] == 0 and (gradient != 0).sum() == 4
+def test_a_loss_that_is_not_finite_is_neither_trained_on_nor_saved(tmp_path: Path) -> None:
+    file = Checkpoint(tmp_path / "a.ckpt", every=0)
+
+    def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
+        return net(batch[0]).square().mean() * (torch.inf if step >= 4 else 1)
+
+    with pytest.raises(Diverged, match="NaN or infinite by step 6"):  # checked every 2 steps
+        fit(training(network(), loss=loss), CPU, checkpoint=file, progress=False)
+    assert file.load()["step"] == 4
 
 
-def test_a_loss_that_is_not_finite_stops_the_run() -> None:
-    with pytest.raises(Diverged, match="by step 50"):  # looked at every 50 steps
-        tuned(loaded(), Setting(lr=1e30, steps=120, batch_size=16))
-
-
-def test_scores_that_are_not_finite_are_refused() -> None:
-    net = with_head(loaded(), 10).eval()
-    nn.init.constant_(net.head.bias, math.nan)
-    with pytest.raises(Diverged):
-        predict(net, loaded(), pixels())
-
-
-def test_bfloat16_is_used_where_it_is_asked_for() -> None:
+def test_bfloat16_computes_the_network_in_it_and_returns_float32() -> None:
     seen = []
-    model = loaded()
-    model.net[0].register_forward_hook(lambda module, given, out: seen.append(out.dtype))
-    tuned(model, Setting(lr=0.1, steps=2, batch_size=16, precision="bfloat16"))
-    tuned(model, Setting(lr=0.1, steps=2, batch_size=16))
-    assert seen == [torch.bfloat16] * 2 + [torch.float32] * 2
+
+    def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
+        scores = net(batch[0])
+        seen.append(scores.dtype)
+        return F.cross_entropy(scores, batch[1])
+
+    net = network()
+    net[3].register_forward_hook(lambda layer, given, out: seen.append(out.dtype))
+    fit(training(net, loss=loss, steps=1), CPU, precision="bfloat16", progress=False)
+    assert seen == [torch.bfloat16, torch.float32] and net[3].weight.dtype == torch.float32
 
 
+# Two processes
+
+
+def convolution() -> LoadedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        layers = [nn.Conv2d(1, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
+        return load_model(nn.Sequential(*layers), image_size=8, in_chans=1)
+
+
+def tuned(labels: np.ndarray, checkpoint: Checkpoint | None = None) -> tuple[dict[str, Tensor], Tensor, int]:
+    """The weights after 10 steps, scores of 7 other images, and the number of synchronised layers."""
+    digits, setting = open_images("digits"), Setting(lr=0.2, head_lr=0.4, weight_decay=1e-3, steps=10, batch_size=16)
+    pixels, tested = (Pixels(Pool([digits]), rows, CPU) for rows in (np.arange(50), np.arange(60, 67)))
+    y = torch.from_numpy(labels[:50])
+    classes = 10 if labels.ndim == 1 else labels.shape[1]
+    given = {"classes": classes, "checkpoint": checkpoint, "progress": False}
+    net = train_classifier(convolution(), pixels, y, setting, **given)
+    synchronised = sum(isinstance(layer, SyncBatchNorm) for layer in net.modules())
+    return net.state_dict(), predict(net, convolution(), tested), synchronised
+
+
+def several_labels() -> np.ndarray:
+    """(N, 3) int8 of 1, -1 and 0, which differ in number between the halves of a batch."""
+    return np.random.default_rng(0).choice([-1, 0, 0, 1], (200, 3)).astype(np.int8)
+
+
+def as_a_rank(number: int, work: str, port: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    ranks = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": WORLD, "LOCAL_WORLD_SIZE": WORLD}
+    os.environ.update(
+        {name: str(value) for name, value in ranks.items()}, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+    )
+    torch.save(globals()[work](folder), folder / f"{work}-{number}.pt")
+
+
+def on_two(work: str, folder: Path) -> list:
+    start_ranks(as_a_rank, work, free_port(), folder)
+    return [torch.load(folder / f"{work}-{number}.pt", weights_only=False) for number in range(WORLD)]
+
+
+def one_label(folder: Path) -> tuple:
+    with process_group("cpu"):
+        return tuned(open_images("digits").labels)
+
+
+def labels_that_do_not_count(folder: Path) -> tuple:
+    with process_group("cpu"):
+        return tuned(several_labels())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "bad",
-    [
-        {"lr": 0},
-        {"lr": -0.1},
-        {"lr": math.nan},
-        {"lr": "0.1"},
-        {"head_lr": 0.0},
-        {"weight_decay": -1e-4},
-        {"steps": 0},
-        {"steps": 2.5},
-        {"batch_size": 1},
-        {"seed": -1},
-        {"optimizer": "sdg"},
-        {"precision": "bf16"},
-        {"crop": (0.5, 1.5)},
-    ],
+    ("work", "labels"),
+    [("one_label", open_images("digits").labels), ("labels_that_do_not_count", several_labels())],
 )
-def test_a_setting_out_of_range_is_one_clear_error(bad: dict) -> None:
-    (name,) = bad
-    with pytest.raises(UserError, match="scale" if name == "crop" else name):
-        Setting(**{"lr": 0.1, **bad})
+def test_two_processes_end_with_the_weights_of_one(work: str, labels: np.ndarray, tmp_path: Path) -> None:
+    weights, scores, _ = tuned(labels)
+    first, second = on_two(work, tmp_path)
+    assert first[2] == second[2] == 1 and same(first[0], second[0])
+    for name, value in weights.items():
+        torch.testing.assert_close(first[0][name], value, rtol=2e-4, atol=2e-5, msg=name)
+    for _, found, _ in (first, second):
+        torch.testing.assert_close(found, scores, rtol=2e-4, atol=2e-4)
 
 
-def test_a_whole_number_and_the_same_fraction_are_one_setting() -> None:
-    a, b = Setting(lr=1, weight_decay=0), Setting(lr=np.float64(1.0), weight_decay=0.0)
-    assert repr(a) == repr(b) and a == b
+def whole_protocols(folder: Path) -> list[float]:
+    digits = {split: open_split("digits", split) for split in ("train", "test")}
+    how = {"steps": 6, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
+    grid = {"lr": [0.3, 0.03]}
+    found = fine_tune(convolution(), digits, grid=grid, seeds=[0, 1], out=folder / "shared", **how)
+    again = fine_tune(convolution(), digits, grid=grid, seeds=[0, 1], out=folder / "shared", **how)
+    assert found.value == again.value, "it is on record"
+    alone = fine_tune(convolution(), digits, grid=grid, **how)
+    on_views = linear_on_views(convolution(), *digits.values(), epochs=1, batch_size=64, device="cpu", progress=False)
+    return [found.value, alone.value, on_views.value]
 
 
-def test_it_learns_digits() -> None:
-    setting = Setting(lr=0.2, steps=150, batch_size=64, flip=False, crop=(0.6, 1.0))
-    train, test = DIGITS, open_images("digits", split="test")
-    given = pixels(np.arange(len(train)))
-    net = train_classifier(loaded(), given, torch.from_numpy(train.labels), setting, classes=10, progress=False)
-    scores = predict(net, loaded(), pixels(np.arange(len(test)), test))
-    assert (scores.argmax(1).numpy() == test.labels).mean() > 0.6
+@pytest.mark.slow
+def test_protocols_give_the_result_of_one_process_on_every_rank(tmp_path: Path) -> None:
+    first, second = on_two("whole_protocols", tmp_path)
+    assert first == second
+    (tmp_path / "one").mkdir()
+    assert first == pytest.approx(whole_protocols(tmp_path / "one"), abs=0.02)
+    records = read_records(tmp_path / "shared" / "fine_tune.jsonl").values()
+    assert len(records) == 4 and all(record["ranks"] == WORLD for record in records)
+    assert not list((tmp_path / "shared").glob("*.ckpt"))
 
 
-def test_whole_numbers_of_any_kind_are_kept_as_ints() -> None:
-    setting = Setting(0.1, steps=np.int64(3), batch_size=np.int32(8), seed=np.uint8(1))
-    assert setting == Setting(0.1, steps=3, batch_size=8, seed=1)
-    assert {type(value) for value in (setting.steps, setting.batch_size, setting.seed)} == {int}
-    for given in (np.float64(3), True, "3", 0):
-        with pytest.raises(UserError, match=r"steps=.* must be a whole number from 1"):
-            Setting(0.1, steps=given)
-    with pytest.raises(UserError, match="batch_size=0"):
-        Setting(0.0, batch_size=0)  # the rate is often in proportion to it
+def other_checkpoints(folder: Path) -> str:
+    with process_group("cpu"):
+        path = folder / f"{rank()}.ckpt"
+        if rank() == 0:
+            Checkpoint(path, "run").save({"step": 3})
+        try:
+            tuned(open_images("digits").labels, Checkpoint(path, "run"))
+        except UserError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.slow
+def test_different_checkpoints_stop_every_process(tmp_path: Path) -> None:
+    for said in on_two("other_checkpoints", tmp_path):
+        assert "the processes found different checkpoints" in said and "must share that folder" in said
+
+
+def uneven_batches(folder: Path) -> str:
+    with process_group("cpu"):
+        digits, setting = open_images("digits"), Setting(lr=0.2, steps=2, batch_size=15)
+        y = torch.from_numpy(digits.labels[:50])
+        with pytest.raises(UserError) as raised:
+            train_classifier(convolution(), Pixels(Pool([digits]), np.arange(50), CPU), y, setting, classes=10)
+        return str(raised.value)
+
+
+@pytest.mark.slow
+def test_a_batch_that_two_processes_cannot_share_is_refused(tmp_path: Path) -> None:
+    expected = "a batch of 15 images cannot be shared by 2 processes: change batch_size"
+    assert on_two("uneven_batches", tmp_path) == [expected, expected]

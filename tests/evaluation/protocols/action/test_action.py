@@ -18,6 +18,8 @@ from evaluation.protocols.base import Subject
 from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.seeds import dropout_seed
 from sslkit import backbones
 from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry
@@ -107,19 +109,17 @@ def test_a_stopped_evaluation_goes_on_and_ends_the_same(
     class Stopped(Exception):
         pass
 
-    def stop(state, *rest) -> None:
-        if state.step == 3:
+    def stop(seed: int, step: int) -> int:
+        if step == 3:
             raise Stopped
-        note(state, *rest)
+        return dropout_seed(seed, step)
 
-    from evaluation.protocols.action import training
-
-    note = training._note
     with monkeypatch.context() as patched, pytest.raises(Stopped):
-        patched.setattr(training, "_note", stop)
+        patched.setattr("evaluation.protocols.action.training.dropout_seed", stop)
         action(network, f"video:{motion}", **how, out=tmp_path / "cut", save_seconds=0)
     (file,) = (tmp_path / "cut").glob(".action-*.ckpt")
-    torch.save({**torch.load(file, weights_only=True), "seconds": 1000.0}, file)
+    content = torch.load(file, weights_only=True)
+    Checkpoint(file, content.pop("key")).save({**content, "seconds": 1000.0})
     result = action(network, f"video:{motion}", **how, out=tmp_path / "cut")
     assert result.details["losses"] == expected.details["losses"] and result.value == expected.value
     (record,), (whole,) = (read_records(tmp_path / name / "action.jsonl").values() for name in ("cut", "whole"))

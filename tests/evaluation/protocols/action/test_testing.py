@@ -102,15 +102,20 @@ def test_a_head_on_features_learns_to_tell_them_apart(network: LoadedModel) -> N
     features = [centres[label] + some for label, some in zip(y, noise, strict=True)]
     net = build_classifier(network, "linear", 2, dropout=0.0, seed=0)
     recipe = Recipe("linear", "", (1,), epochs=20, batch_size=8, lr=0.05)
-    losses = train_head(net, features, y, recipe, OPTIONS)
+    losses = head_losses(net, features, y, recipe)
     assert len(losses) == 20 and losses[-1] < 0.1 < losses[0]
     with torch.no_grad():
         guessed = [net.head(one).softmax(1).mean(0).argmax().item() for one in features]
     assert guessed == y.tolist()
     again = build_classifier(network, "linear", 2, dropout=0.0, seed=0)
-    assert train_head(again, features, y, recipe, OPTIONS) == losses
+    assert head_losses(again, features, y, recipe) == losses
     with pytest.raises(Diverged):
         train_head(net, [one * torch.inf for one in features], y, recipe, OPTIONS)
+
+
+def head_losses(net: nn.Module, features: list, y: np.ndarray, recipe: Recipe, seed: int = 0) -> list[float]:
+    """The mean loss of each epoch."""
+    return [loss for _, loss in train_head(net, features, y, recipe, replace(OPTIONS, seed=seed)).losses]
 
 
 def test_a_head_on_features_learns_behind_dropout(network: LoadedModel) -> None:
@@ -121,7 +126,7 @@ def test_a_head_on_features_learns_behind_dropout(network: LoadedModel) -> None:
     def trained(dropout: float, seed: int = 0) -> tuple[list[float], torch.Tensor]:
         net = build_classifier(network, "linear", 2, dropout=dropout, seed=0)
         recipe = Recipe("linear", "", (1,), epochs=3, batch_size=4, lr=0.05, dropout=dropout)
-        losses = train_head(net, features, y, recipe, replace(OPTIONS, seed=seed))
+        losses = head_losses(net, features, y, recipe, seed)
         assert not net.dropout.training and not net.head.training
         return losses, net.head.weight.detach()
 

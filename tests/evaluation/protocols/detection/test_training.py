@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,13 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 from detectors import SMALL, images, narrow, schedule
+from forks import free_port
 
 from evaluation.features.models import load_model
 from evaluation.protocols.detection import training as module
 from evaluation.protocols.detection.detector import build_detector
 from evaluation.protocols.detection.prediction import average_precisions, predictions
 from evaluation.protocols.detection.schedules import find_schedule
-from evaluation.protocols.detection.training import Training, make_optimizer, train_detector
+from evaluation.protocols.detection.training import Training, detector_optimizer, train_detector
+from evaluation.tuning.checkpoint import Checkpoint
 from sslkit.errors import UserError
 
 CPU = torch.device("cpu")
@@ -35,15 +36,15 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 @pytest.fixture
 def often(monkeypatch) -> None:
-    """The loss is looked at, and a checkpoint written, every two steps."""
-    monkeypatch.setattr(module, "SHOWN", 2)
+    """The mean loss is kept every two steps."""
+    monkeypatch.setattr(module, "PERIOD", 2)
 
 
 @pytest.fixture(scope="module")
 def unstopped() -> module.Trained:
     """Six steps at one go."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SHOWN", 2)
+        patch.setattr(module, "PERIOD", 2)
         return train_detector(narrow(), images(), Training(schedule(6), masks=True), **QUIET)
 
 
@@ -53,18 +54,18 @@ def test_a_stopped_run_ends_with_the_same_weights(
 ) -> None:
     settings, model, data, whole = Training(schedule(6), masks=True), narrow(), images(), unstopped
 
-    def stop(seed: int, step: int, device: torch.device, real=module.seed_step) -> None:
+    def stop(seed: int, step: int, real=module.step_seed) -> int:
         if step == stopped_at:
             raise KeyboardInterrupt
-        real(seed, step, device)
+        return real(seed, step)
 
-    file = tmp_path / "run.ckpt"
+    file = Checkpoint(tmp_path / "run.ckpt", every=0)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(module, "seed_step", stop)
-        train_detector(model, data, settings, checkpoint=file, every=0, **QUIET)
-    assert torch.load(file, weights_only=True)["step"] == stopped_at
+        patched.setattr(module, "step_seed", stop)
+        train_detector(model, data, settings, checkpoint=file, **QUIET)
+    assert file.load()["step"] == stopped_at
     torch.manual_seed(99)  # what else draws in the process does not matter
-    again = train_detector(model, data, settings, checkpoint=file, every=0, **QUIET)
+    again = train_detector(model, data, settings, checkpoint=file, **QUIET)
     assert same(state(whole.detector), state(again.detector)) and whole.losses == again.losses
     assert [step for step, _ in again.losses] == [2, 4, 6] and not list(tmp_path.glob(".*part"))
 
@@ -87,7 +88,7 @@ def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
 def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
     settings = Training(find_schedule("full", "voc07"))
     detector = build_detector(narrow(), 4)
-    decaying, free = make_optimizer(detector, settings).param_groups
+    decaying, free = detector_optimizer(detector, settings).param_groups
     assert (decaying["weight_decay"], free["weight_decay"]) == (1e-4, 0)
     norms = [p for m in detector.modules() if isinstance(m, torch.nn.BatchNorm2d) for p in m.parameters()]
     assert {id(p) for p in free["params"]} == {id(p) for p in norms}
@@ -99,39 +100,13 @@ def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
         (smoke, torch.optim.AdamW, 3e-3),
         (replace(smoke, arch="vit_pyramid"), torch.optim.AdamW, 3e-3),
     ):
-        optimizer = make_optimizer(detector, training)
+        optimizer = detector_optimizer(detector, training)
         assert isinstance(optimizer, kind) and optimizer.param_groups[0]["lr"] == pytest.approx(lr)
-
-
-def test_a_checkpoint_that_does_not_fit_is_refused(often, tmp_path: Path) -> None:
-    file = tmp_path / "run.ckpt"
-    train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, every=0, **QUIET)
-    with pytest.raises(UserError, match="belongs to a run with other settings"):
-        train_detector(narrow(), images(), Training(schedule(2), seed=1), checkpoint=file, **QUIET)
-    whole = file.read_bytes()
-    flipped = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
-    for content, said in ((whole[:1000], "or a part of one"), (flipped, "is damaged: its content does not have")):
-        file.write_bytes(content)
-        with pytest.raises(UserError, match=f"run.ckpt .*{said}.*: delete it to start anew"):
-            train_detector(narrow(), images(), Training(schedule(2)), checkpoint=file, **QUIET)
-
-
-def test_a_run_on_other_pixels_is_another_run(often, tmp_path: Path) -> None:
-    file, model = tmp_path / "run.ckpt", narrow()
-    train_detector(model, images(), Training(schedule(2)), checkpoint=file, every=0, **QUIET)
-    with pytest.raises(UserError, match="belongs to a run with other settings"):
-        train_detector(replace(model, mean=(0.1, 0.2, 0.3)), images(), Training(schedule(2)), checkpoint=file, **QUIET)
-
-
-def test_the_last_step_is_kept_whatever_the_time_between_checkpoints(tmp_path: Path) -> None:
-    file = tmp_path / "run.ckpt"
-    train_detector(narrow(), images(), Training(schedule(3)), checkpoint=file, every=1e9, **QUIET)
-    assert torch.load(file, weights_only=True)["step"] == 3
 
 
 def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
     detector = build_detector(load_model("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL)
-    decaying, free = make_optimizer(detector, Training(schedule(), arch="vit_pyramid")).param_groups
+    decaying, free = detector_optimizer(detector, Training(schedule(), arch="vit_pyramid")).param_groups
     own = detector.backbone.body.net
     places = {id(own.pos_embed), id(own.cls_token)}
     assert places <= {id(p) for p in free["params"]} and not places & {id(p) for p in decaying["params"]}
@@ -140,7 +115,7 @@ def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_a_line() -> None:
     wild = replace(schedule(40), lr=1e9, warmup=0)
-    with pytest.raises(UserError, match="NaN or infinite at step"):
+    with pytest.raises(UserError, match=r"NaN or infinite by step .*: lower lr="):
         train_detector(narrow(), images(), Training(wild), **QUIET)
 
 
@@ -149,16 +124,18 @@ import sys, torch
 sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 from pathlib import Path
+from forks import free_port
 from detectors import SMALL, images, narrow, schedule
 from evaluation.protocols.detection import training as module
-from evaluation.protocols.detection.ranks import process_group
 from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.training import Training, train_detector
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.processes import process_group
 from sslkit.distributed import SyncBatchNorm, rank
-module.SHOWN = 2
+module.PERIOD = 2
 with process_group("cpu") as device:
     model = narrow()
-    how = {{"device": device, "checkpoint": Path(sys.argv[1]), "every": 0, "progress": False}}
+    how = {{"device": device, "checkpoint": Checkpoint(Path(sys.argv[1]), every=0), "progress": False}}
     done = train_detector(model, images(), Training(schedule({steps})), **how)
     synced = sum(isinstance(m, SyncBatchNorm) for m in done.detector.modules())
     torch.save({{"state": done.detector.state_dict(), "synced": synced}}, f"{{sys.argv[2]}}-{{rank()}}.pt")
@@ -193,11 +170,8 @@ def test_a_killed_process_goes_on_to_the_same_weights(tmp_path: Path) -> None:
 
 def two_ranks(folder: Path, *checkpoints: str) -> list[tuple[int, str]]:
     """What becomes of two processes of one training, each with its checkpoint: exit codes, and what is said."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     command = [sys.executable, str(script(folder / "run.py", 4))]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         subprocess.Popen(
             [*command, str(folder / checkpoint), str(folder / "r")],

@@ -1,4 +1,4 @@
-"""The file from which a detector's training goes on after a stop."""
+"""The file from which a stopped training goes on."""
 
 from pathlib import Path
 from typing import Any
@@ -9,24 +9,29 @@ from sslkit import sealed
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 
+EVERY = 60.0  # seconds between two checkpoints
+
 
 class Checkpoint:
-    """A file, and the key of the run that it belongs to; without a path nothing is kept."""
+    """A checkpoint file and the run that it belongs to.
 
-    def __init__(self, path: Path | None, key: str) -> None:
-        self.path, self.key = path, key
+    path: None saves nothing. key: of the run; a file with another key is refused. every: seconds between two saves.
+    """
+
+    def __init__(self, path: Path | None = None, key: str = "", every: float = EVERY) -> None:
+        self.path, self.key, self.every = path, key, every
 
     def save(self, state: dict[str, Any]) -> None:
-        """Whole or not at all: a kill leaves the file before it."""
+        """Write the file whole or not at all, so that a killed process leaves the one before."""
         if self.path is not None:
             with write_whole(self.path) as partial:
                 torch.save({"key": self.key, **state}, partial)
                 sealed.seal(partial)
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved, its tensors on the CPU; None where there is no file.
+        """Return the saved state, its tensors on the CPU; None if there is no file.
 
-        Raises UserError for a damaged file and one of another run.
+        Raises UserError for a damaged file and one of another run; no pickle is executed.
         """
         if self.path is None or not self.path.is_file():
             return None
@@ -41,3 +46,8 @@ class Checkpoint:
         if not fits:
             raise UserError(f"{self.path} belongs to a run with other settings: delete it, or give another out")
         return state
+
+    def remove(self) -> None:
+        """Delete the file, once the result of its run is recorded."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)

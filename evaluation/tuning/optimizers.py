@@ -1,0 +1,45 @@
+"""Optimizers of fine-tuning: SGD or AdamW with groups of parameters that keep their initial learning rate."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+OPTIMIZERS = ("sgd", "adamw")
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+
+
+def make_optimizer(
+    name: str, groups: Iterable[Mapping[str, Any]], *, momentum: float = 0.9, nesterov: bool = True
+) -> torch.optim.Optimizer:
+    """Return "sgd" with momentum, or "adamw" with PyTorch's betas.
+
+    groups: {"params", "lr", "weight_decay"}; empty ones are left out. Each stores its initial learning rate in "start".
+    """
+    kept = [{**group, "start": group["lr"]} for group in groups if group["params"]]
+    if name == "adamw":
+        return torch.optim.AdamW(kept)
+    return torch.optim.SGD(kept, momentum=momentum, nesterov=nesterov)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set the learning rate of each group to its initial one times the factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["start"] * factor
+
+
+def decayed_apart(
+    module: nn.Module, lr: float, weight_decay: float, undecayed: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a group of the trained parameters with weight decay, and one of those without.
+
+    Without are those of normalisation layers, and those whose names end with one of `undecayed`.
+    """
+    spared = {id(p) for layer in module.modules() if isinstance(layer, _NORMS) for p in layer.parameters(recurse=False)}
+    spared |= {id(p) for name, p in module.named_parameters() if name.endswith(tuple(undecayed))}
+    trained = [p for p in module.parameters() if p.requires_grad]
+    return [
+        {"params": [p for p in trained if id(p) not in spared], "lr": lr, "weight_decay": weight_decay},
+        {"params": [p for p in trained if id(p) in spared], "lr": lr, "weight_decay": 0.0},
+    ]

@@ -1,0 +1,101 @@
+"""The processes of one training: this one alone, or those that torchrun started."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from evaluation.features.checks import device_of
+from evaluation.tuning.precision import FABRIC
+from sslkit.distributed import rank, world_size
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+PATIENCE = timedelta(days=2)  # rank 0 tests a detector alone, which on COCO takes longer than PyTorch's ten minutes
+
+
+@contextmanager
+def process_group(device: str | torch.device = "auto") -> Iterator[torch.device]:
+    """Join the processes that torchrun started, for the block; yield this process's device.
+
+    device: "auto" is a GPU if there is one; with several processes it is the GPU of LOCAL_RANK.
+    A block inside another one joins the same group. Raises UserError for an unavailable device.
+    """
+    own = device_of(device)
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    inside = dist.is_available() and dist.is_initialized()
+    if ranks == 1:
+        yield own
+        return
+    place = fabric_of(own, ranks=ranks).device
+    try:
+        yield place
+    finally:
+        if not inside:
+            dist.destroy_process_group()
+
+
+def fabric_of(device: torch.device, precision: str = "float32", ranks: int | None = None) -> "Fabric":
+    """Return a launched Fabric on the device, or on one device per process.
+
+    precision: of the networks that it sets up, see `precision.py`. ranks: default is that of the open process group.
+    """
+    from lightning_fabric import Fabric
+    from lightning_fabric.plugins.environments import TorchElasticEnvironment
+    from lightning_fabric.strategies import DDPStrategy, SingleDeviceStrategy
+
+    ranks = world_size() if ranks is None else ranks
+    if ranks == 1:
+        return Fabric(strategy=SingleDeviceStrategy(device=device), precision=FABRIC[precision])
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+    fabric = Fabric(
+        accelerator=device.type,
+        devices=local,
+        num_nodes=ranks // local,
+        strategy=DDPStrategy(timeout=PATIENCE),
+        precision=FABRIC[precision],
+        plugins=[TorchElasticEnvironment()],
+    )
+    fabric.launch()
+    return fabric
+
+
+def same_on_all_ranks(value: Any) -> bool:
+    """Return whether the value, of any type that can be pickled, is equal on all ranks."""
+    return all(other == value for other in _of_all_ranks(value))
+
+
+def from_rank_0(value: Any) -> Any:
+    """Return rank 0's value on every rank."""
+    return _of_all_ranks(value if rank() == 0 else None)[0]
+
+
+def union_of_ranks(items: Sequence[str]) -> list[str]:
+    """Return the items of all ranks, each once, those of the first ranks first."""
+    return list(dict.fromkeys(item for part in _of_all_ranks(list(items)) for item in part))
+
+
+def rows_of_ranks(own: Tensor | None, n: int) -> Tensor:
+    """Return the n rows of all ranks in order, on the CPU.
+
+    own: the rows rank, rank + world_size, ... of the n; None if that is no row.
+    """
+    parts = [part for part in _of_all_ranks(own if own is None else own.cpu()) if part is not None]
+    rows = parts[0].new_empty(n, *parts[0].shape[1:])
+    for number, part in enumerate(parts):
+        rows[number :: world_size()] = part
+    return rows
+
+
+def _of_all_ranks(value: Any) -> list[Any]:
+    if world_size() == 1:
+        return [value]
+    found = [None] * world_size()
+    dist.all_gather_object(found, value)
+    return found
