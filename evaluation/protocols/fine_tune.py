@@ -102,11 +102,12 @@ def fine_tune(
     select: "test" takes the highest test accuracy of the grid (mean over the seeds) as ITM and others do, over the
         settings, not over epochs; it only reproduces their numbers, and the result is marked leaky.
     out: folder of `fine_tune.jsonl`, to which every finished run is added, so that a second call goes on where the
-        first was stopped; several processes may work there together. None: nothing is kept. Within a run nothing is
-        saved: runs are short.
+        first was stopped, a run of more than a minute from its checkpoint; several processes may work there together.
+        None: nothing is kept.
     image_size: of the model, where it does not say it. crop: share of the image's area in a crop.
     flip: mirror half of the images; False for digits and letters. precision: "float32", or "bfloat16" autocast.
-    device: "auto" is a GPU if there is one. workers: processes that share the runs and the threads.
+    device: "auto" is a GPU if there is one. workers: processes that share the runs and the threads. Under torchrun the
+        processes share every batch instead, and return the same result.
     counts: "warn" goes on with a published set that has not the published number of images.
 
     Returns the test accuracy: Wilson's interval over images (bootstrap for mean_per_class and map11) for one seed,

@@ -47,7 +47,7 @@ def test_every_ap_stands_under_its_own_name_with_its_trials(data: dict, tmp_path
     for name in coco.details["pictures"]:
         assert Image.open(tmp_path / "detection" / name).size[0] > 500
     assert len(list((tmp_path / "detection").glob("*.safetensors"))) == 2
-    assert not list((tmp_path / "detection").glob("*.ckpt"))
+    assert not list(tmp_path.rglob("*.ckpt"))
 
 
 def test_finished_trials_are_not_done_again(data: dict, undrawn: None, tmp_path: Path, monkeypatch) -> None:
