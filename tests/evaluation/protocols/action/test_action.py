@@ -231,9 +231,9 @@ def test_images_are_refused_in_one_line(motion: Path, network: LoadedModel, tmp_
     how = {"cache": tmp_path / "cache", "out": tmp_path / "out", "progress": False}
     with pytest.raises(UserError, match="random:narrow_resnet takes images: give a zoo entry"):
         action("random:narrow_resnet", f"video:{motion}", image_size=8, **how)
-    with pytest.raises(UserError, match="'fashion_mnist' is no set of films"):
+    with pytest.raises(UserError, match="'fashion_mnist' is not a video data set"):
         action(network, "fashion_mnist", **how)
-    with pytest.raises(UserError, match="'digits' is no set of films"):
+    with pytest.raises(UserError, match="'digits' is not a video data set"):
         run.evaluate("random:narrow_resnet", "digits", ["action"], image_size=8, **how)
 
 

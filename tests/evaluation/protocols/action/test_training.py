@@ -245,7 +245,7 @@ def test_fewer_films_than_a_batch_are_one_batch_and_that_is_said() -> None:
         ({"epochs": 1.5}, "epochs=1.5 must be a whole number"),
         ({"batch_size": 1}, "batch_size=1 must be a whole number from 2"),
         ({"lr": -1}, "lr=-1 must be a number from 0"),
-        ({"lr": 0}, "lr=0 trains nothing"),
+        ({"lr": 0}, "lr must be above 0, got 0"),
         ({"lr": math.nan}, "lr=nan must be a number"),
         ({"weight_decay": "x"}, "weight_decay='x' must be a number"),
         ({"dropout": 1.5}, "dropout=1.5 must be a number from 0 to 1"),
