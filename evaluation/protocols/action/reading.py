@@ -40,7 +40,7 @@ class EvalViews:
 
     def __post_init__(self) -> None:
         if not isinstance(self.clips, int) or isinstance(self.clips, bool) or self.clips < 1:
-            raise UserError(f"clips must be an integer of at least 1, got {self.clips!r}")
+            raise UserError(f"clips must be a whole number, at least 1, got {self.clips!r}")
         if self.crops not in (1, 3):
             raise UserError(f"crops must be 1 (the middle) or 3 (both ends and the middle), got {self.crops!r}")
         uniform_starts(1, 1, 1, 1, self.rule)

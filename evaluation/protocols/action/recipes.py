@@ -139,5 +139,6 @@ def fit_of(planned: Recipe, used: Sequence[Recipe]) -> str:
 
 def _number(name: str, value: Any, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= most or not math.isfinite(value):
-        raise UserError(f"{name} must be a number from 0{'' if math.isinf(most) else f' to {most:g}'}, got {value!r}")
+        limit = "" if math.isinf(most) else f" and at most {most:g}"
+        raise UserError(f"{name} must be a number, at least 0{limit}, got {value!r}")
     return float(value)

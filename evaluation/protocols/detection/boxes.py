@@ -190,9 +190,7 @@ class Boxes(Dataset):
         """The images with an object left by `for_training`. Raises UserError if there is none."""
         kept = learnable(self.instances, self.sizes)
         if not kept.any():
-            raise UserError(
-                f"{self.name}: its split {self.split!r} has no object to train on: all are crowds"
-            )
+            raise UserError(f"{self.name}: its split {self.split!r} has no object to train on: all are crowds")
         return self if kept.all() else replace(self.take(kept), whole=self.whole)
 
     def without_masks(self) -> "Boxes":

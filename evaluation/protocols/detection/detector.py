@@ -43,7 +43,7 @@ def build_detector(
     """
     check_trainable(trainable)
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
-        raise UserError(f"classes must be an integer of at least 1, the number of object classes, got {classes!r}")
+        raise UserError(f"classes, the number of object classes, must be a whole number, at least 1, got {classes!r}")
     loaded = load_model(model)
     check_fit(loaded, arch)
     build = importlib.import_module(f"evaluation.protocols.detection.{arch}").build

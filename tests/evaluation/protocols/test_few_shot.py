@@ -147,7 +147,7 @@ def test_a_table_brings_its_own_numbers(glyphs) -> None:
     table = draw_episodes(glyphs, n_way=3, k_shot=2, n_query=4, episodes=20)
     assert few_shot(glyphs, table=table).recipe.startswith("3-way 2-shot")
     assert few_shot(glyphs, table=table, n_way=3, k_shot=2).n == 20
-    with pytest.raises(UserError, match="k_shot=5 was asked, but the episode table has k_shot=2"):
+    with pytest.raises(UserError, match="k_shot=5 differs from k_shot=2 of the episode table"):
         few_shot(glyphs, table=table, k_shot=5)
 
 

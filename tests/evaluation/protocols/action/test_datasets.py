@@ -80,7 +80,7 @@ def test_missing_films_are_counted_and_named_at_once(ucf: Path) -> None:
     with pytest.raises(UserError) as raised:
         open_films(f"ucf101:{ucf}", "train")
     said = str(raised.value)
-    assert "2 of 2 videos are missing" in said and "\n" not in said and "From: https://www.crcv.ucf.edu" in said
+    assert "2 of 2 videos are missing" in said and "\n" not in said and "Source: https://www.crcv.ucf.edu" in said
     assert "v_ApplyEyeMakeup_g08_c01.avi" in said and "v_HandStandPushups_g09_c02.avi" in said
 
 
@@ -220,7 +220,7 @@ def test_what_is_no_set_of_films(source) -> None:
 def test_splits_and_folds_that_are_not_there(ucf: Path) -> None:
     with pytest.raises(UserError, match="ucf101: split='val' is not known"):
         open_films(f"ucf101:{ucf}", "val")
-    with pytest.raises(UserError, match="ucf101 has no split 4: known: 1, 2, 3"):
+    with pytest.raises(UserError, match="ucf101 has no split 4; known: 1, 2, 3"):
         open_films(f"ucf101:{ucf}", "test", fold=4)
     with pytest.raises(UserError, match="there is no folder"):
         open_films(f"video:{ucf}/nowhere", "train")
