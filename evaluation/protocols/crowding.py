@@ -103,7 +103,7 @@ def _check(features: Features, centroid: str, spectrum_rows: int, pair_rows: int
     if centroid not in CENTROIDS:
         raise UserError(f"centroid must be one of {', '.join(CENTROIDS)}, got {centroid!r}")
     if features.y.ndim != 1:
-        raise UserError("crowding needs one label per image; these images have several")
+        raise UserError("crowding needs one label per image; these images have several labels")
     for name, value in (("spectrum_rows", spectrum_rows), ("pair_rows", pair_rows)):
         if value < 2 * BLOCKS:
             raise UserError(f"{name} must be at least {2 * BLOCKS}, got {value}")
