@@ -123,7 +123,7 @@ def how(member: Member, result: Result) -> str:
         data=result.data + (f", splits {', '.join(splits)}" if splits else ""),
         n=f"{result.n:,}" if result.n else "",
         interval=f"95 %, {result.kind}" if result.interval else "none",
-        seeds=", ".join(map(str, result.seeds)) or "nothing is drawn",
+        seeds=", ".join(map(str, result.seeds)) or "no random draws",
         converged={True: "yes", False: "no", None: ""}[result.converged],
         seconds=f"{result.seconds:.2f}, without the extraction",
         command=commands.judging(result, member.folder if member.card else None),

@@ -104,7 +104,7 @@ def _summary(material: Material) -> str:
 
 
 def _contents(material: Material) -> list[tuple[str, str]]:
-    parts = [("problems", "What could not be read")] if material.problems else []
+    parts = [("problems", "Unreadable files")] if material.problems else []
     parts += [("zoo", "Zoo")]
     parts += [("entries", "Entries")] if material.members else []
     return [*parts, ("evaluation", "Evaluation"), ("rankings", "Rankings"), ("study", "Study"), ("costs", "Costs")]

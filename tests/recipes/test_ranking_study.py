@@ -162,7 +162,7 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
     assert found["ceiling"][TAU]["value"] == 1 and found["ground_truth"]["seeds"] == [0, 1]
     results["digits"]["b"]["weights"] = "others"
     (place / "truth" / DETAILS).write_text(json.dumps(details))
-    with pytest.raises(UserError, match="digits: the truth of b is that of other weights"):
+    with pytest.raises(UserError, match="digits: the ground truth of b is of other weights"):
         script.study(arguments(place))
 
 
@@ -171,7 +171,7 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
     [
         ({"zoo": None}, "name the models"),
         ({"metrics": ["logmee"]}, "did you mean 'logme'"),
-        ({"data": ["clipart"]}, "the truth has nothing of clipart"),
+        ({"data": ["clipart"]}, "the ground truth has no clipart"),
         ({"truth": Path("nowhere.json")}, "cannot be read"),
     ],
 )

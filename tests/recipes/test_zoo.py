@@ -123,7 +123,7 @@ def test_a_launcher_that_is_not_installed(zoo, monkeypatch) -> None:
         (["hydra.launcher.timeout_min=3"], "cluster=slurm"),
         (["method=byol"], "write methods=[...]"),
         (["seed=1"], "write seeds=[...]"),
-        (["name=x"], "every member has its own"),
+        (["name=x"], "each member is named automatically"),
         (["resume=true"], "by itself"),
         (["-m"], "is for recipes/train.py"),
         (["methods=[simclr"], "cannot read 'methods=[simclr'"),
@@ -228,7 +228,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken,
             member.kill()
         psutil.wait_procs(members, timeout=10)
     else:
-        assert running.returncode == 130 and "the same command goes on" in said
+        assert running.returncode == 130 and "the same command resumes" in said
         assert not any(member.is_running() for member in members)
     assert not (tmp_path / "zoo" / folder / "card.json").exists()
 
