@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_refused_in_a_line(model: str, options: dict, said:
 
 
 def test_other_channels_than_gray_and_colour_are_refused() -> None:
-    with pytest.raises(UserError, match="2 channels; detection needs 3 .RGB. or 1"):
+    with pytest.raises(UserError, match=r"2 channels; detection needs 3 \(RGB\) or 1"):
         build_detector(load_model("random:narrow_resnet", image_size=28, in_chans=2), 3)
 
 
