@@ -196,15 +196,15 @@ def help_text(settings: Any, method: str, usage: str) -> str:
 
 
 def _method_lines(method: str) -> Iterator[str]:
-    said = {part: members.texts(member) for part, member in classes(method).items()}
-    said["views"] = members.texts(View) | members.texts(ViewRecipe)
+    texts = {part: members.texts(member) for part, member in classes(method).items()}
+    texts["views"] = members.texts(View) | members.texts(ViewRecipe)
     for part, options in signature(method).items():
         for name, value in options.items():
-            yield f"  {f'method.{part}.{name}={_shown(value)}':<44} {_text(said[part].get(name, ''))}"
+            yield f"  {f'method.{part}.{name}={_shown(value)}':<44} {_text(texts[part].get(name, ''))}"
 
 
-def _text(said: str) -> str:
-    return re.sub(r"\bNone\b", "null", said)
+def _text(text: str) -> str:
+    return re.sub(r"\bNone\b", "null", text)
 
 
 def _experiments() -> list[str]:

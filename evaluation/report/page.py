@@ -99,8 +99,8 @@ def _summary(material: Material) -> str:
         (sum(len(member.results) for member in material.judged), "result", "results"),
         (len(material.rankings), "ranking", "rankings"),
     ]
-    said = ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts)
-    return f"{material.zoo}: {said}."
+    counted = ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts)
+    return f"{material.zoo}: {counted}."
 
 
 def _contents(material: Material) -> list[tuple[str, str]]:

@@ -144,8 +144,8 @@ def scored(
     for task, split in opened.items():
         for metric in args.metrics:
             zoo = {name: models[name] for name in kept[task]}
-            who = [[name, one.digest, one.image_size] for name, one in zoo.items()]
-            key = {"task": task, "images": split.digest, "metric": metric, "models": who, "seed": args.seed}
+            identities = [[name, one.digest, one.image_size] for name, one in zoo.items()]
+            key = {"task": task, "images": split.digest, "metric": metric, "models": identities, "seed": args.seed}
             try:
                 (cell,) = each_once([key], records, lambda _, z=zoo, s=split, m=metric: cell_of(z, s, m, args))
             except UserError as error:

@@ -73,7 +73,7 @@ def _on_task(truth: Mapping[str, float], scores: Mapping[str, float], how: Mappi
     return {one.name: _numbers(one) for one in agreement(known, scores, measures=MEASURES, **_n(how))}
 
 
-def _claim(better: str, than: str, who: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping) -> dict[str, Any]:
+def _claim(better: str, than: str, by: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping) -> dict[str, Any]:
     """The paired difference in weighted tau and in regret@1, over tasks and in each."""
     tasks = {task: (truth[task], column[better]["scores"], column[than]["scores"]) for task, column in cells.items()}
     found = {measure: difference(list(tasks.values()), measure, **_n(how)) for measure in MEASURES}
@@ -81,7 +81,7 @@ def _claim(better: str, than: str, who: str, cells: Mapping[str, Scores], truth:
     return {
         "metric": better,
         "against": than,
-        "claimed_by": who,
+        "claimed_by": source,
         "difference": {measure: _numbers(one) for measure, one in found.items()},
         "by_task": by_task,
         "verdict": verdict(found[TAU]),

@@ -11,7 +11,7 @@ def table(found: Mapping[str, Any], markdown: bool = False) -> str:
     show = _markdown if markdown else _text
     tasks = list(found["truth"])
     counts = f"{found['n_models']} models, {found['n_tasks']} task{'s' if found['n_tasks'] > 1 else ''}"
-    said = [
+    sections = [
         f"{counts}; weighted tau (Vigna) and regret@1 in points of accuracy: means over the tasks, 95 % over models",
         show([_header(tasks), *_rows(found, tasks)]),
         f"A metric against another, paired: difference in mean weighted tau (Vigna), {counts}",
@@ -19,8 +19,8 @@ def table(found: Mapping[str, Any], markdown: bool = False) -> str:
     ]
     left_out = [f"{task}: no truth of {', '.join(names)}" for task, names in found["without_truth"].items() if names]
     if missing := [*left_out, *found["failed"]]:
-        said.append("\n".join(["not in the numbers:", *(f"  {line}" for line in missing)]))
-    return "\n\n".join(said)
+        sections.append("\n".join(["not in the numbers:", *(f"  {line}" for line in missing)]))
+    return "\n\n".join(sections)
 
 
 def _header(tasks: Sequence[str]) -> list[str]:

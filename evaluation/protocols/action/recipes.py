@@ -82,9 +82,9 @@ def chosen(protocol: str | None, recipe: str | None) -> str:
 
     Raises UserError for an unknown name, and for a recipe of the other protocol.
     """
-    for what, value, known in (("protocol", protocol, PROTOCOLS), ("recipe", recipe, RECIPES)):
+    for option, value, known in (("protocol", protocol, PROTOCOLS), ("recipe", recipe, RECIPES)):
         if value is not None and value not in known:
-            raise UserError(f"there is no {what} {value!r}: {nearest(str(value), known)}")
+            raise UserError(f"there is no {option} {value!r}: {nearest(str(value), known)}")
     if recipe is None:
         return USUAL[protocol or "linear"]
     if protocol not in (None, RECIPES[recipe].protocol):
@@ -100,12 +100,12 @@ def changed(name: str, changes: Mapping[str, Any]) -> tuple[Recipe, str]:
     Raises UserError for values out of range.
     """
     own = RECIPES[name]
-    changes = {what: value for what, value in changes.items() if value is not None}
+    changes = {option: value for option, value in changes.items() if value is not None}
     values = {**vars(own), **changes}
-    for what, least in (("epochs", 1), ("batch_size", 2)):
-        values[what] = whole_number(what, values[what], least)
-    for what, most in (("lr", math.inf), ("weight_decay", math.inf), ("dropout", 1)):
-        values[what] = _number(what, values[what], most)
+    for option, least in (("epochs", 1), ("batch_size", 2)):
+        values[option] = whole_number(option, values[option], least)
+    for option, most in (("lr", math.inf), ("weight_decay", math.inf), ("dropout", 1)):
+        values[option] = _number(option, values[option], most)
     if values["lr"] == 0:
         raise UserError("lr must be above 0, got 0")
     if "lr" not in changes:
@@ -114,9 +114,9 @@ def changed(name: str, changes: Mapping[str, Any]) -> tuple[Recipe, str]:
     description = [name]
     if values["epochs"] != own.epochs:
         description.append(f"{values['epochs']} of {own.epochs} epochs")
-    for what in ("batch_size", "lr", "weight_decay", "dropout"):
-        if what in changes and values[what] != getattr(own, what):
-            description.append(f"{what} {values[what]:g} instead of {getattr(own, what):g}")
+    for option in ("batch_size", "lr", "weight_decay", "dropout"):
+        if option in changes and values[option] != getattr(own, option):
+            description.append(f"{option} {values[option]:g} instead of {getattr(own, option):g}")
     return Recipe(**values), ", ".join(description)
 
 

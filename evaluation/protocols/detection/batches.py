@@ -137,9 +137,9 @@ def training_batches(
         generator=torch.Generator().manual_seed(seed_of("workers", seed, rank)),
     )
     for images, targets in plain_errors(loader):
-        there = [image.to(device, non_blocking=True) for image in images]
-        own = [{k: target[k].to(device, non_blocking=True) for k in KEPT if k in target} for target in targets]
-        yield there, own
+        on_device = [image.to(device, non_blocking=True) for image in images]
+        moved = [{k: target[k].to(device, non_blocking=True) for k in KEPT if k in target} for target in targets]
+        yield on_device, targets_on_device
 
 
 def _as_lists(rows: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[dict[str, Any]]]:

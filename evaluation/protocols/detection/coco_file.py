@@ -119,7 +119,7 @@ def check_boxes(file: CocoFile) -> None:
     size = file.sizes[file.image][:, ::-1]  # width, height
     sides = file.boxes[:, 2:] - file.boxes[:, :2]
     outside = (file.boxes[:, :2] < -1).any(1) | (file.boxes[:, 2:] > size + 1).any(1)
-    for wrong, what in (
+    for wrong, fault in (
         (~(sides >= LEAST_SIDE).all(1), f"no area, a width or height below {LEAST_SIDE} pixels"),
         (outside, "a box outside its image"),
     ):
@@ -130,7 +130,7 @@ def check_boxes(file: CocoFile) -> None:
             width, height = size[row].tolist()
             more = f", {len(rows)} annotations in all" if len(rows) > 1 else ""
             raise UserError(
-                f"{file.path}: annotation {file.ids[row]} has {what}: x {left:g} to {right:g}, y {top:g} to {bottom:g} "
+                f"{file.path}: annotation {file.ids[row]} has {fault}: x {left:g} to {right:g}, y {top:g} to {bottom:g} "
                 f"in {file.paths[file.image[row]]} of {width} x {height}{more}; bbox is [x, y, width, height] in pixels"
             )
 
@@ -207,10 +207,10 @@ def _number(value: Any) -> bool:
     return type(value) is float or (type(value) is int and abs(value) < LARGEST)
 
 
-def _whole(path: Path, what: str, values: list[Any]) -> np.ndarray:
+def _whole(path: Path, name: str, values: list[Any]) -> np.ndarray:
     """Convert numbers, or pairs of them, to int64. Raises UserError for values that are not integers."""
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     wrong = [value for value in flat if type(value) is not int or abs(value) >= LARGEST]
     if wrong:
-        raise UserError(f"{path}: {what} must be integers, got {wrong[0]!r}")
+        raise UserError(f"{path}: {name} must be integers, got {wrong[0]!r}")
     return np.array(values, np.int64)

@@ -32,7 +32,7 @@ FORMER = {
     "detach_embedding": Former(False, "in Python: ArrangingMLP(...)(z.detach())"),
     "where": Former("projection", "in Python: DSA(width).terms(dataclasses.replace(e, z=e.h), images)"),
     "width": Former(None, "in Python: DSA(width).terms(dataclasses.replace(e, z=e.h), images)"),
-    "ddp": Former("gathered", "variant=code pairs the images of each process alone"),
+    "ddp": Former("gathered", "variant=code pairs the images of each process separately"),
     "nu_warmup": Former(0, "in Python: nu is read in every step, so a training loop may change it"),
 }
 

@@ -211,7 +211,7 @@ def test_a_card_of_little_is_told(tmp_path: Path) -> None:
     (tmp_path / "zoo" / "bare" / "card.json").write_text(json.dumps(bare))
     assert report(tmp_path) == []
     text = Page(tmp_path / "report.html").text
-    assert "bare" in text and "The card has no accuracies" in text and "does not say which images" in text
+    assert "bare" in text and "The card has no accuracies" in text and "has no list of dropped images" in text
 
 
 @pytest.mark.parametrize(

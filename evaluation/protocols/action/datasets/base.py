@@ -125,8 +125,10 @@ class Entry:
         except (LookupError, ValueError, OSError) as error:
             if isinstance(error, UserError):
                 raise
-            said = f"{type(error).__name__}: {error}"
-            raise UserError(f"{self.title} below {folder.absolute()} is not in the published format: {said}") from error
+            cause = f"{type(error).__name__}: {error}"
+            raise UserError(
+                f"{self.title} below {folder.absolute()} is not in the published format: {reason}"
+            ) from error
         missing = [name for name, path in zip(listing.wanted, listing.paths, strict=True) if path is None]
         strict = counts == "raise" and not self.may_miss
         if missing and (strict or len(missing) == len(listing.wanted)):
@@ -209,9 +211,9 @@ def check_split(name: str, split: str) -> None:
     _known(f"{name}: split", split, SPLITS)
 
 
-def _known(what: str, value: str, known: Sequence[str]) -> None:
+def _known(option: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        raise UserError(f"{what}={value!r} is not known: {nearest(str(value), known)}")
+        raise UserError(f"{option}={value!r} is not known: {nearest(str(value), known)}")
 
 
 def _or(any_of: Sequence[str]) -> str:
