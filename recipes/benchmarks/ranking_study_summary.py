@@ -81,7 +81,7 @@ def _claim(better: str, than: str, by: str, cells: Mapping[str, Scores], truth: 
     return {
         "metric": better,
         "against": than,
-        "claimed_by": source,
+        "claimed_by": by,
         "difference": {measure: _numbers(one) for measure, one in found.items()},
         "by_task": by_task,
         "verdict": verdict(found[TAU]),

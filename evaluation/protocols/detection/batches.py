@@ -139,7 +139,7 @@ def training_batches(
     for images, targets in plain_errors(loader):
         on_device = [image.to(device, non_blocking=True) for image in images]
         moved = [{k: target[k].to(device, non_blocking=True) for k in KEPT if k in target} for target in targets]
-        yield on_device, targets_on_device
+        yield on_device, moved
 
 
 def _as_lists(rows: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[dict[str, Any]]]:

@@ -119,7 +119,7 @@ def check_boxes(file: CocoFile) -> None:
     size = file.sizes[file.image][:, ::-1]  # width, height
     sides = file.boxes[:, 2:] - file.boxes[:, :2]
     outside = (file.boxes[:, :2] < -1).any(1) | (file.boxes[:, 2:] > size + 1).any(1)
-    for wrong, fault in (
+    for wrong, flaw in (
         (~(sides >= LEAST_SIDE).all(1), f"no area, a width or height below {LEAST_SIDE} pixels"),
         (outside, "a box outside its image"),
     ):
@@ -130,7 +130,7 @@ def check_boxes(file: CocoFile) -> None:
             width, height = size[row].tolist()
             more = f", {len(rows)} annotations in all" if len(rows) > 1 else ""
             raise UserError(
-                f"{file.path}: annotation {file.ids[row]} has {fault}: x {left:g} to {right:g}, y {top:g} to {bottom:g} "
+                f"{file.path}: annotation {file.ids[row]} has {flaw}: x {left:g} to {right:g}, y {top:g} to {bottom:g} "
                 f"in {file.paths[file.image[row]]} of {width} x {height}{more}; bbox is [x, y, width, height] in pixels"
             )
 

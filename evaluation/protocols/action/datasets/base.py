@@ -125,7 +125,7 @@ class Entry:
         except (LookupError, ValueError, OSError) as error:
             if isinstance(error, UserError):
                 raise
-            cause = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
             raise UserError(
                 f"{self.title} below {folder.absolute()} is not in the published format: {reason}"
             ) from error
