@@ -165,7 +165,7 @@ class DSA(Regularizer):
         return {"dsa/arrange": arrange, "dsa/consistency": consistency}
 
     def _rows(self, z: Tensor, index: Tensor) -> tuple[Tensor, Tensor, _Rows]:
-        """z (V, N, D) as (V N, D) rows, view by view, and the rows' index; with several ranks, this rank's pairs."""
+        """z (V, N, D) as (V N, D) rows, view by view, their images' index, and the pairs of this rank."""
         views, count, _ = z.shape
         world, rank = distributed.world_size(), distributed.rank()
         own = slice(rank * count // world, (rank + 1) * count // world)
