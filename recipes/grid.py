@@ -1,4 +1,4 @@
-"""Methods x plug-ins x seeds, written out as command lines of recipes/train.py."""
+"""Expand methods x plug-ins x seeds to command lines of recipes/train.py."""
 
 import dataclasses
 import importlib.util
@@ -17,22 +17,22 @@ from sslkit.errors import UserError
 from sslkit.method import parse, settable, signature
 from sslkit.settings import overlaid
 
-LAUNCHERS = {  # Hydra's name and the package that has it
+LAUNCHERS = {  # Hydra's name and the package that provides it
     "slurm": ("submitit_slurm", "hydra-submitit-launcher"),
     "local": ("submitit_local", "hydra-submitit-launcher"),
     "ray": ("ray", "hydra-ray-launcher"),
 }
 ELSEWHERE = {
-    "method": "write methods=[...] and plugins=[...]",
+    "method": "use methods=[...] and plugins=[...]",
     "seed": "write seeds=[...]",
-    "name": "every member has its own",
-    "resume": "what was stopped goes on by itself",
+    "name": "each member is named automatically",
+    "resume": "stopped members are resumed automatically",
 }
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A member before anything is known of it. words: those of recipes/train.py that apply to it, without resume."""
+    """A requested member. words: those of recipes/train.py that apply to it, without resume."""
 
     method: str
     seed: int
@@ -40,14 +40,14 @@ class Wanted:
 
 
 def read(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[str]]:
-    """`settings` (a dataclass) with what the words say of it, and the words that are for recipes/train.py.
+    """Parse the words: `settings` (a dataclass) with their values, and the words for recipes/train.py.
 
-    config: the settings of recipes/train.py. Raises UserError for an unknown setting or a value that is none.
+    config: the settings of recipes/train.py. Raises UserError for an unknown setting or an invalid value.
     """
     own = {f.name for f in dataclasses.fields(settings)}
     for word in words:
         if word.startswith("-"):
-            raise UserError(f"{word} is for recipes/train.py: recipes/zoo.py is a sweep already")
+            raise UserError(f"{word} is for recipes/train.py only: recipes/zoo.py always runs a sweep")
         if _key(word) in ELSEWHERE:
             raise UserError(f"{word}: {ELSEWHERE[_key(word)]}")
     settings = overlaid(settings, {_key(word): _value(word) for word in words if _key(word) in own})
@@ -63,12 +63,12 @@ def read(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[st
     check(list(words), known)
     shared = [word for word in words if _key(word) not in own]
     if settings.cluster is None and any(word.startswith("hydra") for word in shared):
-        raise UserError("hydra... is for a launcher: say which with cluster=slurm, local or ray")
+        raise UserError("hydra... is for a launcher: choose it with cluster=slurm, local or ray")
     return settings, shared
 
 
 def wanted(settings: Any, shared: Sequence[str]) -> list[Wanted]:
-    """Every member: the seeds in the outer loop, so that a set cut short has every method."""
+    """Every member, seeds in the outer loop, so that an interrupted sweep has every method."""
     more = [f"hydra/launcher={LAUNCHERS[settings.cluster][0]}"] if settings.cluster else []
     return [
         Wanted(name, seed, (f"method={name}", f"seed={seed}", *_applicable(name, shared), *more))
@@ -77,10 +77,10 @@ def wanted(settings: Any, shared: Sequence[str]) -> list[Wanted]:
 
 
 def multiruns(ones: Iterable[tuple[Wanted, bool]]) -> list[list[str]]:
-    """The words of as few `recipes/train.py -m` as make these members and no others.
+    """The words of the fewest `recipes/train.py -m` commands that run exactly these members.
 
-    ones: each member and whether it is to go on from a checkpoint. Members whose other words are the same share a
-    command line, if their methods and seeds form a full grid.
+    ones: each member and True to resume it. Members with equal other words share a command line if their methods and
+    seeds form a full grid.
     """
     seeds: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for one, resume in ones:
@@ -101,7 +101,7 @@ def _names(settings: Any) -> list[str]:
 
 
 def _applicable(name: str, shared: Sequence[str]) -> list[str]:
-    """The words that mean something to a method: all but the options that it does not have."""
+    """The words that apply to a method: all except options of other methods."""
     known = signature(name)
     words = [word for word in shared if _applies(_key(word).split("."), known)]
     return [f"experiment={parse(name)[0]}" if word == "experiment=each" else word for word in words]
@@ -118,7 +118,7 @@ def _check(settings: Any) -> None:
             raise UserError(f"there is no plug-in {part!r}: {members.nearest(part, known)}")
     for name in ("methods", "plugins", "seeds"):
         if not getattr(settings, name):
-            raise UserError(f"{name}=[] is empty: there is nothing to train")
+            raise UserError(f"{name} must have at least one value, got []")
     _check_launcher(settings.cluster)
 
 
@@ -141,9 +141,9 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _value(word: str) -> Any:
-    """In Hydra's grammar: [a,b], a,b, range(0,5), true, null, ..."""
+    """Parse a word in Hydra's grammar: [a,b], a,b, range(0,5), true, null, ..."""
     try:
         override = OverridesParser.create().parse_override(word)
-    except (HydraException, ValueError) as error:  # a number of thousands of digits
+    except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
         raise UserError(f"cannot read {word[:200]!r}: {one_line(error)}") from error
     return list(override.sweep_iterator()) if override.is_sweep_override() else override.value()

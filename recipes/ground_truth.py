@@ -1,10 +1,10 @@
-"""Measure what every model of a zoo reaches on every task after fine-tuning: the truth that rankings are judged by.
+"""Measure the ground truth of rankings: the accuracy of every model of a zoo on every task after fine-tuning.
 
 python recipes/ground_truth.py zoo=runs/zoo data=[clipart,digits]
 python recipes/ground_truth.py zoo=[runs/zoo,efficientnet_lite0,random:narrow_resnet] data=clipart image_size=64
 python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0] data=[clipart,digits] truth=runs/truth/truth.json
 
-The same command goes on where it was stopped. A member that fails does not stop the others; the exit code is then 1.
+The same command resumes a stopped run. If a model fails, the others are still measured; the exit code is then 1.
 """
 
 import os
@@ -26,7 +26,7 @@ class Settings:
         None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
     trust: str | list[str] | None = setting(
-        None, "package.module:function, or a list: own code that a card may name and that is run"
+        None, "package.module:function, or a list: custom code that cards are allowed to run"
     )
     data: str | list[str] | None = setting(
         None, "embedded name, folder with class folders, .npz, published set, or a list"
@@ -35,29 +35,29 @@ class Settings:
     max_images: int | None = setting(
         2000, "training images of each task, the same number of each class; null: all", least=2, most=10**9
     )
-    max_test_images: int | None = setting(1000, "test images likewise; null: all", least=1, most=10**9)
+    max_test_images: int | None = setting(1000, "the same for test images; null: all", least=1, most=10**9)
     image_size: int | None = setting(
-        None, "pixels, for models that are no zoo entries; null: their own", least=1, most=4096
+        None, "side in pixels for models outside a zoo; null: their default", least=1, most=4096
     )
     lr: float | list[float] = setting(
-        (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "the grid: chosen on a fifth of the training images, held out", above=0
+        (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "grid of learning rates, selected on a held-out fifth of train", above=0
     )
     weight_decay: float | list[float] = setting((0.01,), "likewise", least=0)
     optimizer: str = setting("adamw", "adamw or sgd", choices=("adamw", "sgd"))
-    steps: int = setting(200, "of each run", least=1, most=10**9)
-    batch_size: int = setting(32, "images of a step", least=1, most=10**9)
+    steps: int = setting(200, "steps of each run", least=1, most=10**9)
+    batch_size: int = setting(32, "images per step", least=1, most=10**9)
     seeds: int | list[int] = setting(
-        (0, 1, 2), "runs with the chosen setting, on all training images", least=0, most=MOST_SEED
+        (0, 1, 2), "random seeds of the runs with the selected rate, on all training images", least=0, most=MOST_SEED
     )
     crop: list[float] = setting(
-        (0.5, 1.0), "least and most share of the image's area in a random crop", above=0, most=1
+        (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
     )
     flip: bool = setting(False, "mirror half of the images; not for digits and letters")
-    precision: str = setting("float32", "of the networks: float32 or bfloat16", choices=("float32", "bfloat16"))
+    precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
     device: str = setting("auto", "auto, cpu, cuda")
-    workers: int = setting(1, "processes that share the runs of a model and the threads", least=1, most=256)
-    progress: bool = setting(True, "bars on a terminal")
+    workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
+    progress: bool = setting(True, "progress bars on a terminal")
 
 
 def main(config: dict[str, Any]) -> None:
@@ -65,16 +65,14 @@ def main(config: dict[str, Any]) -> None:
     from sslkit.errors import UserError
 
     if not config["zoo"]:
-        raise UserError("name the models to fine-tune: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
+        raise UserError("give the models to fine-tune: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
     found = ground_truth(**config, say=lambda line: print(line, flush=True))
     for task, accuracies in found.truth.items():
         best = max(accuracies, key=accuracies.get)
         print(f"best      {task}: {best} ({100 * accuracies[best]:.1f} %), of {len(accuracies)} models")
     print(f"written   {config['out']}/{TRUTH}")
     if found.failures:
-        print(
-            f"{len(found.failures)} failed, all else is measured; the same command tries them again:", file=sys.stderr
-        )
+        print(f"{len(found.failures)} failed, all others are measured; the same command retries them:", file=sys.stderr)
         for failure in found.failures:
             print(f"  {failure}", file=sys.stderr)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The linear probe of a frozen backbone.
+"""Evaluate a frozen backbone with the linear probe.
 
 python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=fashion_mnist
 python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=imagenet root=data recipe=grid

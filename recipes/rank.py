@@ -1,4 +1,4 @@
-"""Rank a zoo for a task: which checkpoint will fine-tune best, in seconds, before any is fine-tuned.
+"""Rank the checkpoints of a zoo by their expected accuracy after fine-tuning on a task, in seconds.
 
 python recipes/rank.py zoo=runs/zoo data=clipart metrics=[ped+logme,itm,logme,leep]
 python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0,timm:resnet18] data=[clipart,glyph_scripts,digits]
@@ -20,7 +20,7 @@ from evaluation.ranking.scoring import metrics
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, setting
 
-MAX_IMAGES = 500  # of a data set of one's own: enough to order models in seconds; a benchmark is computed as published
+MAX_IMAGES = 500  # for custom data sets: enough to rank models in seconds; a benchmark is computed as published
 
 
 @dataclass
@@ -29,40 +29,40 @@ class Settings:
         None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
     trust: str | list[str] | None = setting(
-        None, "package.module:function, or a list: own code that a card may name and that is run"
+        None, "package.module:function, or a list: custom code that cards are allowed to run"
     )
     data: str | list[str] | None = setting(
         None, "embedded name, folder with class folders, .npz, published set, or a list"
     )
-    metrics: str | list[str] = setting(METRICS, f"of {', '.join(metrics())}; options in brackets")
-    truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or one such for each data set")
+    metrics: str | list[str] = setting(METRICS, f"some of {', '.join(metrics())}; options in brackets")
+    truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or {data: {model: accuracy}}")
     bootstrap: int = setting(
-        BOOTSTRAP, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0
+        BOOTSTRAP, "bootstrap samples of images for intervals and ties, at least 2; 0: none", least=0
     )
     max_images: int | str | None = setting(
         "auto",
-        "images of each data set, the same number of each class; null: all; auto: 500, of a benchmark all",
+        "images of each data set, the same number of each class; null: all; auto: 500, all for a benchmark",
         least=2,
         choices=("auto",),
     )
     image_size: int | None = setting(
-        None, "pixels, for models that are no zoo entries; null: their own", least=1, most=4096
+        None, "side in pixels for models outside a zoo; null: their default", least=1, most=4096
     )
-    split: str = setting("train", "whose images are scored")
-    seed: int = setting(0, "of every draw", least=0, most=MOST_SEED)
+    split: str = setting("train", "split of the scored images")
+    seed: int = setting(0, "random seed of every draw", least=0, most=MOST_SEED)
     root: str = setting("data", "folder of the published data sets")
     cache: str = setting("runs/cache", "folder of the features")
     out: str = setting("runs/ranking", "folder of the tables and pictures")
-    precision: str = setting("float32", "of the networks: float32 or bfloat16", choices=("float32", "bfloat16"))
+    precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     batch_size: int | None = setting(
-        None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU", least=1
+        None, "images per forward pass; null: 256 on a GPU, fewer for large images on the CPU", least=1
     )
-    device: str = setting("cpu", "where metrics are computed: cpu, cuda")
-    workers: int | str = setting("auto", "processes that decode", least=0, most=256, choices=("auto",))
-    pictures: bool = setting(True, "bars with intervals, and with truth a scatter of each metric")
-    benchmark: str | None = setting(None, "a published one, instead of zoo, data and truth: ped, itm")
+    device: str = setting("cpu", "device of the metrics: cpu, cuda")
+    workers: int | str = setting("auto", "number of decoding processes", least=0, most=256, choices=("auto",))
+    pictures: bool = setting(True, "bar charts with intervals, and with truth a scatter plot of each metric")
+    benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")
-    download: bool = setting(False, "let timm get those of the benchmark's weights that it knows of")
+    download: bool = setting(False, "allow timm to download those of the benchmark's weights that it has")
 
 
 def main(config: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ def main(config: dict[str, Any]) -> None:
     if config["max_images"] == "auto":
         config["max_images"] = MAX_IMAGES if benchmark is None else None
     if benchmark is None and download:
-        raise UserError("download=true is for the weights of a benchmark=: other models are found by their names")
+        raise UserError("download=true needs benchmark=...: other models are loaded by their names")
     if benchmark is None:
         rank_tasks(**config)
     else:

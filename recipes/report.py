@@ -1,4 +1,4 @@
-"""One offline page of a zoo: entries, curves, evaluation, rankings, costs; every number says how it was made.
+"""Write one offline HTML page of a zoo: entries, curves, evaluation, rankings, costs, with the origin of every number.
 
 python recipes/report.py zoo=runs/zoo
 python recipes/report.py zoo=runs/zoo rankings=runs/ranking out=report.html
@@ -19,7 +19,7 @@ from command import run_plain
 
 from sslkit.settings import setting
 
-WORDS = sys.argv[1:]  # as typed, before Hydra reads them
+WORDS = sys.argv[1:]  # as typed, before Hydra parses them
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Words of a command line, `key=value`, made ready for Hydra's grammar and checked against the settings' names."""
+"""Convert `key=value` words of a command line to Hydra's grammar and check them against the settings' names."""
 
 import re
 import sys
@@ -12,14 +12,14 @@ from sslkit import members
 from sslkit.errors import UserError
 
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
-SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's own, of which a word may follow
+SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's flags that take a value
 SWEEP = frozenset(("-m", "--multirun"))
 CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
 IN_LIST = re.compile(rf"(?<=[\[, ]){CALL.pattern}")
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """Write `--cfg hydra` as `--cfg=hydra`: what has no = would be taken for a setting."""
+    """Write `--cfg hydra` as `--cfg=hydra`: a word without = would be parsed as a setting."""
     found: list[str] = []
     for word in words:
         if found and found[-1] in SHOWING and "=" not in word and not word.startswith("-"):
@@ -36,9 +36,9 @@ def lengthened(word: str) -> str:
 
 
 def quoted(word: str, texts: Collection[str] = ()) -> str:
-    """Put a value in quotes where Hydra's grammar would read it otherwise than a person does.
+    """Quote a value that Hydra's grammar would parse differently from its plain text.
 
-    These are the settings that hold text alone (texts: their paths), paths with blanks or =, and calls such as
+    These are settings of plain text (texts: their paths), paths with blanks or =, and calls such as
     `nleep(covariance=diag)`, also in lists.
     """
     key, equals, value = word.partition("=")
@@ -51,7 +51,7 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
 
 
 def quote(value: str) -> str:
-    """Put a value in double quotes; Hydra reads a backslash as an escape only where quotes follow."""
+    """Put a value in double quotes; Hydra treats a backslash as an escape only before quotes."""
     return '"' + re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value) + '"'
 
 
@@ -60,14 +60,14 @@ def _in_quotes(value: str) -> bool:
 
 
 def is_sweep() -> bool:
-    """Return whether this process was called with -m: a comma then divides values."""
+    """Return True if this process was called with -m: a comma then separates values."""
     return bool(SWEEP & set(sys.argv))
 
 
 def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
-    """Refuse an unknown key with the nearest known one, and a value that Hydra cannot read, in one line.
+    """Raise UserError for an unknown key, with the nearest known one, and for a value that Hydra cannot parse.
 
-    tree: the known keys, nested; None stands for any keys below it, a `members.Former` for one that is no more.
+    tree: the known keys, nested; None stands for any keys below it, a `members.Former` for a removed one.
     """
     for word in words:
         if word.startswith("-"):
@@ -78,18 +78,18 @@ def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
         _check_key(key, tree)
         try:
             OverridesParser.create().parse_override(word)
-        except (HydraException, ValueError) as error:  # a number of thousands of digits
+        except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
             raise UserError(f"cannot read {word[:200]!r}: {one_line(error)}") from error
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error of Hydra's, whose lines and pointers would fill half a screen."""
+    """Shorten the message of a Hydra error, which has many lines, to one line."""
     lines = [line.strip() for line in str(error).splitlines()]
     return "; ".join(line for line in lines if line and not set(line) <= {"^", "~", " "})
 
 
 def _check_key(key: str, tree: Mapping[str, Any]) -> None:
-    parts = key.replace("/", ".").split(".")  # hydra/launcher=... chooses from a group
+    parts = key.replace("/", ".").split(".")  # hydra/launcher=... selects from a group
     node: Any = tree
     for depth, part in enumerate(parts):
         if node is None:

@@ -5,17 +5,17 @@ python recipes/zoo.py methods=[simclr,byol] plugins=[none,dsa,dsa+koleo] data=pa
 python recipes/zoo.py methods=[byol,swav] plugins=[none,dsa] method.dsa.nu=0.2 experiment=each jobs=2
 python recipes/zoo.py methods=[byol,swav] cluster=slurm hydra.launcher.timeout_min=600 dry_run=true
 
-Every setting of recipes/train.py may be given and goes to each member; an option of one method or plug-in only to the
-members that have it. Each member is a process of its own, `python recipes/train.py ...`, with its log in
-OUT/logs/NAME.log. The same command again trains what is missing: what is done is left alone, what was stopped goes on
-from its last checkpoint. If a member fails, the others are trained all the same, and the exit code is 1.
+Every setting of recipes/train.py is passed to each member; an option of one method or plug-in only to the members that
+have it. Each member is a separate process, `python recipes/train.py ...`, with its log in OUT/logs/NAME.log. Running
+the same command again trains the missing members: finished ones are unchanged, stopped ones resume from their last
+checkpoint. If a member fails, the others are still trained, and the exit code is 1.
 
-jobs=auto trains one member until its first epoch is over; the peak of its memory (resident, with its loader
-processes), with a quarter more for safety, and the cores then say how many run side by side. On GPUs it is one process
-for each. The cores are shared out evenly. jobs=N is taken at its word.
+jobs=auto trains one member for one epoch; its peak memory (resident, with its loader processes), plus a quarter for
+safety, and the number of cores then give the number of parallel members. On GPUs it is one process per GPU. Cores are
+shared evenly. jobs=N always runs N.
 
-On a cluster, cluster=slurm (or local, ray) hands the members to Hydra's launcher instead: pip install
-hydra-submitit-launcher (or hydra-ray-launcher). dry_run=true prints the commands, which can also be typed:
+On a cluster, cluster=slurm (or local, ray) submits the members to Hydra's launcher instead: pip install
+hydra-submitit-launcher (or hydra-ray-launcher). dry_run=true prints the commands, which can also be run by hand:
 
 python recipes/train.py -m method=byol,swav seed=0,1 hydra/launcher=submitit_slurm hydra.launcher.timeout_min=600
 python recipes/train.py method=byol hydra/launcher=submitit_slurm --cfg hydra      (shows the launcher's settings)
@@ -55,18 +55,18 @@ TRAIN = os.path.relpath(Path(__file__).with_name("train.py"))
 class Settings:
     methods: str | list[str] = setting(("simclr", "byol", "barlow_twins", "swav", "mae"), "objectives")
     plugins: str | list[str | None] | None = setting(
-        ("none", "dsa"), "what each is trained with: none, dsa, koleo, dsa+koleo, ..."
+        ("none", "dsa"), "regularisers of each method: none, dsa, koleo, dsa+koleo, ..."
     )
-    seeds: int | list[int] = setting((0,), "each makes members of its own", least=0, most=MOST_SEED)
+    seeds: int | list[int] = setting((0,), "random seeds; each adds one member per method", least=0, most=MOST_SEED)
     jobs: int | str = setting(
-        "auto", "members at once; auto: by memory and cores, or one for each GPU", least=1, choices=("auto",)
+        "auto", "parallel members; auto: by memory and cores, or one per GPU", least=1, choices=("auto",)
     )
-    cluster: str | None = setting(None, f"{', '.join(LAUNCHERS)}: Hydra's launcher trains them; null: this machine")
+    cluster: str | None = setting(None, f"Hydra's launcher: {', '.join(LAUNCHERS)}; null: this machine")
     dry_run: bool = setting(False, "print the commands and train nothing")
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code: 0, or 1 if a member failed. Raises UserError before anything is trained."""
+    """Train the members; return the exit code: 0, or 1 if a member failed. Raises UserError before training."""
     from sslkit.training import processes, sweep
 
     settings, shared = read(words, Settings(), Config())
@@ -92,7 +92,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> list["Job"]:
-    """A job for each member."""
+    """Jobs on this machine, one for each member."""
     from sslkit.training import processes, sweep
 
     workers = max(1, min(8, machine.threads(machine.most(len(missing))) - 1))
@@ -109,7 +109,7 @@ def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> lis
 
 
 def _on_the_cluster(missing: Sequence[tuple[Wanted, "Member"]]) -> list["Job"]:
-    """A job for each multirun; Hydra's launcher trains the members and leaves its own logs in OUT/logs."""
+    """Jobs on a cluster, one for each multirun; Hydra's launcher trains the members and writes its logs to OUT/logs."""
     from sslkit.training import processes
 
     if not missing:
@@ -122,13 +122,13 @@ def _on_the_cluster(missing: Sequence[tuple[Wanted, "Member"]]) -> list["Job"]:
 
 
 def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
-    """The zoo and what to do next; the exit code."""
+    """Print the zoo and the next command; return the exit code."""
     from sslkit.training import sweep
 
     out = members[0].config.out
     print(f"\n{sslkit.zoo.open(out)}")
     failed = sweep.failures(members, ended)
-    again = ["again     the same command trains what is missing"] if failed else []
+    again = ["again     the same command trains the missing members"] if failed else []
     print("\n".join(["", *failed, *again, f"next      python recipes/rank.py zoo={out} data=clipart"]))
     return 1 if failed else 0
 
@@ -136,8 +136,8 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
 if __name__ == "__main__":
     say.print_lines()
     for stop in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(stop) is not signal.SIG_IGN:  # as nohup does
-            signal.signal(stop, signal.default_int_handler)  # as Ctrl-C: no member is left running
+        if signal.getsignal(stop) is not signal.SIG_IGN:  # nohup ignores it
+            signal.signal(stop, signal.default_int_handler)  # like Ctrl-C: stops the members too
     try:
         if {"--help", "-h"} & set(sys.argv):
             print(plain_help(Settings(), __doc__, {}))
@@ -147,5 +147,5 @@ if __name__ == "__main__":
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on from the last checkpoints", file=sys.stderr)
+        print("\ninterrupted; the same command resumes from the last checkpoints", file=sys.stderr)
         sys.exit(130)

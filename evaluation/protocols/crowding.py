@@ -1,4 +1,4 @@
-"""How the classes lie in feature space, and how much of the space is used: distances, variances, ranks, uniformity.
+"""Geometry of the features: distances and variances of classes, effective ranks, uniformity.
 
 Sources: Song et al. 2024, section IV-A (crowding); Garrido et al. 2023, arXiv 2210.02885 (RankMe); Agrawal et al.
 2022 (alpha-ReQ); Wang & Isola 2020, arXiv 2005.10242 (uniformity); Rousseeuw 1987 (silhouette).
@@ -24,11 +24,11 @@ from sslkit.errors import UserError
 from sslkit.settings import Limits
 
 CENTROIDS = ("mean", "unit")
-SPECTRUM_ROWS = 25_600  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the rows
+SPECTRUM_ROWS = 25_600  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the number of rows
 PAIR_ROWS = 5_000
 ALPHA_RANKS = (4, 100)  # as the authors' released code (fastssl, which weighs by 1/rank); their paper gives no range
 BLOCKS = 10
-FEWEST_CLASSES = 5  # with fewer, draws of classes say nothing about other classes
+FEWEST_CLASSES = 5  # fewer are too few for a bootstrap over classes
 DRAWS = 2000
 
 
@@ -48,18 +48,18 @@ def crowding(
     alpha_ranks: tuple[int, int] = ALPHA_RANKS,
     seed: int = 0,
 ) -> Result:
-    """Inter-class distance (the value), intra-class variance and what else describes a cloud of features.
+    """Inter-class distance (the value), intra-class variance, effective ranks, uniformity and silhouette.
 
-    features: Features or (x, y), one label an image, two classes of two images or more.
-    centroid: "mean", as Song et al. print their formula, or "unit", class means put back on the sphere, as their
+    features: Features or (x, y), one label per image, at least two classes of two images or more.
+    centroid: "mean", as in the printed formula of Song et al., or "unit", l2-normalised class means, as their
         table requires; `others` has both: inter/mean, intra/mean, fisher/mean, inter/unit, intra/unit, fisher/unit.
-    spectrum_rows, pair_rows: how many rows, drawn by (seed, name), rankme and alpha_req, and uniformity and
-        silhouette, are measured on; all that there are if fewer. Compare checkpoints at one number only.
-    alpha_ranks: first and last rank of the spectrum that alpha_req's line is fitted to.
-    Distances are between l2-normalised features; the spectrum is that of the features as they are. Classes of one
-    image are left out of inter, intra and fisher, and counted in details. Intervals: the bootstrap over classes (5 or
-    more of them), and the jackknife over 10 blocks of rows for ranks and uniformity, which repeated rows would bias.
-    Raises UserError for several labels an image, too few classes or rows, and options out of range.
+    spectrum_rows, pair_rows: numbers of rows, drawn by (seed, name), for rankme and alpha_req, and for uniformity
+        and silhouette; at most all rows. Only compare checkpoints at equal numbers.
+    alpha_ranks: first and last rank of the spectrum in the line fit of alpha_req.
+    Distances are between l2-normalised features; the spectrum is that of the unnormalised features. Classes of one
+    image are left out of inter, intra and fisher, and counted in details. Intervals: the bootstrap over classes (at
+    least 5), and the jackknife over 10 blocks of rows for ranks and uniformity, which repeated rows would bias.
+    Raises UserError for several labels per image, too few classes or rows, and options out of range.
     """
     start = time.perf_counter()
     features = as_features(features)
@@ -101,24 +101,24 @@ EXTRAS = ("fisher/mean", "fisher/unit", "rankme", "alpha_req", "uniformity", "si
 
 def _check(features: Features, centroid: str, spectrum_rows: int, pair_rows: int, alpha_ranks: Sequence[int]) -> None:
     if centroid not in CENTROIDS:
-        raise UserError(f"centroid is {centroid!r}; known: {', '.join(CENTROIDS)}")
+        raise UserError(f"centroid must be one of {', '.join(CENTROIDS)}, got {centroid!r}")
     if features.y.ndim != 1:
-        raise UserError("crowding is about images of one class each; these have several labels an image")
+        raise UserError("crowding needs one label per image; these images have several labels")
     for name, value in (("spectrum_rows", spectrum_rows), ("pair_rows", pair_rows)):
         if value < 2 * BLOCKS:
-            raise UserError(f"{name}={value} must be at least {2 * BLOCKS}")
+            raise UserError(f"{name} must be at least {2 * BLOCKS}, got {value}")
     if len(features) < 2 * BLOCKS:
-        raise UserError(f"crowding needs at least {2 * BLOCKS} rows, there are {len(features)}")
+        raise UserError(f"crowding needs at least {2 * BLOCKS} rows, got {len(features)}")
     if len(alpha_ranks) != 2 or not 1 <= alpha_ranks[0] < alpha_ranks[1]:
-        raise UserError(f"alpha_ranks={alpha_ranks}: give the first and the last rank, counted from 1")
+        raise UserError(f"alpha_ranks must be the first and the last rank, from 1, got {alpha_ranks}")
 
 
 def _classes(geometry: ClassGeometry, seed: int) -> dict[str, Estimate]:
-    """inter, intra, and fisher unless no class varies."""
+    """inter, intra, and fisher unless all within-class variances are 0."""
     distance, variance = geometry.distance.cpu().numpy(), geometry.variance.cpu().numpy()
     k = len(variance)
     drawn = generator(seed, "bootstrap over classes").multinomial(k, np.full(k, 1 / k), DRAWS).astype(float)
-    drawn = drawn[(drawn > 0).sum(1) > 1]  # one class alone has no distance to another
+    drawn = drawn[(drawn > 0).sum(1) > 1]  # inter needs two different classes
     within = drawn @ variance / k
     found = {
         "inter": _over_classes(geometry.inter(), weighted_pairs(drawn, distance), k, "distance"),
@@ -131,10 +131,10 @@ def _classes(geometry: ClassGeometry, seed: int) -> dict[str, Estimate]:
 
 
 def weighted_pairs(weights: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """(n,) mean of a matrix over the pairs of different classes, by how often each was drawn.
+    """(n,) mean of a matrix over the pairs of different classes, weighted by how often each was drawn.
 
-    weights: (n, K). matrix: (K, K) with zeros on the diagonal. A class drawn twice is no pair with itself: its
-    distance of 0 would pull every draw down.
+    weights: (n, K). matrix: (K, K) with zeros on the diagonal. Pairs of a class with itself are excluded, since their
+    distance of 0 would bias every draw.
     """
     total = ((weights @ matrix) * weights).sum(1)
     return total / (weights.sum(1) ** 2 - np.square(weights).sum(1))
@@ -147,8 +147,8 @@ def _over_classes(value: float, drawn: np.ndarray, classes: int, unit: str) -> E
 
 
 def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate]:
-    """rankme, and alpha_req if its first rank and the next are there; from the Gram matrix, 0.6 s at 2,048 wide."""
-    around = torch.from_numpy(np.mean(x, 0, dtype=np.float64))  # or an offset leaves no digits to the spectrum
+    """rankme, and alpha_req if the spectrum has its first two ranks; from the Gram matrix, 0.6 s at width 2,048."""
+    around = torch.from_numpy(np.mean(x, 0, dtype=np.float64))  # centring: a large offset would cost precision
     parts = [Moments.of(part, around) for part in np.array_split(x, BLOCKS)]
     whole = sum(parts[1:], parts[0])
     others = [whole - part for part in parts]
@@ -164,7 +164,7 @@ def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate
 
 
 def _pairs(features: Features, seed: int) -> dict[str, Estimate]:
-    """uniformity, and silhouette if there is a class with two images among these rows and another."""
+    """uniformity, and silhouette if these rows have two classes, one of them with two images."""
     z = diagnostics.unit_rows(torch.from_numpy(features.x))
     found = {"uniformity": _uniformity(z)}
     classes = len(np.unique(features.y))
@@ -186,7 +186,7 @@ def _uniformity(z: torch.Tensor) -> Estimate:
 
 
 def _silhouette(z: np.ndarray, y: np.ndarray, seed: int) -> Estimate:
-    """Mean over images; the interval draws classes, each image's value being held."""
+    """Mean over images; the interval resamples classes with the values of the images fixed."""
     from sklearn.metrics import silhouette_samples
 
     values = silhouette_samples(z, y)
@@ -197,7 +197,7 @@ def _silhouette(z: np.ndarray, y: np.ndarray, seed: int) -> Estimate:
 
 
 def open(subject: Subject, options: Options) -> Subject:
-    """Check the labels before anything is extracted. Raises UserError."""
+    """Check the labels before feature extraction. Raises UserError."""
     test = subject.opened(subject.test_split)
     check_labels(test, "crowding")
     check_classes([test], "crowding")
@@ -207,10 +207,10 @@ def open(subject: Subject, options: Options) -> Subject:
 
 
 def run(opened: Subject, options: Options) -> list[Result]:
-    """Of the test images; see `crowding`."""
+    """Measure the test images; see `crowding`."""
     return [crowding(opened.test, centroid=options.centroid, seed=opened.seed)]
 
 
 def beside(result: Result) -> tuple[str, ...]:
-    """The variance around the centroids that the distance is between, and the effective rank."""
+    """The variance around the centroids of the main result, and the effective rank."""
     return among(result, f"intra/{result.details.get('centroid')}", "rankme")

@@ -1,4 +1,4 @@
-"""Few-shot: classifiers learnt from a handful of labelled images, over episodes of new classes, on frozen features.
+"""Few-shot classification on frozen features: episodes of new classes with few labelled images each.
 
 The settings are those of the transfer papers: 5-way, 1 and 5 shot, 15 queries a class, L2 logistic regression with
 C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episodes.
@@ -31,7 +31,7 @@ MOST_EPISODES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """k_shot: each is a run of its own. Others as in `few_shot`."""
+    """k_shot: one run for each value. Others as in `few_shot`."""
 
     n_way: AtLeastTwo = 5
     k_shot: Counts = (1, 5)
@@ -45,7 +45,7 @@ class Options:
         """The numbers of k_shot. Raises UserError for none."""
         found = list(self.k_shot) if isinstance(self.k_shot, Sequence) else [self.k_shot]
         if not found:
-            raise UserError("protocol few_shot option k_shot=[] names nothing to do")
+            raise UserError("protocol few_shot: k_shot must have at least one value, got []")
         return found
 
 
@@ -66,18 +66,19 @@ def few_shot(
     on_small: str = Options.on_small,
     normalize: str = "l2",
 ) -> Result:
-    """Mean accuracy over episodes, with the interval over episodes of this pool of images.
+    """Mean accuracy over episodes, with its interval over episodes of this pool of images.
 
-    features: Features or a pair (x: (N, D), y: (N,)): the pool, of classes that were not pretrained with labels.
-    n_way, k_shot, n_query, episodes: 5, 1, 15, 2000 where not given, or those of `table`.
-    classifier: which is the main number, "logistic", "ridge" or "nearest_centroid"; all three are in `others`.
-    c: weight of the loss against the squared weights, as scikit-learn's C, of logistic and ridge.
-    table: the episodes, to give several models the same ones (`draw_episodes`); else drawn from `seed`.
+    features: Features or a pair (x: (N, D), y: (N,)): the pool, with classes not used as labels in pretraining.
+    n_way, k_shot, n_query, episodes: default 5, 1, 15, 2000, or those of `table`.
+    classifier: of the main result, "logistic", "ridge" or "nearest_centroid"; all three are in `others`.
+    c: weight of the loss relative to the squared weights, as scikit-learn's C, of logistic and ridge.
+    table: the episodes, to use the same for several models (`draw_episodes`); default: drawn from `seed`.
     on_small: "error", or "drop" classes of fewer than k_shot + n_query images.
     normalize: "l2" or "none".
     `outcomes` are the accuracies of the episodes, `paired_on` the digest of the table. `converged` is that of the
     logistic regression: residual of every episode at most 1e-8 (see `episode_solvers.logistic`).
-    Raises UserError for bad features, several labels an image, too small or too few classes, another pool's table.
+    Raises UserError for invalid features, several labels per image, too small or too few classes, and a table of
+    another pool.
     """
     start = time.perf_counter()
     _check_options(classifier, normalize, c)
@@ -109,9 +110,9 @@ def few_shot(
 
 
 def pool(features: Features, rows: np.ndarray, normalize: str) -> tuple[Tensor, Tensor]:
-    """The images that episodes use, (n, D) float32 if normalised, else float64, and the episodes' rows of them.
+    """Features of the images in episodes, (n, D) float32 if normalised, else float64, and the episodes' rows of them.
 
-    They are centred, which no classifier here sees (a shift changes only the intercept) and which keeps digits.
+    They are centred: this changes no classifier here (a shift changes only the intercept) and reduces rounding.
     Raises UserError for rows of zeros that cannot be normalised.
     """
     used, inverse = np.unique(rows, return_inverse=True)
@@ -122,7 +123,7 @@ def pool(features: Features, rows: np.ndarray, normalize: str) -> tuple[Tensor, 
 
 
 def episode_accuracy(solved: Solved, table: EpisodeTable) -> dict[str, np.ndarray]:
-    """{classifier: (E,) share of an episode's queries that get their own way}."""
+    """{classifier: (E,) accuracy on the queries of each episode}."""
     way = torch.arange(table.n_way).repeat_interleave(table.n_query)
     return {name: (labels == way).double().mean(1).numpy() for name, labels in solved.labels.items()}
 
@@ -156,24 +157,24 @@ def _recipe(table: EpisodeTable, classifier: str, c: float, normalize: str) -> s
 def _check_options(classifier: str, normalize: str, c: float) -> None:
     for name, value, known in (("classifier", classifier, CLASSIFIERS), ("normalize", normalize, NORMALIZE)):
         if value not in known:
-            raise UserError(f"{name} is {value!r}; {nearest(str(value), known)}")
+            raise UserError(f"there is no {name} {value!r}: {nearest(str(value), known)}")
     if not (np.isfinite(c) and c > 0):
-        raise UserError(f"c={c!r} must be a number above 0")
+        raise UserError(f"c must be a number above 0, got {c!r}")
 
 
 def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:
     has = {"n_way": table.n_way, "k_shot": table.k_shot, "n_query": table.n_query, "episodes": len(table)}
     for key, value in asked.items():
         if value is not None and value != has[key]:
-            raise UserError(f"{key}={value} was asked, but the episode table has {key}={has[key]}; leave {key} out")
+            raise UserError(f"{key}={value} differs from {key}={has[key]} of the episode table; leave {key} out")
 
 
 def open(subject: Subject, options: Options) -> Subject:
-    """Raises UserError where the labels show that no episodes can be drawn, before anything is extracted."""
+    """Raises UserError before feature extraction if no episodes can be drawn from the labels."""
     split = subject.opened(subject.novel_split)
     if split.y.ndim != 1:
         raise UserError(f"few_shot needs one label per image; {split.name} has several: use the linear probe")
-    rows = np.arange(len(split), dtype=np.float32)[:, None]  # stand for features, which episodes do not depend on
+    rows = np.arange(len(split), dtype=np.float32)[:, None]  # placeholder features: episodes depend on labels only
     labels = Features(rows, split.y, split.classes, "", split.ids, data=split.name, groups=split.groups).labelled()
     size = {"n_way": options.n_way, "n_query": options.n_query, "on_small": options.on_small}
     for shot in options.shots:
@@ -182,9 +183,9 @@ def open(subject: Subject, options: Options) -> Subject:
 
 
 def run(opened: Subject, options: Options) -> list[Result]:
-    """Each of `k_shot` on the classes that were kept back, where the data set keeps some; see `few_shot`.
+    """Run each of `k_shot` on the held-out classes, if the data set has some; see `few_shot`.
 
-    The episode tables are kept as `episodes-DIGEST.npz` beside the results, for models of other libraries.
+    Saves the episode tables as `episodes-DIGEST.npz` beside the results, for models of other libraries.
     """
     features = one_label(as_features(opened.novel), "few_shot")
     size = {"n_way": options.n_way, "n_query": options.n_query, "episodes": options.episodes}
@@ -197,5 +198,5 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 
 def beside(result: Result) -> tuple[str, ...]:
-    """The classifier that has nothing to choose."""
+    """The result of the classifier without hyper-parameters."""
     return among(result, "nearest_centroid")

@@ -1,4 +1,4 @@
-"""k nearest neighbours: cosine, votes weighted by exp(s / T) (Wu et al. 2018, arXiv 1805.01978), exact.
+"""Exact k nearest neighbours: cosine, votes weighted by exp(s / T) (Wu et al. 2018, arXiv 1805.01978).
 
 k = 20 and T = 0.07 are those of DINO (Caron et al. 2021, arXiv 2104.14294).
 """
@@ -22,7 +22,7 @@ from evaluation.results.statistics import Estimate, mean_per_class, share
 from sslkit.errors import UserError
 
 Own = tuple[np.ndarray, np.ndarray]
-QUERIES, VOTES = 4096, 2**22  # test images, and their votes for each class, held at a time
+QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +40,17 @@ def knn(
     temperature: float = Options.temperature,
     ks: Sequence[int] = (1, 10, 20, 100, 200),
 ) -> Result:
-    """Accuracy of the k most similar training images' votes.
+    """Accuracy of weighted votes of the k nearest training images.
 
-    train, test: Features or pairs (x: (N, D), y: (N,)). An image of test that is in train, too (the same set, or one id
-    and the same features) is left out of its own neighbours, with the images of its group if train has groups;
-    details["in_train"] counts them.
-    k: of the main number; every other of `ks` that train has images for is in `others`, as "k=10".
-    temperature: T; the smaller, the more the nearest count.
-    The metric is test's, top1 or mean_per_class. Of equal votes, and of equally similar images at the k-th place,
-    the smaller class number counts. Memory beside the features: some 0.2 GB, whatever their number.
-    Raises UserError for bad features, rows of zeros, several labels an image, test classes that train lacks, and
-    more neighbours than there are images.
+    train, test: Features or pairs (x: (N, D), y: (N,)). A test image that is also in train (the same data set, or equal
+    id and features) is excluded from its own neighbours, with the images of its group if train has groups;
+    details["in_train"] is their number.
+    k: of the main result; every other of `ks` up to the size of train is in `others`, as "k=10".
+    temperature: T; smaller values weight the nearest more.
+    The metric is that of test, top1 or mean_per_class. Equal votes, and equally similar images at the k-th place, go
+    to the smaller class number. Memory beside the features: some 0.2 GB, independent of their number.
+    Raises UserError for invalid features, rows of zeros, several labels per image, test classes that train lacks, and
+    k above the number of training images.
     """
     start = time.perf_counter()
     train, test = (one_label(features, "knn") for features in matched(train, test))
@@ -88,11 +88,11 @@ def predict(
     temperature: float = Options.temperature,
     own: Own | None = None,
 ) -> dict[int, np.ndarray]:
-    """{k: (M,) int64 label of each test image}, for each of `ks`.
+    """{k: (M,) int64 predicted label of each test image}, for each of `ks`.
 
-    own: groups (N,) of train and (M,) of test: an image of test is not compared with those of its own group.
+    own: groups (N,) of train and (M,) of test: a test image is not compared with training images of its own group.
     """
-    order = np.lexsort((train.ids, train.y))  # so that neither the order of the rows nor the blocks change a label
+    order = np.lexsort((train.ids, train.y))  # makes labels independent of the order of the rows and of the blocks
     classes, label = np.unique(train.y[order], return_inverse=True)
     labels = {k: np.empty(len(test), np.int64) for k in ks}
     step = min(QUERIES, max(1, VOTES // len(classes)))
@@ -110,7 +110,7 @@ def _judge(right: np.ndarray, test: Features) -> Estimate:
 
 
 def _own_groups(train: Features, test: Features) -> Own | None:
-    """Groups of train, and of those images of test that are in train, too: -1 is none. None where all are."""
+    """Groups of train, and those of the test images that are also in train, otherwise -1. None if no image is."""
     groups = np.arange(len(train)) if train.groups is None else train.groups
     groups = np.unique(groups, return_inverse=True)[1]
     if train.digest == test.digest:
@@ -122,25 +122,25 @@ def _own_groups(train: Features, test: Features) -> Own | None:
 
 
 def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str) -> list[int]:
-    """All numbers of neighbours that there are images for, in rising order."""
+    """Sorted numbers of neighbours that are at most the number of images. Raises UserError."""
     for count in (k, *ks):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise UserError(f"k={count!r} must be a whole number of at least 1")
+            raise UserError(f"k must be a whole number, at least 1, got {count!r}")
     if k > most:
-        raise UserError(f"k={k} neighbours were asked of {most} images{why}; lower k")
+        raise UserError(f"k must be at most {most}, the number of training images{why}, got {k}")
     if not (np.isfinite(temperature) and temperature > 0):
-        raise UserError(f"temperature={temperature!r} must be a number above 0")
+        raise UserError(f"temperature must be a number above 0, got {temperature!r}")
     return sorted({int(k), *(int(count) for count in ks if count <= most)})
 
 
 def open(subject: Subject, options: Options) -> Subject:
-    """Check the labels before anything is extracted. Raises UserError."""
+    """Check the labels before feature extraction. Raises UserError."""
     check_train_and_test(subject, "knn")
     return subject
 
 
 def run(opened: Subject, options: Options) -> list[Result]:
-    """Every test image by its neighbours among all training images; see `knn`."""
+    """Classify every test image by its neighbours among all training images; see `knn`."""
     train = opened.train
     return [knn(train, opened.test, min(options.k, len(train)), options.temperature)]
 

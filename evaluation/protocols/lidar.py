@@ -1,7 +1,7 @@
-"""LiDAR: how many directions tell images apart once the views of one image are counted as the same.
+"""LiDAR: effective rank of a linear discriminant analysis whose classes are the augmented views of each image.
 
-Source: Thilak et al. 2023, arXiv 2312.04000. The groups are true ones: q augmented views of each image, not parts of a
-queue. Beside it alignment (Wang & Isola 2020, arXiv 2005.10242): how far apart the views of one image lie.
+Source: Thilak et al. 2023, arXiv 2312.04000. Groups are q augmented views of each image, not parts of a queue.
+Also alignment (Wang & Isola 2020, arXiv 2005.10242): the distance between the views of one image.
 """
 
 import time
@@ -28,9 +28,9 @@ from sslkit.data.views import augment, view_generator
 from sslkit.errors import UserError
 from sslkit.settings import Limits
 
-BATCH = 32  # images whose views are drawn together: part of what a seed means
+BATCH = 32  # images whose views are drawn together; changing it changes the draws of a seed
 BLOCKS = 10
-MOST_VIEWS = 1000  # of an image
+MOST_VIEWS = 1000  # largest number of views of an image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,8 @@ class Options:
 class ViewFeatures:
     """Features of augmented views.
 
-    x: (n * q, D) float32, the q views of an image one after the other. groups: (n * q,) int64 which image.
-    ids: (n,) the images' names. unreadable: names of images that were drawn but could not be read.
+    x: (n * q, D) float32, the q views of an image in consecutive rows. groups: (n * q,) int64 index of the image.
+    ids: (n,) names of the images. unreadable: names of drawn images that could not be read.
     """
 
     x: np.ndarray
@@ -67,9 +67,9 @@ def lidar(
 ) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 
-    Options and errors as in `view_features`. It is at most n_images - 1 and grows with q: compare models at one q, one
-    n_images and one kind of view. With no more images than features the number of images is what is measured, and
-    `recipe` says so: of 60 clip-art images a random network got a higher rank than a pretrained one.
+    Options and errors as in `view_features`. LiDAR is at most n_images - 1 and grows with q: only compare models at
+    equal q, n_images and kind of view. If n_images is at most the number of features, it limits the rank, which is
+    noted in `recipe`: on 60 clip-art images a random network had a higher rank than a pretrained one.
     Intervals: the jackknife over 10 blocks of images, and the bootstrap over images for alignment.
     """
     start = time.perf_counter()
@@ -104,18 +104,18 @@ def view_features(
     seed: int = 0,
     device: str = "auto",
 ) -> ViewFeatures:
-    """Features of q augmented views of some images of a split.
+    """Extract features of q augmented views of some images of a split.
 
-    model: see `evaluation.features.models.load_model`. split: as `open_split` gives it.
-    n_images: drawn by (seed, name), all if there are fewer. view: the distribution of each view as written for 224
-        pixels, fitted to the model's size (`ViewRecipe.at`); SimCLR's by default. device: "auto" is a GPU if there is
+    model: see `evaluation.features.models.load_model`. split: as returned by `open_split`.
+    n_images: drawn by (seed, name), at most all. view: the distribution of each view as defined for 224
+        pixels, adapted to the model's size (`ViewRecipe.at`); default: SimCLR's. device: "auto" is a GPU if there is
         one; the network is moved there.
     Raises UserError for q below 2, fewer than 20 images, and features that are not finite.
     """
     if q < 2:
-        raise UserError(f"q={q}: the views of an image can be compared from q=2 on")
+        raise UserError(f"q, the number of views of an image, must be at least 2, got {q}")
     if min(n_images, len(split)) < 2 * BLOCKS:
-        raise UserError(f"views of {min(n_images, len(split))} images are too few, take {2 * BLOCKS} or more")
+        raise UserError(f"lidar needs views of at least {2 * BLOCKS} images, got {min(n_images, len(split))}")
     loaded, place = load_model(model), device_of(device)
     rows = np.argsort(draw_keys(split.ids, seed, "views"), kind="stable")[:n_images]
     forward, views = _forward(loaded, place), ViewRecipe((view,) * q)
@@ -123,7 +123,7 @@ def view_features(
     x = np.concatenate([part for _, part in parts])
     kept = np.concatenate([kept for kept, _ in parts])
     if not np.isfinite(x).all():
-        raise UserError(f"{loaded.name} gives features of views that are not finite: was the model sound?")
+        raise UserError(f"{loaded.name} returns features that are not finite: the model may have diverged")
     unreadable = [str(name) for name in split.ids[rows[~kept]]]
     return ViewFeatures(x, np.repeat(np.arange(kept.sum()), q), split.ids[rows[kept]], unreadable)
 
@@ -154,7 +154,7 @@ def _blocks(n: int) -> Iterator[np.ndarray]:
 
 
 def _whole_images(split: Split, model: LoadedModel) -> Images:
-    """Images to cut crops from: arrays as they are, files decoded a little larger than the views."""
+    """Images to crop views from: arrays unchanged, files decoded somewhat larger than the views."""
     native = split.images.native_size
     size = max(native) if native is not None else round(model.image_size * 8 / 7)
     return split.images.at(image_size=size, channels=model.in_chans, fit="squash")
@@ -163,12 +163,12 @@ def _whole_images(split: Split, model: LoadedModel) -> Images:
 def _views(
     images: Images, rows: np.ndarray, recipe: ViewRecipe, model: LoadedModel, seed: int
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Of each batch: which rows could be read, (B,) bool, and the views (kept * q, C, S, S) of those."""
+    """Yield per batch: readable rows, (B,) bool, and their views (kept * q, C, S, S)."""
     recipe = recipe.at(model.image_size)
     for step, start in enumerate(range(0, len(rows), BATCH)):
         asked = rows[start : start + BATCH]
         batch = images.__getitems__(asked.tolist())
-        kept = batch["index"].numpy() == asked  # a neighbour takes the place of what cannot be read
+        kept = batch["index"].numpy() == asked  # unreadable images are replaced by a neighbour
         draws = view_generator(seed, 0, step)
         views = augment(batch["images"], recipe, model.image_size, draws, aspect=batch["aspect"])
         yield kept, torch.stack(list(views), 1)[torch.from_numpy(kept)].flatten(0, 1)
@@ -185,7 +185,7 @@ def _words(view: View) -> dict[str, Any]:
 
 
 def open(subject: Subject, options: Options) -> Subject:
-    """Check the number of images before anything is extracted. Raises UserError."""
+    """Check the number of images before feature extraction. Raises UserError."""
     test = subject.opened(subject.test_split)
     if len(test) < 2 * BLOCKS:
         raise UserError(f"lidar needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
@@ -193,7 +193,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 
 def run(opened: Subject, options: Options) -> list[Result]:
-    """Of views of the test images; those that cannot be read are left out and named; see `lidar`."""
+    """Measure views of the test images; unreadable images are left out and reported; see `lidar`."""
     reading = {"on_error": opened.how.get("on_error", "skip"), "counts": opened.how.get("counts", "raise")}
     split = open_split(opened.data, "test", root=opened.root, **reading)
     how = {"seed": opened.seed, "device": opened.how.get("device", "auto")}
@@ -201,5 +201,5 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 
 def beside(result: Result) -> tuple[str, ...]:
-    """How far apart the views of one image lie."""
+    """The alignment, the distance between the views of one image."""
     return among(result, "alignment")

@@ -1,8 +1,8 @@
-"""The linear probe: how well a linear classifier of frozen features does.
+"""The linear probe: metric of a linear classifier on frozen features.
 
 Recipe "lbfgs" is that of Ericsson et al. 2021 (arXiv 2011.13377): logistic regression with an L2 penalty, its strength
 chosen among 45 values on a held-out part of the training images, then fitted to all of them. Recipe "grid" is DINOv2's
-(Oquab et al. 2023, arXiv 2304.07193), for data sets of ImageNet's size.
+(Oquab et al. 2023, arXiv 2304.07193), for data sets as large as ImageNet.
 """
 
 import time
@@ -29,11 +29,11 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 
 STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
-TWINS = 0.01  # share of the test images that may be in train too before the number is called leaky
-MANY = 200_000  # rows from which "auto" takes "grid"
-SHARE = {"lbfgs": 0.2, "grid": 0.1}  # of the training images, held out to choose by
+TWINS = 0.01  # a larger share of the test images in train makes the result leaky
+MANY = 200_000  # "auto" is "grid" from this number of rows
+SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
 SEARCH_TOL, PROMISE = 1e-4, 1e-7  # see `evaluation.learners.logistic.fit_path`
-SEARCH_ITER = 200  # of each strength, from where the last one ended; the weakest penalties do not converge in it
+SEARCH_ITER = 200  # per strength, from the last one's solution; too few for the weakest penalties to converge
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
 
@@ -54,28 +54,27 @@ def linear_probe(
     device: str = "auto",
     progress: bool = True,
 ) -> Result:
-    """The metric of the test set (top1, mean_per_class or map11) of a linear classifier of the training features.
+    """Train a linear classifier on the training features; return its metric (top1, mean_per_class, map11) on test.
 
-    train, test, val: Features or pairs (x: (N, D), y: (N,), or (N, K) of 1, -1, 0 (does not count)).
-    val: rows to choose by; None: 20 % (lbfgs) or 10 % (grid) of each class of train, drawn by (seed, name).
+    train, test, val: Features or pairs (x: (N, D), y: (N,), or (N, K) of 1, -1, 0 (ignored)).
+    val: validation rows; None: 20 % (lbfgs) or 10 % (grid) of each class of train, drawn by (seed, name).
     recipe: "lbfgs", "grid", or "auto": lbfgs for fewer than 200,000 rows.
-    scale: "standardize" by the rows that are learned from, "l2" or "none".
-    select: "held_out" (or val), or "test" to reproduce numbers chosen on the test images: the result is `leaky`, as it
-        is where more than 1 % of test are in train or val too (one id, the same features): details["in_train"].
+    scale: "standardize" by the training rows, "l2" or "none".
+    select: "held_out" (or val), or "test" to reproduce results selected on the test set: the result is then `leaky`, as
+        with more than 1 % of test in train or val too (equal id and features): details["in_train"].
     device: "auto" is a GPU if there is one. progress: bars on a terminal.
 
-    lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: of 45 in equal ratios from 1e-5 to 1e6 (lambda = 1 / c
-    from 1e5 to 1e-6) the best on the rows to choose by, of equal ones that of the lowest cross-entropy there, then the
-    strongest penalty; then it
-    is fitted to train and val together. tol, max_iter: of that last fit (see `fit_logistic`), `converged` says whether
-    tol was reached.
-    The optimum is unique: a seed changes nothing but the rows to choose by.
+    lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: the best of 45 on validation, in equal ratios from 1e-5
+    to 1e6 (lambda = 1 / c from 1e5 to 1e-6); ties go to the lowest validation cross-entropy, then to the strongest
+    penalty. The final fit is on train and val together. tol, max_iter: of the final fit (see `fit_logistic`);
+    `converged` is True if tol was reached.
+    The optimum is unique: the seed changes only the validation rows.
 
-    grid trains a head for each learning rate and weight decay of `grid`; the best on the rows to choose by, in the
-    same sense, is the classifier, without a second fit. The seed orders the batches too.
+    grid trains a head for each learning rate and weight decay of `grid`; the best on validation, with the same
+    tie-breaks, is the classifier, without a second fit. The seed also sets the order of the batches.
 
-    Raises UserError for bad features, test or val classes that train lacks, fewer than two classes, nothing that can
-    be held out, and options out of range or of the other recipe.
+    Raises UserError for invalid features, test or val classes that train lacks, fewer than two classes, too few rows
+    to hold any out, and options out of range or of the other recipe.
     """
     start = time.perf_counter()
     check_on_features(recipe)
@@ -104,14 +103,14 @@ def linear_probe(
 
 
 def open(subject: Subject, options: Options) -> Subject:
-    """Check labels, and options that exclude each other, before anything is extracted. Raises UserError."""
+    """Check labels and mutually exclusive options before feature extraction. Raises UserError."""
     check_together(options)
     check_train_and_test(subject, "linear", several=True)
     return subject
 
 
 def run(opened: Subject, options: Options) -> list[Result]:
-    """The linear probe of a subject; official validation images are part of its training images."""
+    """Run the linear probe of a subject; official validation images are part of its training images."""
     _check(recipe=(options.recipe, (*RECIPES, *linear_aug.RECIPES)))
     check_together(options)
     if options.recipe in linear_aug.RECIPES:
@@ -133,11 +132,11 @@ def _check(**options: tuple[str, tuple[str, ...]]) -> None:
 
 
 def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
-    """What "auto" means for n rows."""
+    """Resolve "auto" for n rows."""
     if recipe == "auto":
         recipe = "grid" if grid is not None or (n >= MANY and c is None) else "lbfgs"
     if recipe == "grid" and c is not None:
-        raise UserError(f"c={c} is an option of recipe=lbfgs; the strengths of recipe=grid are its weight decays")
+        raise UserError(f"c={c} is an option of recipe=lbfgs; recipe=grid has weight decays instead")
     if recipe == "lbfgs" and grid is not None:
         raise UserError("grid= holds options of recipe=grid; recipe=lbfgs has c, tol and max_iter")
     return recipe
@@ -146,7 +145,7 @@ def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
 def _lbfgs(
     parts: Parts, c: float | None, scale: str, device: str, progress: bool, *, tol: float, max_iter: int
 ) -> Found:
-    """Choose the strength along the path, then fit it to all rows."""
+    """Select the strength along the path, then fit it to all rows."""
     tried = [] if c is not None else _tried(parts, scale, device, progress, max_iter)
     c = float(STRENGTHS[_best_strength(tried)]) if c is None else float(c)
     scaling = Scaling.of(parts.full.x, parts.full.rows, scale)
@@ -168,7 +167,7 @@ def _lbfgs(
 
 
 def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int) -> list[dict[str, Any]]:
-    """Every strength, the strongest penalty first, and what it is worth on the rows to choose by."""
+    """Every strength, the strongest penalty first, with its validation metric."""
     scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
     judged = _scaled(parts.judge, scaling)
     path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, min(max_iter, SEARCH_ITER), PROMISE)
@@ -202,8 +201,10 @@ def _best_strength(tried: Sequence[dict[str, Any]]) -> int:
 
 
 def _best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequence[Any]) -> int:
-    """The highest; of equal ones that of the lowest loss, which is infinite where it is NaN; of those that of the
-    largest penalty. A value of NaN is none. Equal: but for rounding, see `evaluation.results.choice`."""
+    """Index of the highest value; ties go to the lowest loss (NaN is infinite), then to the largest penalty.
+
+    NaN values are ignored. Values are equal up to rounding, see `evaluation.results.choice`.
+    """
     if np.isnan(values).all():
         raise UserError("every head of the grid diverged: lower its learning rates, or standardize the features")
     highest = [int(number) for number in highest_of(values)]
@@ -212,14 +213,14 @@ def _best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequen
 
 
 def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, seed: int) -> Found:
-    """Train all heads at once, and take the best."""
+    """Train all heads at once and select the best on validation."""
     learn, judge, test = parts.learn, parts.judge, parts.test
     scaling = Scaling.of(learn.x, learn.rows, scale)
     heads = train_heads(
         learn.x, learn.rows, learn.y, parts.classes, grid, scaling, seed=seed, device=device, progress=progress
     )
     values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
-    penalties = [(decay, -lr) for lr, decay in grid.heads()]  # of equal decays the smaller rate goes less far from 0
+    penalties = [(decay, -lr) for lr, decay in grid.heads()]  # at equal decay the smaller rate stays closer to 0
     best = _best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric), penalties)
     settings = [{"lr": lr, "weight_decay": decay} for lr, decay in grid.heads()]
     tried = [
@@ -257,7 +258,7 @@ def _result(
     outcomes = None
     if right is not None:
         outcomes = np.empty(len(right), bool)
-        outcomes[parts.test.rows] = right  # as the rows of test were given
+        outcomes[parts.test.rows] = right  # in the given order of the test rows
     return Result.of(
         estimate,
         protocol="linear",
@@ -278,7 +279,7 @@ def _result(
 
 
 def _in_train(given: dict[str, Features]) -> int:
-    """How many images of test are in train or val, too."""
+    """Number of test images that are also in train or val."""
     test = given["test"]
     if any(given[name].digest == test.digest for name in given if name != "test"):
         return len(test)

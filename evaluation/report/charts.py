@@ -181,13 +181,13 @@ def _line_chart(
         return None
     steps, values = zip(*points, strict=True)
     x, y = _axis([0, *steps], LEFT, WIDTH - RIGHT), _axis(values, HEIGHT - BOTTOM, TOP)
-    lines, told = [], []
+    lines, changes = [], []
     for label, one in series.items():
         dots = [(x(step), y(value), f"{label} {value:.4g} at step {step:g}") for step, value in one]
         path = "M" + " L".join(f"{px} {py}" for px, py, _ in dots)
         lines.append(Line(label, path, dots))
-        told.append(f"{label} from {one[0][1]:.3g} at step {one[0][0]:g} to {one[-1][1]:.3g} at step {one[-1][0]:g}")
-    return LineChart(title, f"{title} over the steps: {'; '.join(told)}.", x, y, lines)
+        changes.append(f"{label} from {one[0][1]:.3g} at step {one[0][0]:g} to {one[-1][1]:.3g} at step {one[-1][0]:g}")
+    return LineChart(title, f"{title} over the steps: {'; '.join(changes)}.", x, y, lines)
 
 
 def _axis(values: Sequence[float], start: float, end: float) -> Axis:

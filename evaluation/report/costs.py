@@ -8,7 +8,7 @@ from evaluation.report.reading import Material, Member
 
 COLUMNS = [
     Column("model"),
-    Column("training", "seconds of the epochs, without data preparation and the judging at the end", number=True),
+    Column("training", "seconds of the epochs, without data preparation and the final evaluation", number=True),
     Column("per epoch", "", number=True),
     Column("images a second", "mean over the epochs", number=True),
     Column("waiting for data", "share of the training time, mean over the epochs", number=True),

@@ -58,7 +58,7 @@ class Section:
 
 def zoo_table(material: Material) -> Table:
     rows = [_row(member) for member in material.members]
-    return Table(f"Entries of {material.zoo}, as their training left them", COLUMNS, rows)
+    return Table(f"Entries of {material.zoo}, after training", COLUMNS, rows)
 
 
 def sections(material: Material) -> list[Section]:
@@ -189,7 +189,7 @@ def _quick(member: Member) -> Table | None:
         return None
     columns = [Column("judge"), Column("random weights", number=True), Column("trained", number=True)]
     rows = [[Cell(names[key]), *(quick_judge(member, part, key) for part in ("before", "after"))] for key in known]
-    return Table(f"{member.name}: judged at the end of training", columns, rows)
+    return Table(f"{member.name}: evaluation at the end of training", columns, rows)
 
 
 def _facts(member: Member) -> list[tuple[str, Cell]]:

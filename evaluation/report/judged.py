@@ -60,9 +60,9 @@ def comparisons(material: Material) -> Table | None:
         if len(results) < 2 or metric == "mean_per_class":
             continue
         recipes = {result.recipe for result in results}
-        what = f"{protocol}, {metric}" + (f" ({recipes.pop()})" if len(recipes) == 1 else "")
+        protocol_name = f"{protocol}, {metric}" + (f" ({recipes.pop()})" if len(recipes) == 1 else "")
         try:
-            rows += [_pair(data, what, one, results[0]) for one in compare_all(results)]
+            rows += [_pair(data, protocol_name, one, results[0]) for one in compare_all(results)]
         except UserError as error:
             material.problems.append(f"{protocol} on {data} is not compared: {error}")
     return Table("Pairs of models on the same images or episodes", PAIRS, rows) if rows else None
@@ -123,7 +123,7 @@ def how(member: Member, result: Result) -> str:
         data=result.data + (f", splits {', '.join(splits)}" if splits else ""),
         n=f"{result.n:,}" if result.n else "",
         interval=f"95 %, {result.kind}" if result.interval else "none",
-        seeds=", ".join(map(str, result.seeds)) or "nothing is drawn",
+        seeds=", ".join(map(str, result.seeds)) or "no random draws",
         converged={True: "yes", False: "no", None: ""}[result.converged],
         seconds=f"{result.seconds:.2f}, without the extraction",
         command=commands.judging(result, member.folder if member.card else None),
@@ -133,7 +133,7 @@ def how(member: Member, result: Result) -> str:
     )
 
 
-def _pair(data: str, what: str, one: Comparison, result: Result) -> list[Cell]:
+def _pair(data: str, protocol_name: str, one: Comparison, result: Result) -> list[Cell]:
     """Return the row of a comparison. result: one of the group, for its rows."""
     ends = "" if one.interval is None else " ({:+.1f} to {:+.1f})".format(*(100 * end for end in one.interval))
     detectable = "" if one.detectable is None else f"{100 * one.detectable:.1f} points, in 80 % of such samples"
@@ -152,7 +152,7 @@ def _pair(data: str, what: str, one: Comparison, result: Result) -> list[Cell]:
     better = "not told apart" if p >= LEVEL else f"{'first' if one.difference > 0 else 'second'} is better"
     return [
         Cell(data),
-        Cell(what),
+        Cell(protocol_name),
         Cell(one.a),
         Cell(one.b),
         Cell(f"{100 * one.difference:+.1f}{ends}", about, one.difference),

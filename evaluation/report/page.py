@@ -99,12 +99,12 @@ def _summary(material: Material) -> str:
         (sum(len(member.results) for member in material.judged), "result", "results"),
         (len(material.rankings), "ranking", "rankings"),
     ]
-    said = ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts)
-    return f"{material.zoo}: {said}."
+    counted = ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts)
+    return f"{material.zoo}: {counted}."
 
 
 def _contents(material: Material) -> list[tuple[str, str]]:
-    parts = [("problems", "What could not be read")] if material.problems else []
+    parts = [("problems", "Unreadable files")] if material.problems else []
     parts += [("zoo", "Zoo")]
     parts += [("entries", "Entries")] if material.members else []
     return [*parts, ("evaluation", "Evaluation"), ("rankings", "Rankings"), ("study", "Study"), ("costs", "Costs")]

@@ -125,7 +125,7 @@ def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
     ranking = ranked.ranking
     score, (low, high), rank = float(ranking.scores[m, k]), ranking.intervals[m, k], float(ranking.ranks[m, k])
     if np.isnan(score):
-        return Cell(NOTHING, key="", aside="no score: the model lacks an input of the metric, see the notes")
+        return Cell(NOTHING, key="", aside="no score: the model lacks an input of the metric; see the notes")
     tied = bool(ranking.tied[m, k]) and rank > 1
     known = not np.isnan([low, high]).any()
     half = f" ± {(high - low) / 2:.2g}" if known and high > low else ""

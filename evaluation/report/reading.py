@@ -75,12 +75,12 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     entries, for other missing places of rankings, and for a study that cannot be read.
     """
     if (zoo / CARD).is_file():
-        raise UserError(f"{zoo} is one entry: give the folder that it lies in, zoo={zoo.parent}")
+        raise UserError(f"{zoo} is one entry: give its parent folder, zoo={zoo.parent}")
     entries = zoos.open(zoo)
     material = Material(zoo, study=None if study is None else read_json(study), study_path=study)
     material.problems += [f"{folder}, left out: {reason}" for folder, reason in sorted(entries.damaged.items())]
     material.problems += [
-        f"{folder} has no {CARD}: its run has not ended (the same command with resume=true goes on)"
+        f"{folder} has no {CARD}: its run has not ended (resume it with the same command and resume=true)"
         for folder in _folders(zoo)
         if not (folder / CARD).is_file() and (folder / STARTED).is_file()
     ]
@@ -118,7 +118,9 @@ def _files(places: Iterable[Path], usual: Path) -> list[Path]:
     found: list[Path] = []
     for place in places:
         if not place.exists() and place != usual:
-            raise UserError(f"there is no ranking {place}: name a folder of recipes/rank.py, or one of its JSON files")
+            raise UserError(
+                f"there is no ranking {place}: give an output folder of recipes/rank.py, or one of its JSON files"
+            )
         found += sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.exists() else []
     return list(dict.fromkeys(found))
 

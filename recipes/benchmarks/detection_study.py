@@ -1,14 +1,14 @@
-"""Does pretraining help detection: COCO AP of detectors on pretrained and on random weights, made clip-art images.
+"""Effect of pretraining on detection: COCO AP with pretrained and with random weights, on generated clip-art images.
 
-    python recipes/benchmarks/detection_study.py                       (C4: 70 minutes of a core; done runs are skipped)
-    python recipes/benchmarks/detection_study.py --only "FPN, boxes"   (half an hour a run, as is a ViT's)
+    python recipes/benchmarks/detection_study.py                       (C4: 70 minutes on one core; skips finished runs)
+    python recipes/benchmarks/detection_study.py --only "FPN, boxes"   (half an hour per run, also for a ViT)
     python recipes/benchmarks/detection_study.py --only "C4, boxes" --seeds 0
     python recipes/benchmarks/detection_study.py --table               (print the committed results)
 
-Each seed has a backbone of its own, pretrained on the 1,895 drawings of clipart without labels (narrow_resnet by
-byol+dsa, narrow_vit by mae), and a detector of its own on it: schedule smoke with 400 steps on the 500 training images
-of clipart_boxes, all weights tuned, judged on its 150 test images. "random" is such a network untrained, drawn from
-the seed, with the same new layers, images and order of them. Results go to results/detection_study.json.
+For each seed a backbone is pretrained on the 1,895 drawings of clipart without labels (narrow_resnet by byol+dsa,
+narrow_vit by mae), and a detector is trained on it: schedule smoke with 400 steps on the 500 training images of
+clipart_boxes, all weights trained, evaluated on the 150 test images. "random" is the untrained network with the same
+random seed, new layers, images and order. Results are written to results/detection_study.json.
 """
 
 import argparse
@@ -71,12 +71,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--zoo", type=Path, default=Path("runs/detection_study"), help="folder of entries and detectors"
     )
-    parser.add_argument("--table", action="store_true", help="print the results and leave")
+    parser.add_argument("--table", action="store_true", help="print the results and exit")
     return parser.parse_args()
 
 
 def one(detector: str, seed: int, weights: str, zoo: Path) -> None:
-    """Pretrain where there is no entry yet, train and judge, unless the result is there already."""
+    """Pretrain if there is no entry yet, train and evaluate, unless the result exists."""
     key = f"{detector} | {weights} | {seed}"
     if key in load(RESULTS)["runs"]:
         return
@@ -99,7 +99,7 @@ def one(detector: str, seed: int, weights: str, zoo: Path) -> None:
 
 
 def pretrained(config: dict[str, Any], seed: int, zoo: Path) -> Path:
-    """The folder of the entry, trained if it is not there."""
+    """Return the folder of the entry; pretrain if it does not exist."""
     name = f"{config['backbone']}-{seed}"
     if not (zoo / name / "card.json").is_file():
         data = {"source": "clipart", "workers": 0, **config["data"]}
@@ -109,7 +109,7 @@ def pretrained(config: dict[str, Any], seed: int, zoo: Path) -> Path:
 
 
 def table(results: dict[str, Any]) -> str:
-    """Markdown: mean ± sd over the seeds, and the COCO AP that pretraining adds, seed by seed."""
+    """Markdown table: mean ± sd over the seeds, and the gain in COCO AP by pretraining, by seed."""
     lines = [
         "| detector | weights | mask AP | COCO AP | AP50 | AP75 | VOC AP50 | gain in COCO AP, by seed |",
         "|---|---|--:|--:|--:|--:|--:|---|",

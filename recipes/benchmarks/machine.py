@@ -1,4 +1,4 @@
-"""What a benchmark ran on, for its results file."""
+"""Description of the machine of a benchmark, for its results file."""
 
 import importlib.metadata
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def machine() -> dict[str, str | int | None]:
-    """Processor, cores and versions; no host name."""
+    """Processor, cores and versions, without the host name."""
     packages = ("sslkit", "torch", "torchvision", "lightly", "timm", "pytorch-lightning")
     return {
         "processor": _processor(),

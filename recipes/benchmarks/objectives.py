@@ -1,18 +1,18 @@
-"""Every objective, plain and with DSA, on the embedded Fashion-MNIST: equal budget, tuned alike, three seeds.
+"""Every objective, plain and with DSA, on the embedded Fashion-MNIST: equal budget and tuning, three seeds.
 
     python recipes/benchmarks/objectives.py --tune --jobs 2   (on held-out training images)
-    python recipes/benchmarks/objectives.py --jobs 2          (the table's runs; done ones are skipped)
-    python recipes/benchmarks/objectives.py --only dino --epochs 24   (is more training what is missing?)
-    python recipes/benchmarks/objectives.py --profile         (seconds per step, and how much of it is the backbone)
+    python recipes/benchmarks/objectives.py --jobs 2          (the table's runs; skips finished runs)
+    python recipes/benchmarks/objectives.py --only dino --epochs 24   (effect of longer training)
+    python recipes/benchmarks/objectives.py --profile         (seconds per step, and the backbone's share)
     python recipes/benchmarks/objectives.py --table           (print the committed results)
 
 Every run is `sslkit.pretrain`: 6 epochs of 62 steps x 128 images of 28 pixels (MAE: 250 x 32), AdamW, narrow_resnet, or
-narrow_vit for MAE, U-MAE, MoCo v3 and DINO; judged by the linear probe, 10 nearest neighbours and crowding on the 2,000
-test images.
+narrow_vit for MAE, U-MAE, MoCo v3 and DINO; evaluated by the linear probe, 10 nearest neighbours and crowding on the
+2,000 test images.
 
-Tuning trains on 6,400 of the 8,000 training images for 3 epochs, seed 100, and judges by the probe on the other 1,600:
-every combination in TRIED of an objective, without DSA; the test images are not looked at. The best combination is what
-the table's runs take, plain and with DSA alike; DSA keeps its defaults.
+Tuning trains every combination in TRIED of an objective, without DSA, on 6,400 of the 8,000 training images for 3
+epochs, seed 100, and evaluates it by the probe on the other 1,600; test images are not used. The table's runs use the
+best combination, both plain and with DSA; DSA keeps its defaults.
 """
 
 import argparse
@@ -56,7 +56,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "w_mse": {"dim": 16, "whitening_size": 128},
 }
 
-# What was tried of each objective's own options; every value with every learning rate of LR.
+# Grid of each objective's own option; every value is combined with every learning rate of LR.
 TRIED: dict[str, dict[str, list[Any]]] = {
     "barlow_twins": {"redundancy": [0.005, 0.02]},
     "dino": {"teacher_temperature": [0.04, 0.07]},
@@ -69,7 +69,7 @@ TRIED: dict[str, dict[str, list[Any]]] = {
     "u_mae": {"uniformity": [0.01, 0.1]},
     "vicregl": {"alpha": [0.75, 0.9]},
 }
-BATCH = {"mae": 32, "u_mae": 32}  # else 128; 372 steps are few for reconstruction, the images are as many
+BATCH = {"mae": 32, "u_mae": 32}  # default 128; reconstruction needs more than 372 steps on the same images
 VIEWS = {"scale": [0.2, 1.0]}
 LOCAL = {"n_local": 2, "local_scale": [0.1, 0.4], "scale": [0.2, 1.0]}
 
@@ -104,16 +104,16 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=sorted(FIXED), help="objectives; default all")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="other than the table's: kept apart, plain only")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--threads", type=int, default=1, help="of each run")
-    for flag, help_ in {"tune": "learning rates, temperatures", "profile": "steps", "table": "print and leave"}.items():
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="if not the table's: stored separately, plain only")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each run")
+    for flag, help_ in {"tune": "learning rates, temperatures", "profile": "steps", "table": "print and exit"}.items():
         parser.add_argument(f"--{flag}", action="store_true", help=help_)
     return parser.parse_args()
 
 
 def tuning(names: list[str]) -> list[tuple]:
-    """Every combination that has no result yet."""
+    """Every combination without a result."""
     done = load(RESULTS).get("tuning", {})
     jobs = []
     for name in names:
@@ -130,7 +130,7 @@ def tuning_key(name: str, lr: float, options: dict) -> str:
 
 
 def tune(name: str, lr: float, options: dict[str, Any]) -> str:
-    """One combination, judged on training images that it did not see."""
+    """Train one combination and evaluate it on held-out training images."""
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(scratch) / "held-out.npz"
         held_out(data)
@@ -142,7 +142,7 @@ def tune(name: str, lr: float, options: dict[str, Any]) -> str:
 
 
 def held_out(path: Path) -> None:
-    """The training images alone, a fifth of every class set apart."""
+    """Write the training images to a file, with a fifth of every class held out."""
     import numpy as np
 
     from sslkit.training.data import held_out_rows
@@ -156,7 +156,7 @@ def held_out(path: Path) -> None:
 
 
 def best(name: str) -> dict[str, Any]:
-    """The combination with the best probe."""
+    """The combination with the best linear probe."""
     tried = {k: v for k, v in load(RESULTS).get("tuning", {}).items() if k.split(" | ")[0] == name}
     if not tried:
         raise SystemExit(f"{name} was not tuned: run with --tune first")
@@ -164,24 +164,24 @@ def best(name: str) -> dict[str, Any]:
 
 
 def settings(name: str) -> dict[str, Any]:
-    """The options of `sslkit.method` that the table's runs take."""
+    """The options of `sslkit.method` for the table's runs."""
     return {"objective": FIXED[name] | best(name)["options"], "views": LOCAL if name in ("swav", "dino") else VIEWS}
 
 
 def runs(names: list[str], seeds: list[int], epochs: int) -> list[tuple]:
-    """Every run that has no result yet, seed by seed."""
+    """Every run without a result, seed by seed."""
     done = load(RESULTS).get(part_of(epochs), {})
     wanted = itertools.product(seeds, names, ("", "+dsa") if epochs == EPOCHS else ("",))
     return [(name, plugin, seed, epochs) for seed, name, plugin in wanted if f"{name}{plugin} | {seed}" not in done]
 
 
 def part_of(epochs: int) -> str:
-    """Where in the results file runs of this length stand."""
+    """Key of the results file for runs of this length."""
     return "runs" if epochs == EPOCHS else f"runs of {epochs} epochs"
 
 
 def one(name: str, plugin: str, seed: int, epochs: int) -> str:
-    """Train and judge one method."""
+    """Train and evaluate one method."""
     with tempfile.TemporaryDirectory() as scratch:
         options = FIXED[name] | best(name)["options"]
         card = train(name + plugin, best(name)["lr"], options, seed, Path(scratch), "fashion_mnist", epochs)
@@ -194,7 +194,7 @@ def one(name: str, plugin: str, seed: int, epochs: int) -> str:
 
 
 def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data: str, epochs: int) -> dict[str, Any]:
-    """The card of one run."""
+    """Train one run and return its card."""
     objective = method.partition("+")[0]
     config = {
         "method": {"name": method, "objective": options, "views": LOCAL if objective in ("swav", "dino") else VIEWS},
@@ -210,9 +210,9 @@ def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data:
 
 
 def table(results: dict[str, Any]) -> str:
-    """Markdown: mean ± sd over the seeds, and the difference that DSA makes, seed by seed.
+    """Markdown table: mean ± sd over the seeds, and the effect of DSA, by seed.
 
-    before: the linear probe of the same network with its random weights.
+    before: the linear probe of the same network with random weights.
     """
     columns = [
         "method",
@@ -249,7 +249,7 @@ def row(results: dict[str, Any], name: str, plugin: str) -> list[str]:
 
 
 def pixels() -> dict[str, float]:
-    """Probe and neighbours on the pixels themselves."""
+    """Linear probe and kNN on raw pixels."""
     from sslkit import diagnostics
     from sslkit.training.features import knn_accuracy, probe_accuracy
 

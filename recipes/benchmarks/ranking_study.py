@@ -1,12 +1,12 @@
-"""How well transferability metrics order a zoo: against measured fine-tuning, with baselines and the papers' claims.
+"""Ranking quality of transferability metrics on a zoo: against fine-tuning, with baselines and the papers' claims.
 
     python recipes/ground_truth.py zoo=[runs/zoo,efficientnet_lite0] data=[clipart,digits] image_size=64
     python recipes/benchmarks/ranking_study.py --zoo runs/zoo efficientnet_lite0 --truth runs/truth
     python recipes/benchmarks/ranking_study.py --table --markdown      (print the committed results)
 
-Every metric scores the same images of a task, the same number of each class, drawn from those that fine-tuning learnt
-from; each starts from features at hand and shares nothing with another, so that seconds are its own. What is finished
-(a metric on a task) is kept in --work and not computed again. Fewer models or tasks give a result that says so.
+Every metric scores the same images of a task, balanced by class and drawn from the training images of fine-tuning. Each
+starts from extracted features and shares no computation with another, so seconds are separate. Finished cells (a metric
+on a task) are stored in --work and not computed again. The result contains the numbers of models and tasks.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from sslkit.files import write_whole
 OUT = Path(__file__).parent / "results" / "ranking_study.json"
 PED = ("ped+logme", "ped+sfda", "ped+gbc")
 METRICS = (*(name for name in evaluation.metrics() if name != "ped"), *PED)  # ped alone is ped+sfda
-FEWEST = 3  # models with a truth, below which a task orders nothing
+FEWEST = 3  # smallest number of models with ground truth for a task
 
 
 def main() -> None:
@@ -63,26 +63,28 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--zoo", nargs="+", help="as of recipes/rank.py")
-    parser.add_argument("--truth", type=Path, default=Path("runs/truth"), help="of recipes/ground_truth.py: its folder")
-    parser.add_argument("--data", nargs="+", help="tasks; default all of the truth")
+    parser.add_argument("--zoo", nargs="+", help="models, as in recipes/rank.py")
+    parser.add_argument(
+        "--truth", type=Path, default=Path("runs/truth"), help="output folder of recipes/ground_truth.py"
+    )
+    parser.add_argument("--data", nargs="+", help="tasks; default all of the ground truth")
     parser.add_argument("--metrics", nargs="+", default=list(METRICS))
-    parser.add_argument("--images", type=int, default=500, help="of each task that metrics see")
-    parser.add_argument("--draws", type=int, default=1000, help="of models, behind the intervals")
-    parser.add_argument("--seed", type=int, default=0, help="of metrics and draws")
+    parser.add_argument("--images", type=int, default=500, help="images of each task that are scored")
+    parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of models, for the intervals")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of metrics and draws")
     parser.add_argument("--root", default="data", help="folder of the published data sets")
     parser.add_argument("--cache", default="runs/cache", help="folder of the features")
     parser.add_argument("--work", type=Path, default=Path("runs/ranking_study"), help="folder of the finished cells")
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--table", action="store_true", help="print the results in --out and leave")
-    parser.add_argument("--markdown", action="store_true", help="the table as the README has it")
+    parser.add_argument("--table", action="store_true", help="print the results in --out and exit")
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown, as in the README")
     return parser.parse_args()
 
 
 def study(args: argparse.Namespace) -> dict[str, Any]:
-    """All of the results file. Raises UserError before anything is computed where it can be known."""
+    """Compute the content of the results file. Checks arguments and ground truth first; raises UserError."""
     if not args.zoo:
-        raise UserError("name the models: --zoo runs/zoo efficientnet_lite0")
+        raise UserError("give the models: --zoo runs/zoo efficientnet_lite0")
     for metric in args.metrics:
         parse(metric)
     truth, details = measured(args.truth)
@@ -92,7 +94,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     tasks = args.data or list(truth)
     missing = [task for task in tasks if task not in truth]
     if missing:
-        raise UserError(f"the truth has nothing of {', '.join(missing)}; it has: {', '.join(truth)}")
+        raise UserError(f"the ground truth has no {', '.join(missing)}; it has: {', '.join(truth)}")
     kept = {task: usable(task, truth[task], details, models) for task in tasks}
     opened = {task: sampled(open_split(task, "train", root=args.root), args.images, 0) for task in tasks}
     cells, failed = scored(opened, kept, models, args)
@@ -109,7 +111,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """truth.json, and truth_details.json where it is there. Raises UserError."""
+    """Read truth.json, and truth_details.json if it exists. Raises UserError."""
     file = folder / TRUTH if folder.is_dir() else folder
     truth = read_truth(file)
     if not all(isinstance(column, dict) for column in truth.values()):
@@ -119,15 +121,15 @@ def measured(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
-    """The models of a task whose truth is that of the weights at hand. Raises UserError for fewer than three."""
+    """The models of a task with ground truth of their current weights. Raises UserError for fewer than three."""
     records = details.get("results", {}).get(task, {})
     known = [name for name in models if name in truth]
     stale = [name for name in known if name in records and records[name]["weights"] != models[name].digest]
     if stale:
-        raise UserError(f"{task}: the truth of {', '.join(stale)} is that of other weights; measure it again")
+        raise UserError(f"{task}: the ground truth of {', '.join(stale)} is of other weights; measure it again")
     if len(known) < FEWEST:
         raise UserError(
-            f"{task}: the truth knows {len(known)} of the {len(models)} models, at least {FEWEST} are needed"
+            f"{task}: the ground truth has {len(known)} of the {len(models)} models, at least {FEWEST} are needed"
         )
     return known
 
@@ -135,15 +137,15 @@ def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapp
 def scored(
     opened: Mapping[str, Split], kept: Mapping[str, Sequence[str]], models: Mapping[str, LoadedModel], args: Any
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """{task: {metric: {scores, seconds, notes}}}, and in a line each what could not be computed."""
+    """{task: {metric: {scores, seconds, notes}}}, and a line for each failure."""
     records = Records(args.work / "cells.jsonl")
     cells: dict[str, dict[str, Any]] = {task: {} for task in opened}
     failed = []
     for task, split in opened.items():
         for metric in args.metrics:
             zoo = {name: models[name] for name in kept[task]}
-            who = [[name, one.digest, one.image_size] for name, one in zoo.items()]
-            key = {"task": task, "images": split.digest, "metric": metric, "models": who, "seed": args.seed}
+            identities = [[name, one.digest, one.image_size] for name, one in zoo.items()]
+            key = {"task": task, "images": split.digest, "metric": metric, "models": identities, "seed": args.seed}
             try:
                 (cell,) = each_once([key], records, lambda _, z=zoo, s=split, m=metric: cell_of(z, s, m, args))
             except UserError as error:
@@ -155,7 +157,7 @@ def scored(
 
 
 def cell_of(zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any) -> dict[str, Any]:
-    """Scores and seconds by model; a model that the metric cannot score is left out."""
+    """Scores and seconds by model, without models that the metric cannot score."""
     how = {"split": split.split, "cache": args.cache, "seed": args.seed, "progress": False}
     ranking = evaluation.rank(zoo, split, [metric], bootstrap=0, **how)
     columns = {"scores": ranking.scores[:, 0], "seconds": ranking.seconds[:, 0]}
@@ -171,7 +173,7 @@ def cell_of(zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any
 
 
 def about(args: argparse.Namespace, details: Mapping[str, Any]) -> dict[str, Any]:
-    """When, where, from which source, and how the truth was measured."""
+    """Date, machine, commit, and the settings of the ground truth."""
     return {
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
@@ -183,7 +185,7 @@ def about(args: argparse.Namespace, details: Mapping[str, Any]) -> dict[str, Any
 
 
 def commit() -> str | None:
-    """Of this checkout, "+" after it where files were changed since; None outside of git."""
+    """Commit of this checkout, with "+" if files were changed since; None outside git."""
     here = ["git", "-C", str(Path(__file__).parent)]
     asked = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     changed = subprocess.run([*here, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
@@ -191,7 +193,7 @@ def commit() -> str | None:
 
 
 def _seeds(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[float]]]:
-    """{task: {model: accuracy with each seed}}, empty where the truth does not tell."""
+    """{task: {model: accuracy with each seed}}, empty if the ground truth has no seeds."""
     results = details.get("results", {})
     return {
         task: {name: results[task][name]["values"] for name in names} for task, names in kept.items() if task in results

@@ -1,4 +1,4 @@
-"""The ranking study in numbers: how metrics agree with the truth, by task and over tasks, and the papers' claims."""
+"""Summary of the ranking study: agreement of metrics with the ground truth by task and over tasks, papers' claims."""
 
 import statistics
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
 
 MEASURES = (TAU, "weighted tau (ITM)", "regret@1")
 BASELINES = ("param_count", "feature_dim", "knn", "linear_probe", "random")
-CLAIMS = (  # a metric, what it should beat, and who says so
+CLAIMS = (  # a metric, the metric it should beat, and the source
     ("ped+logme", "logme", "PED, Li et al. 2023"),
     ("ped+sfda", "sfda", "PED, Li et al. 2023"),
     ("ped+gbc", "gbc", "PED, Li et al. 2023"),
@@ -23,7 +23,7 @@ Truth = Mapping[str, Mapping[str, float]]
 def summarised(
     cells: Mapping[str, Scores], truth: Truth, seeds: Mapping[str, Mapping[str, list[float]]], **how: int
 ) -> dict[str, Any]:
-    """metrics, claims, ceiling and chance.
+    """Summarise as metrics, claims, ceiling and chance.
 
     cells: {task: {metric: {scores, seconds, notes}}}. seeds: {task: {model: accuracies}}. how: draws and seed.
     """
@@ -42,12 +42,12 @@ def summarised(
 
 
 def _everywhere(cells: Mapping[str, Scores]) -> set[str]:
-    """Metrics that every task has."""
+    """Metrics that were scored on every task."""
     return set.intersection(*(set(column) for column in cells.values()))
 
 
 def _row(metric: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping[str, int]) -> dict[str, Any]:
-    """One metric. models: how many it scores in every task; mean: None where it has not three of them in each."""
+    """Row of one metric. models: number scored in every task; mean: None for fewer than three in each."""
     found = {task: column[metric] for task, column in cells.items() if metric in column}
     seconds = [value for cell in found.values() for value in cell["seconds"].values()]
     return {
@@ -73,7 +73,7 @@ def _on_task(truth: Mapping[str, float], scores: Mapping[str, float], how: Mappi
     return {one.name: _numbers(one) for one in agreement(known, scores, measures=MEASURES, **_n(how))}
 
 
-def _claim(better: str, than: str, who: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping) -> dict[str, Any]:
+def _claim(better: str, than: str, by: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping) -> dict[str, Any]:
     """The paired difference in weighted tau and in regret@1, over tasks and in each."""
     tasks = {task: (truth[task], column[better]["scores"], column[than]["scores"]) for task, column in cells.items()}
     found = {measure: difference(list(tasks.values()), measure, **_n(how)) for measure in MEASURES}
@@ -81,7 +81,7 @@ def _claim(better: str, than: str, who: str, cells: Mapping[str, Scores], truth:
     return {
         "metric": better,
         "against": than,
-        "claimed_by": who,
+        "claimed_by": by,
         "difference": {measure: _numbers(one) for measure, one in found.items()},
         "by_task": by_task,
         "verdict": verdict(found[TAU]),
@@ -89,7 +89,7 @@ def _claim(better: str, than: str, who: str, cells: Mapping[str, Scores], truth:
 
 
 def verdict(found: Agreement) -> str:
-    """What the interval of a paired difference says."""
+    """Conclusion from the interval of a paired difference."""
     if found.interval is None:
         return "no interval"
     low, high = found.interval
@@ -97,7 +97,7 @@ def verdict(found: Agreement) -> str:
 
 
 def _ceiling(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[str, int]) -> dict[str, Any] | None:
-    """How well fine-tuning with one seed orders the models by their mean with the others: no metric need do better."""
+    """Agreement of fine-tuning with one seed with the mean of the others, an upper reference for metrics."""
     columns = [column for column in seeds.values() if column]
     if not columns or any(len(values) < 2 for column in columns for values in column.values()):
         return None
@@ -109,12 +109,12 @@ def _ceiling(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[str, i
 
 
 def _chance_regret(truth: Mapping[str, float]) -> float:
-    """The expectation for a model drawn at random."""
+    """Expected regret of a model drawn at random."""
     return max(truth.values()) - statistics.mean(truth.values())
 
 
 def _numbers(found: Agreement) -> dict[str, Any] | None:
-    """None where there is no value."""
+    """Value and interval for the results file; None without a value."""
     if found.value != found.value:
         return None
     interval = None if found.interval is None else [round(bound, 4) for bound in found.interval]

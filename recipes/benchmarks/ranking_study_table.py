@@ -1,4 +1,4 @@
-"""The ranking study as two tables: every metric, and the papers' claims."""
+"""Print the ranking study as two tables: every metric, and the papers' claims."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ TAU, REGRET = "weighted tau (Vigna)", "regret@1"
 
 
 def table(found: Mapping[str, Any], markdown: bool = False) -> str:
-    """found: the results file. Metrics by their mean tau; those that score only some models or tasks come last."""
+    """Format the results file. Metrics are sorted by mean tau; those with some models or tasks only come last."""
     show = _markdown if markdown else _text
     tasks = list(found["truth"])
     counts = f"{found['n_models']} models, {found['n_tasks']} task{'s' if found['n_tasks'] > 1 else ''}"
-    said = [
+    sections = [
         f"{counts}; weighted tau (Vigna) and regret@1 in points of accuracy: means over the tasks, 95 % over models",
         show([_header(tasks), *_rows(found, tasks)]),
         f"A metric against another, paired: difference in mean weighted tau (Vigna), {counts}",
@@ -19,8 +19,8 @@ def table(found: Mapping[str, Any], markdown: bool = False) -> str:
     ]
     left_out = [f"{task}: no truth of {', '.join(names)}" for task, names in found["without_truth"].items() if names]
     if missing := [*left_out, *found["failed"]]:
-        said.append("\n".join(["not in the numbers:", *(f"  {line}" for line in missing)]))
-    return "\n\n".join(said)
+        sections.append("\n".join(["not in the numbers:", *(f"  {line}" for line in missing)]))
+    return "\n\n".join(sections)
 
 
 def _header(tasks: Sequence[str]) -> list[str]:
@@ -72,7 +72,7 @@ def _value(one: Mapping[str, Any] | None, sign: str = "") -> str:
 
 
 def _cell(one: Mapping[str, Any] | None, scale: float = 1, sign: str = "") -> str:
-    """Value and interval."""
+    """Format a value with its interval."""
     if one is None:
         return "-"
     digits = 1 if scale == 100 else 2

@@ -1,4 +1,4 @@
-"""A benchmark's results file: JSON beside the scripts, added to run by run, also by several processes."""
+"""Results file of a benchmark: JSON in results/, extended run by run, also by several processes."""
 
 import datetime
 import fcntl
@@ -12,13 +12,13 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def load(name: str) -> dict[str, Any]:
-    """What `results/<name>.json` holds, {"runs": {}} if it is not there."""
+    """Content of `results/<name>.json`, {"runs": {}} if it does not exist."""
     path = FOLDER / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else {"runs": {}}
 
 
 def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> None:
-    """Add one result, with machine and date of the last."""
+    """Add one result, and set machine and date."""
     FOLDER.mkdir(exist_ok=True)
     with open(FOLDER / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

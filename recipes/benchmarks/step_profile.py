@@ -1,4 +1,4 @@
-"""Where the time of one training step goes: inside the backbone, forward and backward, or outside."""
+"""Share of the time of a training step inside the backbone, forward and backward, and outside."""
 
 import statistics
 import time
@@ -14,10 +14,10 @@ STEPS, WARMUP = 12, 3
 
 
 class BackboneClock:
-    """Seconds inside the children of every backbone of a method, the teacher's too.
+    """Seconds inside the children of every backbone of a method, including the teacher's.
 
-    The backward pass of the backbone is what follows the first gradient that reaches its last layers: nothing of a
-    head is left by then.
+    The backward pass of the backbone starts at the first gradient of its last layers, when those of the heads are
+    finished.
     """
 
     def __init__(self, method: nn.Module) -> None:
@@ -45,7 +45,7 @@ class BackboneClock:
 
 
 def profile(name: str, *, batch_size: int, **options: Any) -> dict[str, float]:
-    """Medians over a few steps on real images: ms of a step, and the share that is not the backbone."""
+    """Medians over a few steps on real images: ms per step, and the share outside the backbone."""
     images = sslkit.open_images("fashion_mnist")
     method = sslkit.method(name, image_size=28, in_chans=1, **options)
     method.prepare(images)
@@ -55,7 +55,7 @@ def profile(name: str, *, batch_size: int, **options: Any) -> dict[str, float]:
     for step in range(WARMUP + STEPS):
         rows = torch.arange(batch_size) + step * batch_size
         batch = images.__getitems__(rows.tolist())
-        method.epoch = 2  # past the frozen layers
+        method.epoch = 2  # after the epochs with frozen layers
         clock.reset()
         start = time.perf_counter()
         method(batch["images"], batch["index"], labels=batch["label"])["loss"].backward()

@@ -1,11 +1,11 @@
-"""A BYOL step, plain and with DSA, against the same step written with lightly's parts.
+"""Speed of a BYOL step, plain and with DSA, against the same step built from lightly's parts.
 
     python recipes/benchmarks/step_speed.py            (some five minutes; writes results/step_speed.json)
 
-Embedded Fashion-MNIST, 128 images a step, narrow_resnet, AdamW, fp32, with one and with two threads. `same`: both get
-the same two tensors of views, both networks are channels_last. `end to end`: images in, views included, each with its
-own defaults (lightly: PIL images one by one, torch's memory layout; ours: the batch, channels_last). All contestants
-take turns, so that a busy machine slows all alike.
+Embedded Fashion-MNIST, 128 images per step, narrow_resnet, AdamW, fp32, with one and with two threads. `same`: both
+use the same two tensors of views, both networks are channels_last. `end to end`: from images, including views, each
+with its own defaults (lightly: PIL images one by one, torch's memory layout; ours: the batch, channels_last). The
+contestants alternate, so that other load slows all equally.
 """
 
 import argparse
@@ -35,7 +35,7 @@ N = 128
 
 
 class Lightly(nn.Module):
-    """BYOL as lightly's own examples write it: a forward per view and network."""
+    """BYOL as in lightly's examples: one forward pass per view and network."""
 
     def __init__(self, *, channels_last: bool) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def compare(repeats: int) -> dict[str, dict]:
-    """Milliseconds of every contestant, and the ratios that matter, turn by turn."""
+    """Milliseconds of every contestant, and the ratios, by turn."""
     images = sslkit.open_images("fashion_mnist")
     batch = images.__getitems__(list(range(N)))
     times = take_turns(steps(images, batch["images"], batch["index"]), repeats)
@@ -99,7 +99,7 @@ def compare(repeats: int) -> dict[str, dict]:
 
 
 def steps(images, pixels: Tensor, index: Tensor) -> dict[str, Callable[[], None]]:
-    """Each contestant as a function that does one whole step."""
+    """Each contestant as a function that runs one complete step."""
     plain, dsa = (build(name, images) for name in ("byol", "byol+dsa"))
     peer, plain_peer = Lightly(channels_last=True), Lightly(channels_last=False)
     made = plain.make_views(pixels)
@@ -124,7 +124,7 @@ def build(name: str, images) -> sslkit.Method:
 
 
 def from_views(method: sslkit.Method, views: list[Tensor], pixels: Tensor, index: Tensor) -> Tensor:
-    """A step of ours without the making of the views."""
+    """Loss of our step from given views."""
     method.make_views = lambda images, aspect=None: views
     loss = method(pixels, index)["loss"]
     del method.make_views
@@ -132,7 +132,7 @@ def from_views(method: sslkit.Method, views: list[Tensor], pixels: Tensor, index
 
 
 def lightly_views() -> Callable[[list[Image.Image]], list[Tensor]]:
-    """lightly's BYOLTransform at 28 pixels without blur (as our recipe has none there) and without normalisation."""
+    """lightly's BYOLTransform at 28 pixels without blur (like our recipe at this size) and without normalisation."""
     from lightly.transforms import BYOLTransform, BYOLView1Transform, BYOLView2Transform
 
     options = {"input_size": 28, "gaussian_blur": 0.0, "normalize": None}

@@ -1,12 +1,12 @@
-"""Each transferability metric against its published computation, and all of them together on one model.
+"""Speed of each transferability metric against its published computation, and of all together on one model.
 
     python recipes/benchmarks/transferability_speed.py       (a quarter of an hour; writes results/)
     python recipes/benchmarks/transferability_speed.py --only logme,sfda --repeats 5
 
-Features are synthetic: classes in 64 latent dimensions, noise, a random layer with ReLU; float32, a fixed seed. The
-published side is the computation of the paper's public code, written plainly (published_metrics/NAME.py); both get the
-same arrays. Two threads; the two sides take turns, each fresh: metrics share nothing but in the row "all".
-Memory is the peak beyond the features, in a process of its own for each side.
+Features are synthetic: classes in 64 latent dimensions, noise, a random layer with ReLU; float32, fixed seed. The
+published side is a plain implementation of the paper's public code (published_metrics/NAME.py); both use the same
+arrays. Two threads; the two sides alternate without caches: metrics share computations only in the row "all".
+Memory is the peak beyond the features, in a separate process for each side.
 """
 
 import argparse
@@ -69,11 +69,11 @@ def data(n: int, d: int, c: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compare(name: str, size: str, x: np.ndarray, y: np.ndarray, repeats: int) -> dict:
-    """Seconds of both sides turn by turn, their ratio, and each side's memory."""
+    """Seconds of both sides by turn, their ratio, and each side's memory."""
     sides = {side: once for side in ("ours", "published") if (once := contestant(side, name, x, y)) is not None}
     slow = name == "nleep"
     for side in sides if slow else ():
-        contestant(side, name, *data(300, 32, 10))()  # libraries load
+        contestant(side, name, *data(300, 32, 10))()  # loads libraries
     times = take_turns(sides, 1 if slow else repeats, warm_up=not slow)
     found: dict = {f"{side}, s": summary(values) for side, values in times.items()}
     if len(times) == 2:
@@ -82,7 +82,7 @@ def compare(name: str, size: str, x: np.ndarray, y: np.ndarray, repeats: int) ->
 
 
 def contestant(side: str, name: str, x: np.ndarray, y: np.ndarray) -> Callable[[], object] | None:
-    if side == "ours" and name == "ped":  # the moving part alone, up to the moved features
+    if side == "ours" and name == "ped":  # only the iterations, up to the moved features
         return lambda: moves(as_sample(x, y, reference=(x.mean(0), x.std(0))))[0].features
     if side == "ours":
         names = TOGETHER if name == "all" else (name,)
@@ -102,7 +102,7 @@ def ours(names: tuple[str, ...], x: np.ndarray, y: np.ndarray) -> list[float]:
 
 
 def published(name: str, x: np.ndarray, y: np.ndarray) -> Callable[[], object]:
-    """The published side; of `ped+logme` the moving part and then LogME."""
+    """The published side; for `ped+logme` PED's iterations, then LogME."""
     if name == "ped":
         return lambda: moved(x, y)
     if name == "ped+logme":
@@ -128,10 +128,10 @@ def take_turns(contestants: dict[str, Callable[[], object]], repeats: int, warm_
 
 
 def memory(side: str, name: str, size: str) -> int:
-    """Megabytes beyond the features; run in a process of its own."""
+    """Peak megabytes beyond the features; run in a separate process."""
     x, y = data(*SIZES[size])
     small = data(300, 32, 10)
-    contestant(side, name, *small)()  # libraries load, threads start
+    contestant(side, name, *small)()  # loads libraries and starts threads
     once = contestant(side, name, x, y)
     with PeakMemory() as peak:
         once()

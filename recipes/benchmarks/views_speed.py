@@ -1,9 +1,9 @@
-"""Source images per second through two views: ours, batched, against lightly's transforms, in one run.
+"""Speed of making two views, in source images per second: ours, batched, against lightly's transforms.
 
     python recipes/benchmarks/views_speed.py
 
 One thread. Both start from decoded images in memory (ours from a uint8 batch, lightly's from PIL images of the same
-pixels) and end with two float batches without normalisation. The repeats alternate, so that a busy machine slows both.
+pixels) and end with two float batches without normalisation. Repeats alternate, so that other load slows both equally.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Case:
 
 
 def photographs(count: int, size: int) -> np.ndarray:
-    """(count, size, size, 3) uint8: square pieces of scikit-learn's two photographs, resized."""
+    """(count, size, size, 3) uint8: resized square crops of scikit-learn's two photographs."""
     rng = np.random.default_rng(0)
     photos = [Image.fromarray(photo) for photo in load_sample_images().images]
     pieces = []
@@ -110,7 +110,7 @@ def measure(case: Case, repeats: int, seconds: float) -> dict[str, object]:
     for repeat in range(repeats + 1):
         for name, make in contenders.items():
             speed = rate(make, len(case.images), seconds)
-            if repeat:  # the first warms up
+            if repeat:  # the first is a warm-up
                 rates[name].append(speed)
     summary = {k: {"median": median(v), "min": min(v), "max": max(v)} for k, v in rates.items()}
     ratios = [a / b for a, b in zip(rates["sslkit"], rates["lightly"], strict=True)]
@@ -136,8 +136,8 @@ def machine() -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=7, help="measured repeats of each case, alternating")
-    parser.add_argument("--seconds", type=float, default=0.5, help="the least time of one repeat")
+    parser.add_argument("--repeats", type=int, default=7, help="measured repeats of each case, which alternate")
+    parser.add_argument("--seconds", type=float, default=0.5, help="shortest time of one repeat")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -230,7 +230,7 @@ def test_the_next_command_of_an_entry_compares_it_with_the_untrained_network(pla
         ({"recipe": "slowfast_ucf101", "data": "ucf101:elsewhere"}, "cannot be opened from"),
         ({"recipe": "slowfast_hmdb51"}, "test_train_splits.rar"),
         ({"data": "video:nowhere"}, "there is no folder"),
-        ({"data": "pets"}, "'pets' is no set of films"),
+        ({"data": "pets"}, "'pets' is not a video data set"),
         ({"checkpoint": None}, "name what to judge: checkpoint="),
         ({"checkpoint": "random:narrow_resnet", "data": "video:nowhere"}, "random:narrow_resnet takes images"),
         ({"checkpoint": ["random:narrow_slow", "random:narrow_resnet"]}, "random:narrow_resnet takes images"),

@@ -39,7 +39,7 @@ def test_what_can_be_measured_is_and_what_fails_is_said_at_the_end(place: Path, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["data=digits"], "name the models to fine-tune"),
+        (["data=digits"], "give the models to fine-tune"),
         (["zoo=zoo"], "name the tasks to fine-tune on"),
         (["zoo=zoo", "data=digits", "stesp=3"], "did you mean 'steps'"),
     ],

@@ -108,7 +108,7 @@ def test_help_names_every_metric(tmp_path: Path, typed) -> None:
         (["benchmark=ped"], "12 models are missing"),
         (["benchmark=itm"], "SUN397"),
         (["benchmark=itm", "zoo=zoo"], "leave out zoo="),
-        (["zoo=zoo", "data=digits.npz", "download=true"], "download=true is for the weights of a benchmark"),
+        (["zoo=zoo", "data=digits.npz", "download=true"], "download=true needs benchmark="),
         (["zoo=zoo", "data=digits.npz", 'metrics=["nleep(covariance=diagonal)"]'], "must be one of full, diag"),
     ],
 )

@@ -162,16 +162,16 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
     assert found["ceiling"][TAU]["value"] == 1 and found["ground_truth"]["seeds"] == [0, 1]
     results["digits"]["b"]["weights"] = "others"
     (place / "truth" / DETAILS).write_text(json.dumps(details))
-    with pytest.raises(UserError, match="digits: the truth of b is that of other weights"):
+    with pytest.raises(UserError, match="digits: the ground truth of b is of other weights"):
         script.study(arguments(place))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"zoo": None}, "name the models"),
+        ({"zoo": None}, "give the models"),
         ({"metrics": ["logmee"]}, "did you mean 'logme'"),
-        ({"data": ["clipart"]}, "the truth has nothing of clipart"),
+        ({"data": ["clipart"]}, "the ground truth has no clipart"),
         ({"truth": Path("nowhere.json")}, "cannot be read"),
     ],
 )
@@ -182,7 +182,7 @@ def test_mistakes_are_named(change: dict, said: str, script: ModuleType, place: 
 
 def test_too_few_models_order_nothing(script: ModuleType, place: Path) -> None:
     few = {name: ZOO[name] for name in "ab"}
-    with pytest.raises(UserError, match="knows 2 of the 2 models, at least 3"):
+    with pytest.raises(UserError, match="has 2 of the 2 models, at least 3"):
         script.study(arguments(place, zoo=few))
 
 

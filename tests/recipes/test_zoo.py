@@ -112,7 +112,7 @@ def test_a_launcher_that_is_not_installed(zoo, monkeypatch) -> None:
         (["method.dsa.nuu=0.9"], "did you mean 'nu'"),
         (["methods=[byol]", "method.objective.momentum=high"], "momentum"),
         (["seeds=[0,0]"], "2 members would have the same name, simclr-digits-narrow_resnet-e1-s0"),
-        (["seeds=[]"], "seeds=[] is empty"),
+        (["seeds=[]"], "seeds must have at least one value, got []"),
         (["seeds=[a]"], "seeds must be a whole number"),
         (["jobs=many"], "jobs must be a whole number, at least 1, or auto, got 'many'"),
         (["jobs=0"], "or auto, got 0"),
@@ -121,10 +121,10 @@ def test_a_launcher_that_is_not_installed(zoo, monkeypatch) -> None:
         (["cluster=slurm", "hydra.launcher.timeout=3"], "hydra.launcher.timeout"),
         (["experiment=simclrr"], "did you mean 'simclr'"),
         (["hydra.launcher.timeout_min=3"], "cluster=slurm"),
-        (["method=byol"], "write methods=[...]"),
+        (["method=byol"], "use methods=[...]"),
         (["seed=1"], "write seeds=[...]"),
-        (["name=x"], "every member has its own"),
-        (["resume=true"], "by itself"),
+        (["name=x"], "each member is named automatically"),
+        (["resume=true"], "resumed automatically"),
         (["-m"], "is for recipes/train.py"),
         (["methods=[simclr"], "cannot read 'methods=[simclr'"),
         (["epochs=[1"], "cannot read"),
@@ -228,7 +228,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken,
             member.kill()
         psutil.wait_procs(members, timeout=10)
     else:
-        assert running.returncode == 130 and "the same command goes on" in said
+        assert running.returncode == 130 and "the same command resumes" in said
         assert not any(member.is_running() for member in members)
     assert not (tmp_path / "zoo" / folder / "card.json").exists()
 

@@ -1,4 +1,4 @@
-"""The network that names actions: a video backbone, dropout, and a linear layer."""
+"""The action classifier: a video backbone, dropout, and a linear layer."""
 
 import copy
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from evaluation.results.statistics import generator
 
 
 class Detached(nn.Module):
-    """A backbone that is not trained: always in eval mode, and without gradient."""
+    """A frozen backbone: always in eval mode, without gradient."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
@@ -27,10 +27,10 @@ class Detached(nn.Module):
 
 
 def build_classifier(model: LoadedModel, protocol: str, classes: int, *, dropout: float, seed: int) -> nn.Sequential:
-    """`backbone`, `dropout`, `head`: normalised clips (B, C, T, S, S) -> (B, classes).
+    """Build `backbone`, `dropout`, `head`: normalised clips (B, C, T, S, S) -> (B, classes).
 
-    protocol: "linear" freezes the backbone with its running statistics, "fine_tune" takes a copy of it that learns.
-    seed: of the head's weights, from N(0, 0.01^2); its intercepts are 0.
+    protocol: "linear" freezes the backbone and its running statistics, "fine_tune" trains a copy of it.
+    seed: random seed of the head's weights, drawn from N(0, 0.01^2); its biases are 0.
     """
     backbone = copy.deepcopy(model.backbone)
     backbone = Detached(backbone) if protocol == "linear" else backbone.requires_grad_(True)
@@ -43,11 +43,11 @@ def build_classifier(model: LoadedModel, protocol: str, classes: int, *, dropout
 
 
 def learned(net: nn.Sequential) -> nn.Module:
-    """The part of a classifier that training changes: all of it, or the head alone."""
+    """The trained part of a classifier: all of it, or the head only."""
     return net.head if isinstance(net.backbone, Detached) else net
 
 
 def normalize(pixels: Tensor, model: LoadedModel) -> Tensor:
-    """Clips (B, C, T, S, S) in [0, 1] as the network takes them."""
+    """Normalise clips (B, C, T, S, S) in [0, 1] by the model's mean and standard deviation."""
     mean, std = (pixels.new_tensor(values).view(-1, 1, 1, 1) for values in (model.mean, model.std))
     return (pixels - mean) / std

@@ -1,8 +1,8 @@
-"""Which part of the frames a clip shows: random crops to learn from, three crops to be judged by.
+"""Spatial crops of clips: random crops for training, one or three crops for testing.
 
-Sizes follow PySlowFast's at 224 pixels: for training the shorter side is drawn from 256 to 320 and 224 pixels are cut
-out of it, for tests it is 256, and squares of 256 are cut out at both ends and in the middle of the longer side. For
-other sizes they are in proportion.
+Sizes follow PySlowFast's at 224 pixels: in training the shorter side is resized to a random length from 256 to 320 and
+224 pixels are cropped; in tests it is resized to 256, and squares of 256 are cropped at both ends and in the middle of
+the longer side. For other image sizes they scale in proportion.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PUBLISHED, SHORT, LONG = 224, 256, 320
 
 @dataclass(frozen=True)
 class Sizes:
-    """In pixels. crop: side of a training clip. short: least and most of the frames' shorter side before it is cut out.
+    """In pixels. crop: side of a training clip. short: smallest and largest shorter side of the frames before cropping.
     test: side of a test clip.
     """
 
@@ -22,7 +22,7 @@ class Sizes:
 
     @classmethod
     def of(cls, image_size: int) -> "Sizes":
-        """Those for a network of this image size."""
+        """The sizes for a network of this image size."""
         low, high = (round(image_size * side / PUBLISHED) for side in (SHORT, LONG))
         return cls(image_size, (low, high), low)
 

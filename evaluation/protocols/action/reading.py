@@ -1,4 +1,4 @@
-"""Films as clips: training clips in an order that can be taken up anywhere, and the views that a film is judged by."""
+"""Read videos as clips: training clips in a resumable order, and the test views of each video."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from sslkit.errors import UserError
 
 @dataclass(frozen=True)
 class ClipShape:
-    """length: frames of a clip. stride: frames of the film from one to the next. sizes: of its crops, in pixels."""
+    """length: frames of a clip. stride: in frames of the video. sizes: of its crops, in pixels."""
 
     length: int
     stride: int
@@ -33,7 +33,7 @@ class ClipShape:
 
 @dataclass(frozen=True)
 class EvalViews:
-    """What a film is judged by: `clips` in time (rule: see `sslkit.data.clip_sampling`) times `crops` (1 or 3)."""
+    """Test views of a video: `clips` in time (rule: see `sslkit.data.clip_sampling`) times `crops` (1 or 3)."""
 
     clips: int = 10
     crops: int = 3
@@ -41,9 +41,9 @@ class EvalViews:
 
     def __post_init__(self) -> None:
         if not isinstance(self.clips, int) or isinstance(self.clips, bool) or self.clips < 1:
-            raise UserError(f"clips={self.clips!r} must be a whole number from 1")
+            raise UserError(f"clips must be a whole number, at least 1, got {self.clips!r}")
         if self.crops not in (1, 3):
-            raise UserError(f"crops={self.crops!r} is not known: 1 (the middle) or 3 (both ends and the middle)")
+            raise UserError(f"crops must be 1 (the middle) or 3 (both ends and the middle), got {self.crops!r}")
         uniform_starts(1, 1, 1, 1, self.rule)
 
     def __str__(self) -> str:
@@ -51,10 +51,10 @@ class EvalViews:
 
 
 class TrainingClips(Dataset):
-    """One random clip of a film, a random crop of it.
+    """One random clip of each video, with a random crop.
 
-    A key is (epoch, row); the clip is a function of (seed, epoch, row), whoever reads it. A film that cannot be decoded
-    to the end gives way to the next row; `bad` names it.
+    A key is (epoch, row); the clip is a function of (seed, epoch, row) only. A video that cannot be decoded completely
+    is replaced by the next row and listed in `bad`.
     """
 
     decodes = True
@@ -66,7 +66,7 @@ class TrainingClips(Dataset):
         return len(self.videos.films)
 
     def __getitems__(self, keys: list[tuple[int, int]]) -> dict[str, Any]:
-        """clips: (n, C, T, S, S) uint8. label: (n,) int64. rows: (n,) the films that are shown. bad: their paths."""
+        """clips: (n, C, T, S, S) uint8. label: (n,) int64. rows: (n,) of the videos used. bad: undecodable paths."""
         bad: dict[str, None] = {}
         found = [self._next(epoch, row, bad) for epoch, row in keys]
         rows = torch.tensor([row for row, _ in found])
@@ -80,10 +80,10 @@ class TrainingClips(Dataset):
                 return candidate, self._clip(epoch, candidate)
             except UnreadableVideo:
                 bad[self.videos.films.paths[candidate]] = None
-        raise UserError(f"{self.videos.films.name}: none of the {len(self)} training films can be read")
+        raise UserError(f"{self.videos.films.name}: none of the {len(self)} training videos can be read")
 
     def _clip(self, epoch: int, row: int) -> Tensor:
-        """(C, T, S, S): the shorter side brought to a drawn size, then a square from a drawn place."""
+        """(C, T, S, S): the shorter side resized to a random size, then a square cropped at a random position."""
         rng, shape, sizes = generator(self.seed, f"crop {epoch} {row}"), self.shape, self.shape.sizes
         facts = self.videos.facts(row)
         (start,) = random_starts(facts.frames, 1, shape.length, shape.stride, (self.seed, epoch, row))
@@ -95,7 +95,7 @@ class TrainingClips(Dataset):
 
 
 class FilmViews(Dataset):
-    """All views of a film: clips in time, crops in space."""
+    """All test views of each video: clips in time, crops in space."""
 
     decodes = True
 
@@ -106,13 +106,13 @@ class FilmViews(Dataset):
         return len(self.videos.films)
 
     def __getitem__(self, row: int) -> dict[str, Any]:
-        """views: (V, C, T, S, S) uint8, the crops of the first clip first; None where the film cannot be decoded.
+        """views: (V, C, T, S, S) uint8, the crops of the first clip first; None if the video cannot be decoded.
 
-        Crops at one place, those of square frames, are given once: the mean over them is the same.
-        row: the film's. reason: why there are no views, or "".
+        Equal crops, those of square frames, are returned once: the mean over them is the same.
+        row: of the video. reason: why views is None, or "".
         """
         if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)} films")
+            raise IndexError(f"row {row} of {len(self)} videos")
         facts, shape, size = self.videos.facts(row), self.shape, self.shape.sizes.test
         starts = uniform_starts(facts.frames, self.views.clips, shape.length, shape.stride, self.views.rule)
         numbers = clip_frames(starts, facts.frames, shape.length, shape.stride)
@@ -128,10 +128,10 @@ class FilmViews(Dataset):
 
 
 class Schedule(Sampler[list[tuple[int, int]]]):
-    """The keys of this rank's part of every step of a training: an epoch's order is a function of (seed, epoch).
+    """Yield the keys of this rank's part of every training step: an epoch's order is a function of (seed, epoch).
 
-    batch_size: of all ranks together, lowered to the number of films. first: the step to begin at. Films that do not
-    fill the last batch of an epoch are left out of it. Raises UserError if the ranks cannot share a batch evenly.
+    batch_size: of all ranks together; at most the number of videos is used. first: the first step. An incomplete last
+    batch of an epoch is dropped. Raises UserError if the ranks cannot share a batch evenly.
     """
 
     def __init__(self, films: int, batch_size: int, epochs: int, seed: int, first: int = 0) -> None:
@@ -154,5 +154,5 @@ class Schedule(Sampler[list[tuple[int, int]]]):
 
 
 def _clip_of(frames: np.ndarray, where: np.ndarray) -> Tensor:
-    """(C, T, H, W) of frames (n, H, W, C), those at the places `where` (T,)."""
+    """Select the frames `where` (T,) of (n, H, W, C) as a clip (C, T, H, W)."""
     return torch.from_numpy(np.ascontiguousarray(frames[where].transpose(3, 0, 1, 2)))

@@ -1,23 +1,23 @@
-"""The named recipes of action recognition: how a head, or the whole network, is trained on films.
+"""Named recipes of action recognition: settings to train a linear head, or the whole network, on videos.
 
 - paper_k400: linear evaluation of Feichtenhofer et al. 2021 (arXiv 2104.14558), the settings of PySlowFast's
   `linear_k400_Slow_8x8_R50_syn0`, which DSA's table III follows
 - paper_ucf101, paper_hmdb51: fine-tuning of DSA's table V: 50 epochs, batches of 128, mean of the three splits. The
-  paper gives no rate: ours is that of slowfast_ucf101 for this batch, and the rest is that recipe's too
-- slowfast_ucf101: PySlowFast's `finetune_ucf_Slow_R50_syn0`: 200 epochs, the first split alone
+  paper gives no learning rate: ours is slowfast_ucf101's scaled to this batch size, like all other settings
+- slowfast_ucf101: PySlowFast's `finetune_ucf_Slow_R50_syn0`: 200 epochs, the first split only
 - slowfast_hmdb51: the same settings on HMDB51
 
-None decays the weights of batch normalisation. What differs from PySlowFast, whose numbers ours need not equal:
+No recipe applies weight decay to batch normalisation. Differences from PySlowFast, so that results may differ:
 
-- linear: its detached trunk is in train mode and normalises by the statistics of the batch; ours is in eval mode and
-  normalises by the running ones, which stay as they are
-- tests: at 256 pixels its head pools windows of 7 x 7 places of the 8 x 8 map, and the score is the mean of their
-  softmax; ours is the softmax of the mean over the whole map
-- the span of a clip: it spreads the frames over length * stride * fps / 30 frames of the film; ours are whole strides
-  apart, counted in the film's own frames, whatever its rate
-- the shape of a clip: its slow_r50 takes 8 x 8 (frames x stride) at 224 pixels; ours what the network was pretrained
-  with, or 16 x 4 for `random:slow_r50`; frames=8 stride=8 asks for its own. The result's recipe says the shape
-- colours: its RandomGrayscale comes before the jitter, ours after it; its colours are drawn before the crop is cut
+- linear: its detached backbone is in train mode and normalises by the batch statistics; ours is in eval mode and
+  normalises by the fixed running statistics
+- tests: at 256 pixels its head pools 7 x 7 windows of the 8 x 8 map, and the score is the mean of their softmax; ours
+  is the softmax of the mean over the whole map
+- temporal extent of a clip: it spreads the frames over length * stride * fps / 30 frames of the video; ours are exactly
+  `stride` frames of the video apart, at any frame rate
+- shape of a clip: its slow_r50 takes 8 x 8 (frames x stride) at 224 pixels; ours the shape used in pretraining, or
+  16 x 4 for `random:slow_r50`; frames=8 stride=8 selects its own. The result's recipe contains the shape
+- colours: its RandomGrayscale comes before the jitter, ours after it; it samples colours before the crop
 """
 
 import math
@@ -33,7 +33,7 @@ from sslkit.members import nearest
 
 PROTOCOLS = ("linear", "fine_tune")
 _PLAIN = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), jitter=0.0, grayscale=0.0, blur=0.0)
-_COLOURED = View(  # PySlowFast's without SSL_MOCOV2_AUG, which alone would jitter 0.8 of the clips and blur
+_COLOURED = View(  # PySlowFast's without SSL_MOCOV2_AUG, the only setting that would jitter 0.8 of the clips and blur
     scale=(1.0, 1.0),
     ratio=(1.0, 1.0),
     jitter=1.0,
@@ -48,10 +48,10 @@ _COLOURED = View(  # PySlowFast's without SSL_MOCOV2_AUG, which alone would jitt
 
 @dataclass(frozen=True)
 class Recipe:
-    """protocol: "linear" (the backbone is frozen) or "fine_tune". data, folds: what it is published for.
+    """protocol: "linear" (the backbone is frozen) or "fine_tune". data, folds: data set and splits it is published for.
 
-    lr: at its highest, for a batch of batch_size; it falls to 0 along a cosine, and rises over `warmup` epochs first.
-    weight_decay: added to the gradient. dropout: in front of the linear layer. view: flip and colours of a clip.
+    lr: peak learning rate for batch_size, after a linear warm-up of `warmup` epochs; a cosine decays it to 0.
+    weight_decay: added to the gradient. dropout: before the linear layer. view: flip and colours of a clip.
     """
 
     protocol: str
@@ -78,13 +78,13 @@ USUAL = {"linear": "paper_k400", "fine_tune": "paper_ucf101"}
 
 
 def chosen(protocol: str | None, recipe: str | None) -> str:
-    """The name of the recipe that is meant: the one named, or the protocol's usual one.
+    """The name of the recipe: the given one, or the protocol's default.
 
     Raises UserError for an unknown name, and for a recipe of the other protocol.
     """
-    for what, value, known in (("protocol", protocol, PROTOCOLS), ("recipe", recipe, RECIPES)):
+    for option, value, known in (("protocol", protocol, PROTOCOLS), ("recipe", recipe, RECIPES)):
         if value is not None and value not in known:
-            raise UserError(f"there is no {what} {value!r}: {nearest(str(value), known)}")
+            raise UserError(f"there is no {option} {value!r}: {nearest(str(value), known)}")
     if recipe is None:
         return USUAL[protocol or "linear"]
     if protocol not in (None, RECIPES[recipe].protocol):
@@ -93,42 +93,42 @@ def chosen(protocol: str | None, recipe: str | None) -> str:
 
 
 def changed(name: str, changes: Mapping[str, Any]) -> tuple[Recipe, str]:
-    """A recipe with other settings, and what it is to be called: "paper_k400, 2 of 60 epochs, lr 0.1 instead of 0.5".
+    """Change a recipe's settings; return it and its description: "paper_k400, 2 of 60 epochs, lr 0.1 instead of 0.5".
 
-    changes: of epochs, batch_size, lr, weight_decay, dropout; None leaves the recipe's own. A rate that is not given
-        goes with the batch size, and warm-up with the epochs.
+    changes: epochs, batch_size, lr, weight_decay, dropout; None keeps the recipe's value. The default lr scales with
+        the batch size, and the warm-up with the epochs.
     Raises UserError for values out of range.
     """
     own = RECIPES[name]
-    changes = {what: value for what, value in changes.items() if value is not None}
+    changes = {option: value for option, value in changes.items() if value is not None}
     values = {**vars(own), **changes}
-    for what, least in (("epochs", 1), ("batch_size", 2)):
-        values[what] = whole_number(what, values[what], least)
-    for what, most in (("lr", math.inf), ("weight_decay", math.inf), ("dropout", 1)):
-        values[what] = _number(what, values[what], most)
+    for option, least in (("epochs", 1), ("batch_size", 2)):
+        values[option] = whole_number(option, values[option], least)
+    for option, most in (("lr", math.inf), ("weight_decay", math.inf), ("dropout", 1)):
+        values[option] = _number(option, values[option], most)
     if values["lr"] == 0:
-        raise UserError("lr=0 trains nothing: give a number above 0")
+        raise UserError("lr must be above 0, got 0")
     if "lr" not in changes:
         values["lr"] = own.lr * values["batch_size"] / own.batch_size
     values["warmup"] = own.warmup * values["epochs"] / own.epochs
     description = [name]
     if values["epochs"] != own.epochs:
         description.append(f"{values['epochs']} of {own.epochs} epochs")
-    for what in ("batch_size", "lr", "weight_decay", "dropout"):
-        if what in changes and values[what] != getattr(own, what):
-            description.append(f"{what} {values[what]:g} instead of {getattr(own, what):g}")
+    for option in ("batch_size", "lr", "weight_decay", "dropout"):
+        if option in changes and values[option] != getattr(own, option):
+            description.append(f"{option} {values[option]:g} instead of {getattr(own, option):g}")
     return Recipe(**values), ", ".join(description)
 
 
 def fitted(recipe: Recipe, films: int, *, scale: bool) -> Recipe:
-    """The recipe for a set of fewer films than a batch: one batch of all. scale: whether the rate goes with it."""
+    """Lower batch_size to the number of videos if there are fewer. scale: True scales lr with it."""
     if films >= recipe.batch_size:
         return recipe
     return replace(recipe, batch_size=films, lr=recipe.lr * films / recipe.batch_size if scale else recipe.lr)
 
 
 def fit_of(planned: Recipe, used: Sequence[Recipe]) -> str:
-    """What `fitted` changed, of one recipe for each split: "batches of all 29 films, lr 0.227", or "" for nothing."""
+    """Describe the changes by `fitted`, one recipe per split: "batches of all 29 films, lr 0.227", or "" for none."""
     fewer = [recipe for recipe in used if recipe.batch_size < planned.batch_size]
     if not fewer:
         return ""
@@ -139,5 +139,6 @@ def fit_of(planned: Recipe, used: Sequence[Recipe]) -> str:
 
 def _number(name: str, value: Any, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= most or not math.isfinite(value):
-        raise UserError(f"{name}={value!r} must be a number from 0{'' if math.isinf(most) else f' to {most:g}'}")
+        limit = "" if math.isinf(most) else f" and at most {most:g}"
+        raise UserError(f"{name} must be a number, at least 0{limit}, got {value!r}")
     return float(value)

@@ -1,4 +1,4 @@
-"""What a classifier makes of whole films: the mean of the softmax over all views of each."""
+"""Test a classifier on whole videos: the mean of the softmax over all views of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from evaluation.tuning.precision import autocast
 from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources import collate
 
-PASS = 15  # views of a forward pass: two for the 30 of a film
+PASS = 15  # views per forward pass: two passes for the 30 views of a video
 
 
 @dataclass(frozen=True)
 class FilmScores:
-    """rows: (n,) films that could be read. probabilities: (n, K) float64. unreadable: reasons by row."""
+    """rows: (n,) of readable videos. probabilities: (n, K) float64. unreadable: reasons by row."""
 
     rows: np.ndarray
     probabilities: np.ndarray
@@ -32,7 +32,7 @@ class FilmScores:
 
 @torch.inference_mode()
 def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, options: RunOptions) -> FilmScores:
-    """The mean over all views of the softmax of each film. Raises Diverged for scores that are NaN or infinite."""
+    """Mean softmax over all views of each video. Raises Diverged for NaN or infinite scores."""
     rows, means, unreadable = [], [], {}
     for row, features, reason in view_features(net.backbone, model, views, options):
         if features is None:
@@ -42,7 +42,7 @@ def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, option
         means.append(net.head(features).double().softmax(1).mean(0).cpu())
     probabilities = torch.stack(means).numpy() if means else np.empty((0, net.head.out_features))
     if not np.isfinite(probabilities).all():
-        raise Diverged("the trained network gives NaN or infinite scores")
+        raise Diverged("the trained network returns NaN or infinite scores")
     return FilmScores(np.array(rows, dtype=np.int64), probabilities, unreadable)
 
 
@@ -50,9 +50,9 @@ def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, option
 def view_features(
     backbone: nn.Module, model: LoadedModel, views: FilmViews, options: RunOptions, title: str = "testing"
 ) -> Iterator[tuple[int, Tensor | None, str]]:
-    """Of each film: its row, the features (V, width) float32 of its views, on the device, and "".
+    """Yield per video: its row, the features (V, width) float32 of its views, on the device, and "".
 
-    The features are None, and the last the reason, where it cannot be decoded.
+    If a video cannot be decoded, the features are None and the last is the reason.
     """
     backbone.to(options.device).eval()
     loader = DataLoader(

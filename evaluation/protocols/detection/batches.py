@@ -1,4 +1,4 @@
-"""What a detector learns from, step by step: which images, mirrored or not, is a function of (seed, step, rank)."""
+"""Training batches of a detector; images and mirroring of each step are a function of (seed, step, rank)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,17 +14,17 @@ from evaluation.tuning.seeds import seed_of
 from sslkit.data.loader import EpochSampler, plain_errors
 from sslkit.errors import UserError
 
-KEPT = ("boxes", "labels", "masks")  # of a target, for torchvision
+KEPT = ("boxes", "labels", "masks")  # keys of a target that torchvision needs
 
 
 class StepBatches(Sampler[list[int]]):
-    """The rows of this rank's images in every step from `first` to `last`, epoch after epoch.
+    """Yield the rows of this rank's images for every step from `first` to `last`, epoch by epoch.
 
-    Images of one rank and step are all upright or all lying, as in detectron2: batch norm, which is tuned, sees less of
-    the zeros that fill smaller images up. Only what is left over of both kinds at an epoch's end is mixed. Images that
-    do not fill the epoch's last batch are left out of it, others in each epoch.
-    upright: (N,) bool, images that are higher than wide. batch_size: of all ranks together.
-    Raises UserError where the images do not fill a batch, or the ranks cannot share it evenly.
+    Images of one rank and step are all portrait or all landscape, as in detectron2: this reduces the zero padding in
+    the statistics of batch norm, which is trained. Only the remainders of both at the end of an epoch are mixed. An
+    incomplete last batch of an epoch is dropped; the dropped images differ by epoch.
+    upright: (N,) bool, images that are taller than wide. batch_size: of all ranks together.
+    Raises UserError if there are fewer images than batch_size, or the number of ranks does not divide it.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class StepBatches(Sampler[list[int]]):
     ) -> None:
         if len(upright) < batch_size:
             raise UserError(
-                f"batch_size={batch_size}, but only {len(upright)} training images have an object: lower batch_size"
+                f"batch_size={batch_size} must be at most {len(upright)}, the number of training images with an object"
             )
         if batch_size % world:
             raise UserError(f"batch_size={batch_size} must be a multiple of the number of processes, {world}")
@@ -44,7 +44,7 @@ class StepBatches(Sampler[list[int]]):
         return self.last - self.first
 
     def __iter__(self) -> Iterator[list[int]]:
-        used = self.per_epoch * self.world * self.share  # the others, by chance, are left out of this epoch
+        used = self.per_epoch * self.world * self.share  # a random remainder is dropped in this epoch
         for epoch in range(self.first // self.per_epoch, -(-self.last // self.per_epoch)):
             self.sampler.set_epoch(epoch)
             parts = grouped(self.sampler.permutation().numpy()[:used], self.upright, self.share)
@@ -54,10 +54,10 @@ class StepBatches(Sampler[list[int]]):
 
 
 def grouped(rows: np.ndarray, upright: np.ndarray, share: int) -> list[np.ndarray]:
-    """All rows in groups of `share`, of one kind each, in the order in which walking through `rows` fills them.
+    """Split rows into groups of `share`, each of one orientation, ordered by the position of their last row in `rows`.
 
-    rows: (N,) in any order, N a multiple of share. upright: (any,) bool, by row. What is left over of both kinds makes
-    one mixed group at the end.
+    rows: (N,) in any order, N a multiple of share. upright: (any,) bool, by row. The remainders of both orientations
+    form one mixed group at the end.
     """
     kinds = [rows[upright[rows] == kind] for kind in (False, True)]
     full = [part for kind in kinds for part in np.split(kind, list(range(share, len(kind) + 1, share)))[:-1]]
@@ -68,7 +68,7 @@ def grouped(rows: np.ndarray, upright: np.ndarray, share: int) -> list[np.ndarra
 
 
 class Mirrored(Dataset):
-    """Images with what is learned of them; an index is (row, whether the image is mirrored)."""
+    """Images with their training targets; an index is (row, mirrored: bool)."""
 
     def __init__(self, data: Boxes, in_chans: int) -> None:
         self.data, self.in_chans = data, in_chans
@@ -99,7 +99,7 @@ class _WithFlips(Sampler[list[tuple[int, bool]]]):
 
 
 def mirrored(image: Tensor, target: Target) -> tuple[Tensor, Target]:
-    """Left and right exchanged, in the image (C, H, W), its boxes and its masks."""
+    """Flip the image (C, H, W), its boxes and its masks horizontally."""
     width = image.shape[-1]
     x0, y0, x1, y1 = target["boxes"].unbind(1)
     changed = {"boxes": torch.stack([width - x1, y0, width - x0, y1], 1)}
@@ -121,9 +121,9 @@ def training_batches(
     world: int = 1,
     workers: int = 0,
 ) -> Iterator[tuple[list[Tensor], list[dict[str, Tensor]]]]:
-    """Images (in_chans, H, W) in [0, 1] and targets of the steps from `first` to `last`, on the device.
+    """Yield images (in_chans, H, W) in [0, 1] and targets of the steps from `first` to `last`, on the device.
 
-    data: see `Boxes.to_learn_from`. batch_size: of all ranks together. workers: processes that read images.
+    data: see `Boxes.to_learn_from`. batch_size: of all ranks together. workers: number of data loading processes.
     """
     upright = data.sizes[:, 0] > data.sizes[:, 1]
     batches = StepBatches(upright, batch_size, seed, first, last, rank, world)
@@ -137,9 +137,9 @@ def training_batches(
         generator=torch.Generator().manual_seed(seed_of("workers", seed, rank)),
     )
     for images, targets in plain_errors(loader):
-        there = [image.to(device, non_blocking=True) for image in images]
-        own = [{k: target[k].to(device, non_blocking=True) for k in KEPT if k in target} for target in targets]
-        yield there, own
+        on_device = [image.to(device, non_blocking=True) for image in images]
+        moved = [{k: target[k].to(device, non_blocking=True) for k in KEPT if k in target} for target in targets]
+        yield on_device, moved
 
 
 def _as_lists(rows: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""The backbone inside a detector: a copy of a loaded model's network, with what must be measured of it."""
+"""The backbone of a detector: a copy of a loaded model's network, with its measured channels and strides."""
 
 import copy
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ TRAINABLE = ("full", "frozen")
 
 @dataclass(frozen=True)
 class ResNetBody:
-    """A ResNet's copy, every weight of it to be trained, and what its four stages give.
+    """A copy of a ResNet with all weights trainable, and the shapes of the outputs of its four stages.
 
     channels, strides: of the maps of layer1 to layer4; strides in pixels of the image, measured, since stems for
-    small images shrink less.
+    small images downsample less.
     """
 
     net: nn.Module
@@ -28,7 +28,7 @@ class ResNetBody:
 
 
 class Fixed(nn.Module):
-    """A module that stays in eval mode, its weights without gradient and its batch statistics as they are."""
+    """A frozen module: always in eval mode, weights without gradient, fixed running statistics."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -43,9 +43,9 @@ class Fixed(nn.Module):
 
 
 def resnet_body(model: LoadedModel) -> ResNetBody:
-    """The model's ResNet: timm's or torchvision's, of basic or bottleneck blocks, with any stem.
+    """Copy the model's ResNet (timm or torchvision, basic or bottleneck blocks, any stem).
 
-    Raises UserError for another network, and for images of other than one or three channels.
+    Raises UserError for another network, and for inputs without exactly one or three channels.
     """
     check_resnet(model)
     net = copy.deepcopy(model.net).requires_grad_(True)
@@ -54,17 +54,17 @@ def resnet_body(model: LoadedModel) -> ResNetBody:
 
 
 def check_resnet(model: LoadedModel) -> None:
-    """Raises UserError for a network that is no ResNet of images of one or three channels."""
+    """Raises UserError unless the network is a ResNet for images of one or three channels."""
     check_images(model)
     if not is_resnet(model.net):
         raise UserError(
             f"{model.name} is {type(model.net).__name__}: a C4 or FPN detector takes a ResNet of timm or torchvision; "
-            "for a plain ViT take arch=vit_pyramid"
+            "for a plain ViT use arch=vit_pyramid"
         )
 
 
 def is_resnet(net: nn.Module) -> bool:
-    """Whether the stem and the stages of a network run one after the other under the names of a ResNet."""
+    """Return True for timm's and torchvision's ResNet, whose children run in order under a ResNet's names."""
     from timm.models.resnet import ResNet
     from torchvision.models.resnet import ResNet as TorchvisionResNet
 
@@ -72,14 +72,14 @@ def is_resnet(net: nn.Module) -> bool:
 
 
 def check_images(model: LoadedModel) -> None:
-    """Raises UserError for a network of clips, and one that can be given neither colour images nor gray ones."""
+    """Raises UserError for a video network, and for a network of neither RGB nor gray images."""
     if model.frames is not None:
         raise UserError(
-            f"{model.name} takes clips of {model.frames} frames, and a detector gives it images: judge it by "
+            f"{model.name} takes clips of {model.frames} frames, but detection needs an image model: evaluate it with "
             "recipes/action_eval.py"
         )
     if model.in_chans not in (1, 3):
-        raise UserError(f"{model.name} takes images of {model.in_chans} channels; a detector gives it 3, or 1 (gray)")
+        raise UserError(f"{model.name} takes images of {model.in_chans} channels; detection needs 3 (RGB) or 1 (gray)")
 
 
 def check_trainable(trainable: str) -> None:
@@ -91,7 +91,7 @@ def check_trainable(trainable: str) -> None:
 def as_input(image: Tensor, in_chans: int) -> Tensor:
     """(3, H, W) uint8 -> (in_chans, H, W) float in [0, 1], not yet normalised.
 
-    A network of gray images (in_chans 1) gets the ITU-R BT.601 luma, as it did in pretraining.
+    in_chans=1 returns the ITU-R BT.601 luma, as in pretraining.
     """
     pixels = image.float() / 255
     if in_chans == 1:
@@ -101,7 +101,7 @@ def as_input(image: Tensor, in_chans: int) -> Tensor:
 
 @torch.no_grad()
 def _measured(net: nn.Module, in_chans: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Channels and strides of the stages' maps, of a blank image of 128 pixels."""
+    """Channels and strides of the stages' maps, measured on a blank image of 128 x 128 pixels."""
     training, side, x = net.training, 128, torch.zeros(1, in_chans, 128, 128)
     net.eval()
     maps = {}

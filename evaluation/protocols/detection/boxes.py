@@ -1,7 +1,7 @@
-"""The contract of a detection set: images with the boxes, and maybe the masks, of what is in them.
+"""The contract of a detection data set: images with the boxes, and optionally the masks, of their objects.
 
 Boxes are xyxy in pixels from 0, half open: an object that fills columns 0 to 9 has x from 0 to 10, as in COCO and in
-torchvision's detectors. Labels are counted from 1; 0 is what detectors call background.
+torchvision's detectors. Labels start at 1; 0 is the background.
 """
 
 import hashlib
@@ -17,45 +17,45 @@ from torch.utils.data import Dataset
 from sslkit.errors import UserError
 
 Target = dict[str, Any]
-LEAST_SIDE = 0.01  # pixels: in float32 a smaller side may be lost when a box is mirrored or scaled
+LEAST_SIDE = 0.01  # pixels: a smaller side may round to 0 in float32 when a box is mirrored or scaled
 
 
 class Pixels(Protocol):
-    """Where the N images of a set come from. It can be pickled, as workers may be spawned."""
+    """The source of the N images of a data set. Must be picklable, since workers may be spawned."""
 
     def __getitem__(self, row: int) -> torch.Tensor:
-        """(3, H, W) uint8. Raises UserError for an image that cannot be read or has another size than is said."""
+        """(3, H, W) uint8. Raises UserError for an unreadable image, or one not of its annotated size."""
 
     def path(self, row: int) -> str:
-        """What to call an image in messages."""
+        """The name of an image in messages."""
 
     def take(self, rows: np.ndarray) -> "Pixels":
-        """Some of the images, in the order given."""
+        """A subset of the images, in the order given."""
 
     def update_digest(self, digest: Any) -> None:
         """Feed the identity of the images to a hashlib object."""
 
 
 class Outlines(Protocol):
-    """The shapes of the M objects of a set. It can be pickled."""
+    """The masks of the M objects of a data set. Must be picklable."""
 
     def masks(self, objects: np.ndarray, height: int, width: int) -> np.ndarray:
-        """The shapes of n objects of one image: (n, height, width) uint8 of 0 and 1."""
+        """The masks of n objects of one image: (n, height, width) uint8 of 0 and 1."""
 
     def take(self, objects: np.ndarray) -> "Outlines":
-        """Some of the objects, in the order given."""
+        """A subset of the objects, in the order given."""
 
     def update_digest(self, digest: Any) -> None:
-        """Feed the shapes to a hashlib object."""
+        """Feed the masks to a hashlib object."""
 
 
 @dataclass(frozen=True, eq=False)
 class Instances:
-    """The M objects of N images, those of one image beside each other.
+    """The M objects of N images, grouped by image.
 
     ends: (N + 1,) int64; the objects of image i are ends[i] to ends[i + 1].
     boxes: (M, 4) float32 xyxy. labels: (M,) int64 from 1. iscrowd: (M,) bool, the box holds several objects (COCO).
-    difficult: (M,) bool, does not count in AP (VOC). area: (M,) float32, pixels of the mask, or of the box.
+    difficult: (M,) bool, ignored by AP (VOC). area: (M,) float32, pixels of the mask, or of the box.
     """
 
     ends: np.ndarray
@@ -76,7 +76,7 @@ class Instances:
         difficult: Any = None,
         area: Any = None,
     ) -> "Instances":
-        """From the number of objects of each image and their values; without `area` it is that of the boxes."""
+        """Build from the number of objects of each image and their values. area: default, that of the boxes."""
         boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
         many = len(boxes)
         flags = [np.zeros(many, bool) if flag is None else np.asarray(flag, bool) for flag in (iscrowd, difficult)]
@@ -96,12 +96,12 @@ class Instances:
         return np.diff(self.ends)
 
     def objects(self, rows: np.ndarray) -> np.ndarray:
-        """Which objects are those of some images, in the images' order: int64."""
+        """Indices of the objects of some images, in the images' order: (m,) int64."""
         parts = [np.arange(self.ends[row], self.ends[row + 1]) for row in rows]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def take(self, rows: np.ndarray) -> "Instances":
-        """The objects of some images, in the order given."""
+        """The objects of a subset of the images, in the order given."""
         own = self.objects(rows)
         ends = np.concatenate([[0], np.cumsum(self.counts[rows])]).astype(np.int64)
         flat = {name: getattr(self, name)[own] for name in ("boxes", "labels", "iscrowd", "difficult", "area")}
@@ -110,16 +110,16 @@ class Instances:
 
 @dataclass(frozen=True, eq=False)
 class Boxes(Dataset):
-    """One split of a detection set: N images with their objects.
+    """One split of a detection data set: N images with their objects.
 
     set[i] -> (image (3, H, W) uint8, target), see `target`.
-    classes: names; index 0 is label 1. category_ids: the ids that these have in the set's own files, in that order.
-    ids: N unique names of images. image_ids: (N,) int64, unique too: COCO's own, or made of the name's digits.
-    sizes: (N, 2) int64, height and width. outlines: None where the set has no masks.
-    voc_form: how VOC's AP is taken on this set: "11point" (VOC 2007) or "area".
-    whole: whether these are all images of the split, of a published set as many as published; what nothing can be
-        learned from may be left out of train.
-    note: what to print beside a number, or "". licence: of the images, in a line.
+    classes: names; index 0 is label 1. category_ids: the ids of the classes in the data set's files, in that order.
+    ids: N unique image names. image_ids: (N,) int64, unique: COCO's ids, or the digits of the name.
+    sizes: (N, 2) int64, height and width. outlines: None if the data set has no masks.
+    voc_form: form of VOC's AP on this data set: "11point" (VOC 2007) or "area".
+    whole: True if all images of the split are here, for a published set the published number; train may lack images
+        without a trainable object.
+    note: remark printed beside a result, or "". licence: of the images, in a line.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Boxes(Dataset):
         return len(self.ids)
 
     def __getitem__(self, row: int) -> tuple[torch.Tensor, Target]:
-        """Image and target of a row. Raises IndexError, and UserError for an image that cannot be read."""
+        """Image and target of a row. Raises IndexError, and UserError for an unreadable image."""
         row = self._row(row)
         return self.pixels[row], self.target(row)
 
@@ -149,10 +149,10 @@ class Boxes(Dataset):
         return [self[row] for row in rows]
 
     def target(self, row: int) -> Target:
-        """What is in an image, without reading it.
+        """The target of an image, without reading its pixels.
 
         boxes (n, 4) float32, labels (n,) int64, iscrowd and difficult (n,) bool, area (n,) float32, image_id int,
-        and, where the set has them, masks (n, H, W) uint8 of 0 and 1.
+        and, if the data set has masks, masks (n, H, W) uint8 of 0 and 1.
         """
         row = self._row(row)
         first, last = self.instances.ends[row : row + 2]
@@ -171,7 +171,7 @@ class Boxes(Dataset):
         return self.outlines is not None
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "Boxes":
-        """Some images, in the order given: (n,) int64, or (N,) bool. The classes keep their labels."""
+        """A subset of the images. rows: (n,) int64 in the order wanted, or (N,) bool. Labels do not change."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         outlines = None if self.outlines is None else self.outlines.take(self.instances.objects(rows))
@@ -187,21 +187,19 @@ class Boxes(Dataset):
         )
 
     def to_learn_from(self) -> "Boxes":
-        """The images of which `for_training` leaves an object. Raises UserError if there is none."""
+        """The images with an object left by `for_training`. Raises UserError if there is none."""
         kept = learnable(self.instances, self.sizes)
         if not kept.any():
-            raise UserError(
-                f"{self.name}: no object of its split {self.split!r} is there to learn from: all are crowds"
-            )
+            raise UserError(f"{self.name}: its split {self.split!r} has no object to train on: all are crowds")
         return self if kept.all() else replace(self.take(kept), whole=self.whole)
 
     def without_masks(self) -> "Boxes":
-        """The same images, as a set of boxes alone."""
+        """The same images with boxes only."""
         return replace(self, outlines=None)
 
     @cached_property
     def digest(self) -> str:
-        """sha256 (hex) of the images' identity and of all that is said of them."""
+        """sha256 (hex) of the images' identity and of their annotations."""
         named = (self.name, self.split, self.classes, self.category_ids, list(self.ids))
         digest = hashlib.sha256(repr(named).encode())
         for values in (self.image_ids, self.sizes, *vars(self.instances).values()):
@@ -218,9 +216,9 @@ class Boxes(Dataset):
 
 
 def for_training(target: Target, height: int, width: int) -> Target:
-    """What a detector learns from: boxes cut to the image, without crowds and what has a side below 0.01 pixels then.
+    """Clip boxes to the image; drop crowds, and boxes with a clipped side below 0.01 pixels.
 
-    Objects marked difficult stay. target: see `Boxes.target`; height, width: of its image.
+    Difficult objects stay. target: see `Boxes.target`; height, width: of its image.
     """
     limits = torch.tensor([width, height, width, height], dtype=target["boxes"].dtype)
     boxes = target["boxes"].clamp(min=0).minimum(limits)
@@ -230,7 +228,7 @@ def for_training(target: Target, height: int, width: int) -> Target:
 
 
 def learnable(instances: Instances, sizes: np.ndarray) -> np.ndarray:
-    """(N,) bool: images in which something is left by `for_training`. sizes: (N, 2) height and width."""
+    """(N,) bool: images with an object left by `for_training`. sizes: (N, 2) height and width."""
     limits = np.repeat(sizes[:, ::-1].astype(np.float32), instances.counts, axis=0)  # x, y of each object's image
     low = instances.boxes[:, :2].clip(0).clip(max=limits)
     high = instances.boxes[:, 2:].clip(0).clip(max=limits)

@@ -1,13 +1,13 @@
 """C4: Faster and Mask R-CNN on the map of layer3 of a ResNet, with layer4 as the head of every region.
 
-torchvision has no such model; this one is made of its parts. Sources: He et al. 2016 (arXiv 1512.03385, appendix A),
+torchvision has no such model; this one is built from its parts. Sources: He et al. 2016 (arXiv 1512.03385, appendix A),
 Ren et al. 2015 (arXiv 1506.01497), He et al. 2017 (arXiv 1703.06870, figure 4 left), and the public configuration of
-MoCo (He et al. 2020, arXiv 1911.05722), whose extra batch norm behind layer4 is kept.
+MoCo (He et al. 2020, arXiv 1911.05722), including its extra batch norm after layer4.
 
-What differs from detectron2, in which published numbers were made, and is torchvision's: the loss of boxes (smooth L1
-with beta 1/9 instead of L1); a regressor and a mask predictor that have outputs for the background too, which nothing
-trains; sides of resized images are rounded down; masks to learn from are resized, not polygons drawn anew, and found
-masks are put into boxes of whole pixels, one pixel wider. Of ours: voc_ap.py does not round.
+Differences from detectron2, the source of the published numbers, that come from torchvision: the box loss (smooth L1
+with beta 1/9 instead of L1); a regressor and a mask predictor with untrained outputs for the background; sides of
+resized images are rounded down; ground-truth masks are resized rather than redrawn from polygons, and predicted masks
+are pasted into boxes of whole pixels, one pixel wider. A difference of this library: voc_ap.py does not round.
 """
 
 from collections import OrderedDict
@@ -25,15 +25,15 @@ from evaluation.protocols.detection.body import Fixed, check_resnet, resnet_body
 from evaluation.protocols.detection.c4_heads import C4Heads
 from evaluation.protocols.detection.sizes import Sizes
 
-POOLED = 14  # cells a side of a region on layer3's map; layer4 halves them
+POOLED = 14  # side, in cells, of a region pooled from layer3's map; layer4 halves it
 MASK_WIDTH = 256
 check = check_resnet
 
 
 class SingleMapRoIAlign(nn.Module):
-    """Regions of one map whose stride is known: (K, C, size, size), aligned, as many samples a cell as it has pixels.
+    """Pool regions of one map of given stride to (K, C, size, size): aligned, adaptive number of samples per cell.
 
-    torchvision's MultiScaleRoIAlign guesses the stride from the size of the padded map.
+    torchvision's MultiScaleRoIAlign infers the stride from the size of the padded map.
     """
 
     def __init__(self, size: int, stride: int) -> None:
@@ -45,15 +45,15 @@ class SingleMapRoIAlign(nn.Module):
 
 
 def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
-    """Faster R-CNN, or Mask R-CNN whose mask head shares layer4 with the box head.
+    """Build Faster R-CNN, or Mask R-CNN whose mask head shares layer4 with the box head.
 
-    classes: of objects, without the background. For the other arguments see `evaluation.detection.build_detector`.
+    classes: number of object classes, without the background. Other arguments: `evaluation.detection.build_detector`.
 
     Parameters of a ResNet-50, 20 classes: 33,242,356 for boxes, 35,345,161 with masks, of 20 classes each. These are
-    the backbone without classifier (23,508,032), batch norm behind layer4 (4,096), region proposals (3x3 and two 1x1
+    the backbone without classifier (23,508,032), batch norm after layer4 (4,096), region proposals (3x3 and two 1x1
     convolutions, 9,515,083), scores and boxes for 21 classes with the background (215,145), and for masks a transposed
     convolution and 21 maps (2,102,805); layer4, which both heads use, counts once. Batch norm's running statistics
-    are no parameters.
+    are not counted.
     """
     body = resnet_body(model)
     stride, channels, width = body.strides[2], body.channels[2], body.channels[3]
@@ -78,14 +78,14 @@ def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, size
 
 
 def mask_predictor(width: int, classes: int) -> MaskRCNNPredictor:
-    """A map of each class and the background, of twice the side, from weights of N(0, 0.001^2)."""
+    """Predict one mask of twice the side for each class and the background; weights from N(0, 0.001^2)."""
     predictor = MaskRCNNPredictor(width, MASK_WIDTH, classes + 1)
     nn.init.normal_(predictor.mask_fcn_logits.weight, std=0.001)
     return predictor
 
 
 def box_predictor(width: int, classes: int) -> FastRCNNPredictor:
-    """Scores and boxes of each class and the background, from weights of N(0, 0.01^2) and N(0, 0.001^2)."""
+    """Predict scores and boxes of each class and the background; weights from N(0, 0.01^2) and N(0, 0.001^2)."""
     predictor = FastRCNNPredictor(width, classes + 1)
     for layer, std in ((predictor.cls_score, 0.01), (predictor.bbox_pred, 0.001)):
         nn.init.normal_(layer.weight, std=std)

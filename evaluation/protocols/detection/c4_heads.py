@@ -1,4 +1,4 @@
-"""The heads of a C4 detector: one pass through layer4 serves boxes and masks, as in detectron2's Res5ROIHeads."""
+"""The heads of a C4 detector: boxes and masks share one pass through layer4, as in detectron2's Res5ROIHeads."""
 
 from torch import Tensor, cat, nn
 from torchvision.models.detection.roi_heads import RoIHeads, fastrcnn_loss, maskrcnn_loss
@@ -7,14 +7,14 @@ Targets = list[dict[str, Tensor]]
 
 
 class C4Heads(RoIHeads):
-    """torchvision's RoIHeads, but that masks are learned from the maps that the box head made of its regions.
+    """torchvision's RoIHeads, except that masks are trained on the maps that the box head computed for its regions.
 
-    torchvision would pool the regions that hold an object again and take them through layer4 alone. Its batch norm,
-    which is tuned here, would then see objects for masks, and everything for boxes. In tests masks are made of the
-    boxes that were found, as in torchvision and in detectron2.
+    torchvision would pool the foreground regions again and pass them through layer4 alone, so that layer4's batch norm,
+    which is trained here, would normalise over the foreground for masks and over all regions for boxes. At test time
+    masks are predicted from the detected boxes, as in torchvision and in detectron2.
 
-    pool: regions -> (K, C, 14, 14). res5: layer4 and batch norm. box_predictor, mask_predictor: None for boxes alone.
-    regions: of an image, sampled to learn from. All other numbers are detectron2's, which are torchvision's too.
+    pool: regions -> (K, C, 14, 14). res5: layer4 and batch norm. mask_predictor: None for boxes only.
+    regions: training regions sampled per image. All other numbers are detectron2's, which equal torchvision's.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class C4Heads(RoIHeads):
     def _mask_loss(
         self, maps: Tensor, regions: list[Tensor], matched: list[Tensor], labels: list[Tensor], targets: Targets
     ) -> Tensor:
-        """Of the regions that hold an object. maps: (K, C, h, w), of the regions of all images."""
+        """Mask loss of the foreground regions. maps: (K, C, h, w), of the regions of all images."""
         objects = [label > 0 for label in labels]
         found, which = ([part[kept] for part, kept in zip(parts, objects, strict=True)] for parts in (regions, matched))
         outlines, classes = ([target[key] for target in targets] for key in ("masks", "labels"))

@@ -1,8 +1,8 @@
-"""A small detection set that is always at hand: clip-art drawings pasted on crops of two photographs, with masks.
+"""A small generated detection set, always available: clip-art pasted on crops of two photographs, with masks.
 
-The drawings are those of the embedded set `clipart`, cut from their white ground; the photographs are scikit-learn's.
-Drawings of test are none of train's, and its crops come from the right third of the photographs, train's from the
-rest. Everything follows from the seed and from how Pillow resizes. A drawing never covers another.
+The drawings are those of the embedded set `clipart`, without their white background; the photographs are
+scikit-learn's. Train and test share no drawing, and test crops come from the right third of the photographs, train
+crops from the rest. The images depend on the seed and on Pillow's resizing only. Drawings do not overlap.
 """
 
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ CLASSES = ("animals", "food", "signs_and_symbols", "transportation")
 COUNTS = {"train": 500, "test": 150}
 SIZE = 128  # pixels, the side of an image
 LONG_SIDE = (32, 72)  # pixels, the longer side of a drawing
-MOST = 3  # drawings in an image
-_WHITE = 240  # a ground pixel has no channel below this
+MOST = 3  # largest number of drawings in an image
+_WHITE = 240  # a background pixel has no channel below this
 _INK = (0.1, 0.95)  # share of its 48 x 48 pixels that a drawing covers
-_TRIES = 10  # places tried for a drawing before it is left out
+_TRIES = 10  # positions tried for a drawing before it is left out
 
 
 def open_clipart_boxes(split: str = "train", seed: int = 0) -> Boxes:
-    """500 images of 128 x 128 ("train") or 150 ("test"), each with 1 to 3 drawings of four categories.
+    """Generate 500 images of 128 x 128 ("train") or 150 ("test"), each with 1 to 3 drawings of four categories.
 
-    The box of a drawing is that of its mask, and its mask is its ink: what is at least half opaque.
+    The mask of a drawing holds its pixels that are at least half opaque; the box is that of the mask.
     Raises UserError for another split.
     """
     check_split("clipart_boxes", split, tuple(COUNTS))
@@ -77,7 +77,7 @@ class _Arrays:
 
 @dataclass(frozen=True)
 class _Shown:
-    """`Outlines` of objects that do not overlap: object m is where shown[image[m]] is number[m].
+    """`Outlines` of objects that do not overlap: the mask of object m is shown[image[m]] == number[m].
 
     shown: (N, S, S) uint8. image, number: (M,) int64, `number` from 1.
     """
@@ -99,7 +99,7 @@ class _Shown:
 
 @cache
 def _made(split: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images (N, 3, S, S), the number of the object that each pixel shows (N, S, S), and labels (M,)."""
+    """Images (N, 3, S, S), the object number of each pixel (N, S, S), and labels (M,)."""
     rng = generator(seed, f"clipart_boxes {split}")
     drawings, grounds = _drawings(split), _grounds(split)
     images = np.empty((COUNTS[split], 3, SIZE, SIZE), np.uint8)
@@ -118,7 +118,7 @@ def _made(split: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @cache
 def _measured(split: str, seed: int) -> tuple[np.ndarray, list[tuple[int, int, int, int]], np.ndarray]:
-    """How many objects each image has, (N,), and the box and the inked pixels, (M,), of every object."""
+    """Number of objects of each image, (N,), and the box and the mask's number of pixels, (M,), of every object."""
     shown = _made(split, seed)[1]
     found = [ndimage.find_objects(one) for one in shown]
     boxes = [(x.start, y.start, x.stop, y.stop) for slices in found for y, x in slices]
@@ -129,7 +129,7 @@ def _measured(split: str, seed: int) -> tuple[np.ndarray, list[tuple[int, int, i
 
 @cache
 def _drawings(split: str) -> list[list[Image.Image]]:
-    """RGBA drawings of each category, cut to their ink."""
+    """RGBA drawings of each category, cropped to their opaque pixels."""
     clipart = open_images("clipart", split=split)
     own = np.flatnonzero(np.isin(clipart.labels, [clipart.classes.index(name) for name in CLASSES]))
     batch = clipart.__getitems__(own.tolist())
@@ -144,14 +144,14 @@ def _drawings(split: str) -> list[list[Image.Image]]:
 
 
 def _ground(pixels: np.ndarray) -> np.ndarray:
-    """(S, S) bool: what is nearly white and joined to the border. pixels: (3, S, S) uint8."""
+    """(S, S) bool: nearly white pixels connected to the border. pixels: (3, S, S) uint8."""
     areas, _ = ndimage.label(pixels.min(0) >= _WHITE)
     border = np.concatenate([areas[0], areas[-1], areas[:, 0], areas[:, -1]])
     return np.isin(areas, border[border > 0])
 
 
 def _grounds(split: str) -> list[np.ndarray]:
-    """A part of each photograph, (H, W, 3) uint8: the right third for test, the rest for train."""
+    """The part of each photograph for a split, (H, W, 3) uint8: the right third for test, the rest for train."""
     from sklearn.datasets import load_sample_images
 
     photos = load_sample_images().images
@@ -162,7 +162,7 @@ def _grounds(split: str) -> list[np.ndarray]:
 
 
 def _crop(photo: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A square of the photograph as (SIZE, SIZE, 3) uint8."""
+    """A random square of the photograph, resized to (SIZE, SIZE, 3) uint8."""
     side = int(rng.integers(SIZE, min(photo.shape[:2]) + 1))
     top, left = (int(rng.integers(length - side + 1)) for length in photo.shape[:2])
     square = Image.fromarray(photo[top : top + side, left : left + side])
@@ -170,14 +170,14 @@ def _crop(photo: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _resized(drawing: Image.Image, rng: np.random.Generator) -> np.ndarray:
-    """The drawing as (h, w, 4) uint8, its longer side drawn from LONG_SIDE, mirrored or not."""
+    """Resize the drawing to (h, w, 4) uint8, its longer side sampled from LONG_SIDE, and mirror it at random."""
     scale = rng.integers(*LONG_SIDE, endpoint=True) / max(drawing.size)
     drawing = drawing.resize([max(8, round(side * scale)) for side in drawing.size], Image.Resampling.LANCZOS)
     return np.asarray(drawing)[:, :: -1 if rng.random() < 0.5 else 1]
 
 
 def _pasted(drawing: np.ndarray, ground: np.ndarray, shown: np.ndarray, rng: np.random.Generator) -> bool:
-    """Whether a place was found for the drawing; it is then laid over `ground` and numbered in `shown`."""
+    """Paste the drawing on `ground` and number it in `shown`; return False if no free position was found."""
     height, width = drawing.shape[:2]
     alpha = drawing[:, :, 3:] / 255
     solid = drawing[:, :, 3] >= 128

@@ -1,8 +1,8 @@
-"""COCO 2017 (Lin et al. 2014), and sets of the user's own that are written in its form.
+"""COCO 2017 (Lin et al. 2014), and custom data sets in COCO format.
 
 COCO's 80 categories have ids from 1 to 90 with gaps; labels are 1 to 80 in the order of the ids, and
-`coco_results` turns them back. In train, images without an object to learn from are left out; in test they stay, as
-what is found there counts against.
+`coco_results` converts them back. Train leaves out images without a trainable object; test keeps them, since
+detections there are false positives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,19 +29,19 @@ _PUBLISHED = Published(
     "coco2017",
     "COCO 2017 detection",
     "https://cocodataset.org/#download (train2017.zip, val2017.zip, annotations_trainval2017.zip, unpacked in one "
-    "folder); torchvision cannot fetch it",
+    "folder); torchvision cannot download it",
 )
 
 
 def open_coco2017(
     split: str = "train", root: Path = Path("data"), *, masks: bool = True, counts: str = "raise"
 ) -> Boxes:
-    """COCO 2017 from root/coco/annotations, root/coco/train2017 and root/coco/val2017 (or coco2017, or root itself).
+    """Open COCO 2017 from root/coco/annotations, root/coco/train2017 and root/coco/val2017 (or coco2017, or root).
 
-    split: "train", 118,287 images of which 117,266 have an object to learn from; or "test", COCO's val, 5,000 images.
-        "val" is another name of it; the labels of COCO's own test are not public.
-    masks, counts: see `open_boxes`. Images are looked for, but not opened.
-    Raises UserError for an unknown split, missing files (all are named) and a file that is not written as published.
+    split: "train", 118,287 images of which 117,266 have a trainable object; or "test", COCO's val, 5,000 images.
+        "val" is an alias of "test"; the labels of COCO's own test set are not public.
+    masks, counts: see `open_boxes`. Image files must exist, but are not opened.
+    Raises UserError for an unknown split, missing files (all are named) and a file not in the published format.
     """
     split = {"val": "test"}.get(split, split)
     check_split("coco2017", split, tuple(COUNTS))
@@ -51,7 +51,7 @@ def open_coco2017(
     note = _PUBLISHED.check_count(len(file.paths), COUNTS[split], split, counts, [file.path])
     if len(file.categories) != CATEGORIES and counts == "raise":
         raise UserError(
-            f"{file.path} has {len(file.categories)} categories instead of {CATEGORIES}: is it another copy?"
+            f"{file.path} has {len(file.categories)} categories instead of {CATEGORIES}: it is not COCO 2017's file"
         )
     licence = "annotations CC BY 4.0; images of Flickr, each under its own licence"
     pixels = DiskImages(folder / _FILES[split], PathList(file.paths), file.sizes)
@@ -61,19 +61,19 @@ def open_coco2017(
 
 
 def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) -> Boxes:
-    """A set of the user's own: folder/train.json and folder/test.json (and folder/val.json) in COCO's form.
+    """Open a custom data set: folder/train.json and folder/test.json (and folder/val.json) in COCO format.
 
-    file_name of an image is below `folder`. Labels are those of train.json's categories, in the order of their ids, in
-    every split. The set has masks where all annotations have a segmentation.
-    Raises UserError for what `read_coco` and `check_boxes` refuse, for images that are missing, are no images or have
-    another size than the json says, and for a category of a test object that no object of train has.
+    file_name of an image is relative to `folder`. In every split, labels number the categories of train.json in the
+    order of their ids. The data set has masks if all annotations have a segmentation.
+    Raises UserError as `read_coco` and `check_boxes` do, for images that are missing, unreadable or not of the size in
+    the json, and for a category of a test object without an object in train.
     """
     files = {name: folder / f"{name}.json" for name in _OWN_SPLITS}
     present = tuple(name for name, path in files.items() if path.is_file())
     if "train" not in present:
         raise UserError(
-            f"coco:{folder}: there is no {files['train'].absolute()}; the folder must hold train.json and test.json, "
-            "written as COCO's, with file_name relative to it"
+            f"coco:{folder}: there is no {files['train'].absolute()}; the folder must hold train.json and test.json "
+            "in COCO format, with file_name relative to it"
         )
     name = f"coco:{folder}"
     check_split(name, split, present)
@@ -89,9 +89,9 @@ def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) 
 
 
 def coco_results(data: Boxes, row: int, prediction: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:
-    """What is found in an image as the entries of COCO's result files, under the set's own image and category ids.
+    """Convert the detections of an image to entries of COCO's result files, with the data set's own ids.
 
-    prediction: boxes (n, 4) xyxy, scores, labels (n,), and maybe masks (n, H, W); see coco_ap.py.
+    prediction: boxes (n, 4) xyxy, scores, labels (n,), and optionally masks (n, H, W); see coco_ap.py.
     """
     boxes = prediction["boxes"].double()
     sides = torch.cat([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1).tolist()
@@ -138,7 +138,7 @@ def _boxes(
 
 
 def _check_categories(train: CocoFile, file: CocoFile) -> None:
-    """Raises UserError where a file's categories are others than train's, or one of its objects has one train lacks."""
+    """Raises UserError if categories differ from train's names, or an object's category has no object in train."""
     renamed = [
         f"{number} ({train.categories[number]!r}, here {name!r})"
         for number, name in file.categories.items()
@@ -149,6 +149,6 @@ def _check_categories(train: CocoFile, file: CocoFile) -> None:
     lacking: Sequence[str] = [file.categories[number] for number in sorted(file.annotated - train.annotated)]
     if lacking:
         raise UserError(
-            f"{file.path} has objects of categories that no object of {train.path.name} has: {few(lacking)}; they "
-            "cannot be learnt: leave them out, or add some to train"
+            f"{file.path} has objects of categories without an object in {train.path.name}: {few(lacking)}; leave "
+            "them out, or add some to train"
         )

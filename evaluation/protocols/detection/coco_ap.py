@@ -1,7 +1,7 @@
 """COCO's average precision of boxes or masks, by torchmetrics with faster-coco-eval.
 
 AP is the mean over categories, over IoU .50, .55, ..., .95 and over 101 recalls, of at most 100 detections an image.
-It is another number than VOC's AP: see `evaluation.protocols.detection.voc_ap`.
+It is not comparable with VOC's AP: see `evaluation.protocols.detection.voc_ap`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,10 +26,10 @@ def coco_ap(
 ) -> dict[str, float]:
     """COCO's AP of detections: {"coco_ap", "coco_ap50", "coco_ap75"}, fractions.
 
-    predictions: of each image boxes (n, 4) xyxy, scores (n,), labels (n,) and, for kind="mask", masks (n, H, W) of
-        bool or uint8. Generators do as well: an image is not kept when it has been taken in.
-    targets: of each image, in the same order: what `Boxes.target` gives.
-    See `CocoAP` for what counts, and for the errors.
+    predictions: per image boxes (n, 4) xyxy, scores (n,), labels (n,) and, for kind="mask", masks (n, H, W) of
+        bool or uint8. May be a generator: tensors are not kept after their image.
+    targets: per image, in the same order, the result of `Boxes.target`.
+    See `CocoAP` for the rules and the errors.
     """
     ap = CocoAP(kind)
     for prediction, target in zip(predictions, targets, strict=True):
@@ -38,27 +38,27 @@ def coco_ap(
 
 
 class CocoAP:
-    """COCO's AP, an image at a time; masks are kept as run lengths.
+    """COCO's AP, accumulated image by image; masks are kept as run lengths.
 
-    Crowds take up any number of detections and count neither for nor against; a detection belongs to a crowd by the
-    share of its own area inside it. Objects marked difficult (VOC) are treated in the same way, as COCO's form of
-    annotations has no other mark for them: a small false box inside a difficult object is forgiven too, which VOC's
-    own rule does not (`evaluation.protocols.detection.voc_ap`). A category without an object that counts is left
-    out of the mean. Of more than 100 detections of an image the 100 of the highest scores count, as COCO says.
-    Raises UserError for an unknown kind, and where torchmetrics or faster-coco-eval is not installed.
+    Crowds match any number of detections, which are then ignored; a detection matches a crowd by the share of its own
+    area inside it. Objects marked difficult (VOC) are treated in the same way, since COCO's annotation format has no
+    other flag for them: unlike VOC's own rule (`evaluation.protocols.detection.voc_ap`) this also ignores a small
+    false positive inside a difficult object. Categories without a counted object are left out of the mean. At most
+    100 detections of an image count, those of the highest scores, as in COCO.
+    Raises UserError for an unknown kind, and if torchmetrics or faster-coco-eval is not installed.
     """
 
     def __init__(self, kind: str = "box") -> None:
         if kind not in KINDS:
             raise UserError(f"kind={kind!r} is not an option: {nearest(kind, KINDS)}")
         self.kind = kind
-        # With masks the boxes are judged as well: torchmetrics drops images without a true mask when it is given
-        # masks alone, and with them the false detections there.
+        # With masks, boxes are evaluated too: given masks alone, torchmetrics drops images without a ground-truth
+        # mask, and with them their false positives.
         self._metric = _torchmetrics(("bbox",) if kind == "box" else ("bbox", "segm"))
         self._counting = 0
 
     def update(self, prediction: Detected, target: Mapping[str, Any]) -> None:
-        """Take in an image. Raises UserError for tensors that do not fit each other, and for scores that are NaN."""
+        """Add an image. Raises UserError for tensors of inconsistent lengths, and for NaN scores."""
         _check(prediction, self.kind)
         ignored = target["iscrowd"].bool()
         if "difficult" in target:
@@ -74,10 +74,10 @@ class CocoAP:
         self._metric.update([{key: value.cpu() for key, value in found.items()}], [truth])
 
     def compute(self) -> dict[str, float]:
-        """{"coco_ap", "coco_ap50", "coco_ap75"}. Raises UserError when no image has an object that counts."""
+        """{"coco_ap", "coco_ap50", "coco_ap75"}. Raises UserError if no image has a counted object."""
         if not self._counting:
             raise UserError(
-                "average precision needs true objects: no image has one that is neither crowd nor difficult"
+                "average precision needs ground truth: no image has an object that is neither crowd nor difficult"
             )
         values = self._metric.compute()
         start = "" if self.kind == "box" else "segm_"
@@ -88,7 +88,7 @@ _NAMES = (("ap", "map"), ("ap50", "map_50"), ("ap75", "map_75"))
 
 
 def _torchmetrics(kinds: tuple[str, ...]) -> Any:
-    """torchmetrics' metric. Its own thresholds are float32, which moves those like .55 and .6 off COCO's."""
+    """torchmetrics' metric with float64 thresholds: its float32 defaults differ from COCO's, for example .55 and .6."""
     try:
         import faster_coco_eval  # noqa: F401
         from torchmetrics.detection import MeanAveragePrecision
@@ -97,25 +97,25 @@ def _torchmetrics(kinds: tuple[str, ...]) -> Any:
             f'average precision needs torchmetrics and faster-coco-eval ({error}): pip install -e ".[detection]"'
         ) from error
     options = {"iou_thresholds": _IOUS, "rec_thresholds": _RECALLS, "backend": "faster_coco_eval"}
-    # One process has all images: under torchrun torchmetrics would wait for ranks that do not judge.
+    # One process has all images: under torchrun torchmetrics would wait for ranks that do not evaluate.
     metric = MeanAveragePrecision(iou_type=kinds, sync_on_compute=False, **options)
     metric.warn_on_many_detections = False
     return metric
 
 
 def _check(prediction: Detected, kind: str) -> None:
-    """Raises UserError for predictions that are not written as `coco_ap` says."""
+    """Raises UserError for predictions not in the format of `coco_ap`."""
     wanted = ("boxes", "scores", "labels", *(("masks",) if kind == "mask" else ()))
     lacking = [name for name in wanted if name not in prediction]
     if lacking:
         raise UserError(f"a prediction of {kind} AP needs {', '.join(wanted)}; it lacks {', '.join(lacking)}")
     many = {name: len(prediction[name]) for name in wanted}
     if len(set(many.values())) > 1:
-        raise UserError(f"a prediction must have as many of each: it has {many}")
+        raise UserError(f"a prediction must have the same number of each, got {many}")
     if not torch.isfinite(prediction["scores"]).all() or not torch.isfinite(prediction["boxes"]).all():
-        raise UserError("a prediction has scores or boxes that are not finite: has the training diverged?")
+        raise UserError("a prediction has scores or boxes that are not finite: the training may have diverged")
     if kind == "mask" and (prediction["masks"].ndim != 3 or prediction["masks"].dtype.is_floating_point):
         raise UserError(
             f"predicted masks must be (n, H, W) of bool or uint8, not {tuple(prediction['masks'].shape)} of "
-            f"{prediction['masks'].dtype}: cut torchvision's (n, 1, H, W) at 0.5 first"
+            f"{prediction['masks'].dtype}: threshold torchvision's (n, 1, H, W) at 0.5 first"
         )

@@ -1,4 +1,4 @@
-"""A json file of COCO's form, read into columns; what cannot be meant is said in one line."""
+"""Read a json file in COCO format into columns, with one-line errors for invalid content."""
 
 import json
 from collections import Counter
@@ -28,8 +28,8 @@ class CocoFile:
     """N images and M annotations, in the order of the images.
 
     image_ids: (N,) int64. paths: N file names. sizes: (N, 2) int64 height and width. categories: names by their ids.
-    image: (M,) int64, the place of each annotation's image. ids, category: (M,) int64.
-    boxes: (M, 4) float64 xyxy. area: (M,) float64. iscrowd: (M,) bool. segmentations: M as in the file, None for none.
+    image: (M,) int64, the index of each annotation's image. ids, category: (M,) int64.
+    boxes: (M, 4) float64 xyxy. area: (M,) float64. iscrowd: (M,) bool. segmentations: M as in the file, None if absent.
     """
 
     path: Path
@@ -47,25 +47,25 @@ class CocoFile:
 
     @property
     def annotated(self) -> set[int]:
-        """The ids of categories that have an object."""
+        """The ids of categories with an object."""
         return set(np.unique(self.category).tolist())
 
     def instances(self, category_ids: Sequence[int]) -> Instances:
-        """Its objects; label k + 1 is category_ids[k]."""
+        """The objects; label k + 1 is category_ids[k]."""
         order = np.argsort(category_ids)
         labels = order[np.searchsorted(np.asarray(category_ids)[order], self.category)] + 1
         counts = np.bincount(self.image, minlength=len(self.paths))
         return Instances.of(counts, self.boxes, labels, iscrowd=self.iscrowd, area=self.area)
 
     def outlines(self) -> RunLengths | None:
-        """Its masks, None where no annotation has one. Raises UserError where only some have one, or one is bad."""
+        """The masks, None if no annotation has one. Raises UserError if only some have one, or one is invalid."""
         lacking = [int(self.ids[row]) for row, shape in enumerate(self.segmentations) if not shape]
         if len(lacking) == len(self.segmentations):
             return None
         if lacking:
             raise UserError(
                 f"{self.path}: {len(lacking)} of {len(self.ids)} annotations have no segmentation, ids {few(lacking)}: "
-                "give all of them one, or none for boxes alone"
+                "add the missing ones, or remove all for boxes only"
             )
         run_lengths.mask_functions()
         encoded = []
@@ -81,14 +81,14 @@ class CocoFile:
 def read_coco(path: Path, masks: bool = True) -> CocoFile:
     """Read a file. masks: False leaves the segmentations out.
 
-    Raises UserError when it is missing, is no json or lacks a key, has no image, no category or no annotation, has an
-    id twice, or has annotations of unknown images or categories, or whose box is not four finite numbers.
+    Raises UserError if it is missing, is not json, lacks a key, has no image, no category or no annotation, has a
+    duplicate id, or has annotations with an unknown image or category, or whose box is not four finite numbers.
     """
     content = _content(path)
     images, annotations, categories = (content[part] for part in _KEYS)
     for part, rows in content.items():
         if not rows:
-            raise UserError(f"{path} has no {part}: there is nothing to learn from or to judge by")
+            raise UserError(f"{path} has no {part}: training and evaluation need at least one")
         _check_unique(path, part, "id", _whole(path, f"id of {part}", [row["id"] for row in rows]).tolist())
     _check_unique(path, "images", "file_name", [str(image["file_name"]) for image in images])
     _check_unique(path, "categories", "name", [str(category["name"]) for category in categories])
@@ -115,11 +115,11 @@ def read_coco(path: Path, masks: bool = True) -> CocoFile:
 
 
 def check_boxes(file: CocoFile) -> None:
-    """Raises UserError for boxes without area or outside their image; one pixel over the edge is let pass."""
+    """Raises UserError for boxes without area or outside their image; one pixel over the edge is allowed."""
     size = file.sizes[file.image][:, ::-1]  # width, height
     sides = file.boxes[:, 2:] - file.boxes[:, :2]
     outside = (file.boxes[:, :2] < -1).any(1) | (file.boxes[:, 2:] > size + 1).any(1)
-    for wrong, what in (
+    for wrong, flaw in (
         (~(sides >= LEAST_SIDE).all(1), f"no area, a width or height below {LEAST_SIDE} pixels"),
         (outside, "a box outside its image"),
     ):
@@ -130,7 +130,7 @@ def check_boxes(file: CocoFile) -> None:
             width, height = size[row].tolist()
             more = f", {len(rows)} annotations in all" if len(rows) > 1 else ""
             raise UserError(
-                f"{file.path}: annotation {file.ids[row]} has {what}: x {left:g} to {right:g}, y {top:g} to {bottom:g} "
+                f"{file.path}: annotation {file.ids[row]} has {flaw}: x {left:g} to {right:g}, y {top:g} to {bottom:g} "
                 f"in {file.paths[file.image[row]]} of {width} x {height}{more}; bbox is [x, y, width, height] in pixels"
             )
 
@@ -145,7 +145,7 @@ def _content(path: Path) -> dict[str, list[dict[str, Any]]]:
     for part, keys in _KEYS.items():
         rows = content.get(part) if isinstance(content, dict) else None
         if not isinstance(rows, list):
-            raise UserError(f'{path} is not written as COCO\'s: it has no list "{part}"')
+            raise UserError(f'{path} is not in COCO format: it has no list "{part}"')
         for number, row in enumerate(rows):
             lacking = [key for key in keys if not isinstance(row, dict) or key not in row]
             if lacking:
@@ -184,12 +184,12 @@ def _boxes(path: Path, annotations: list[dict[str, Any]]) -> np.ndarray:
 
 
 def _areas(path: Path, annotations: list[dict[str, Any]], boxes: np.ndarray) -> np.ndarray:
-    """(M,) float64: what the file says, else the box's."""
+    """(M,) float64: the file's area, or else that of the box."""
     own = (boxes[:, 2:] - boxes[:, :2]).prod(1).tolist()
     areas = [annotation.get("area", area) for annotation, area in zip(annotations, own, strict=True)]
     if wrong := [row for row, area in enumerate(areas) if not _number(area)]:
         row = wrong[0]
-        raise UserError(f"{path}: the area of annotation {annotations[row]['id']} is no number: {areas[row]!r}")
+        raise UserError(f"{path}: the area of annotation {annotations[row]['id']} is not a number: {areas[row]!r}")
     return np.array(areas, np.float64)
 
 
@@ -203,14 +203,14 @@ def _crowds(path: Path, annotations: list[dict[str, Any]]) -> np.ndarray:
 
 
 def _number(value: Any) -> bool:
-    """Whether a value of the file is a number that float64 holds."""
+    """Return True for a number that float64 holds."""
     return type(value) is float or (type(value) is int and abs(value) < LARGEST)
 
 
-def _whole(path: Path, what: str, values: list[Any]) -> np.ndarray:
-    """int64, of numbers or of pairs of them. Raises UserError for values that are not whole numbers."""
+def _whole(path: Path, name: str, values: list[Any]) -> np.ndarray:
+    """Convert numbers, or pairs of them, to int64. Raises UserError for values that are not integers."""
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     wrong = [value for value in flat if type(value) is not int or abs(value) >= LARGEST]
     if wrong:
-        raise UserError(f"{path}: each {what} must be whole numbers, not {wrong[0]!r}")
+        raise UserError(f"{path}: {name} must be integers, got {wrong[0]!r}")
     return np.array(values, np.int64)

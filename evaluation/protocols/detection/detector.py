@@ -1,4 +1,4 @@
-"""build_detector: Faster or Mask R-CNN on the backbone of a loaded model."""
+"""Build Faster or Mask R-CNN on the backbone of a loaded model."""
 
 import importlib
 from typing import Any
@@ -26,24 +26,24 @@ def build_detector(
     sizes: Sizes | None = None,
     seed: int = 0,
 ) -> FasterRCNN:
-    """A torchvision detector on a copy of a model's network, in training mode; the model stays as it is.
+    """Build a torchvision detector, in training mode, on a copy of a model's network; the model is not changed.
 
     model: see `evaluation.load_model`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and
         standard deviation normalise the images, which the detector resizes itself.
-    classes: of objects, without the background; labels are 1 to classes.
+    classes: number of object classes, without the background; labels are 1 to classes.
     masks: Mask R-CNN instead of Faster R-CNN.
-    trainable: "full" tunes every layer, batch norm too; "frozen" keeps the backbone (for "c4" layer4 too) and its
-        batch statistics as they are and trains what was added.
-    sizes: see `Sizes`. seed: of the new layers' weights.
+    trainable: "full" trains every layer, including batch norm; "frozen" freezes the backbone (for "c4" layer4 too) and
+        its running statistics and trains the new layers only.
+    sizes: see `Sizes`. seed: random seed of the new layers' weights.
 
-    It takes a list of (in_chans, H, W) floats in [0, 1] (`as_input` makes them) and, in training, a list of
-    {"boxes": (n, 4) x0 y0 x1 y1 in pixels, "labels": (n,) int64, "masks": (n, H, W) uint8}; it gives a dict of losses
-    in training and else a list of {"boxes", "labels", "scores", "masks": (n, 1, H, W) in [0, 1]}.
+    Input: a list of (in_chans, H, W) floats in [0, 1] (see `as_input`) and, in training, a list of
+    {"boxes": (n, 4) x0 y0 x1 y1 in pixels, "labels": (n,) int64, "masks": (n, H, W) uint8}. Output: a dict of losses
+    in training, otherwise a list of {"boxes", "labels", "scores", "masks": (n, 1, H, W) in [0, 1]}.
     Raises UserError for an unknown arch and for a network that does not fit it.
     """
     check_trainable(trainable)
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
-        raise UserError(f"classes={classes!r} must be the number of kinds of objects, from 1")
+        raise UserError(f"classes, the number of object classes, must be a whole number, at least 1, got {classes!r}")
     loaded = load_model(model)
     check_fit(loaded, arch)
     build = importlib.import_module(f"evaluation.protocols.detection.{arch}").build

@@ -1,4 +1,4 @@
-"""Images of detection sets that are files: their presence, their sizes, their pixels."""
+"""Image files of detection data sets: check their presence and sizes, and read their pixels."""
 
 import glob
 import os
@@ -15,14 +15,14 @@ from sslkit.data.decode import UnreadableImage, open_image, rgb, unreadable
 from sslkit.data.folder import PathList
 from sslkit.errors import UserError
 
-SHOWN = 3  # names in a message
+SHOWN = 3  # largest number of names in a message
 
 
 @dataclass(frozen=True)
 class DiskImages:
-    """`Pixels` of files: `paths` below `root`, and the (N, 2) height and width that the annotations say they have.
+    """`Pixels` of files: `paths` below `root`, and the (N, 2) height and width in the annotations.
 
-    A file of another size is turned as its EXIF orientation says, if it has the said size then; else it is refused.
+    A file of another size is transposed by its EXIF orientation if that gives the annotated size; otherwise UserError.
     """
 
     root: Path
@@ -47,11 +47,11 @@ class DiskImages:
             try:
                 stat = os.stat(self.path(row))
             except OSError as error:
-                raise UserError(f"{self.path(row)} has gone since the set was opened: {error}") from error
+                raise UserError(f"{self.path(row)} was removed after the data set was opened: {error}") from error
             digest.update(b"%s %d %d\n" % (os.fsencode(self.paths[row]), stat.st_size, stat.st_mtime_ns))
 
     def check_presence(self, name: str) -> None:
-        """Raises UserError when files are missing, with how many and the first. Each folder is listed once."""
+        """Raises UserError for missing files, with their number and the first. Each folder is listed once."""
         names = [self.paths[row] for row in range(len(self.paths))]
         present = {folder: _listed(self.root / folder) for folder in {os.path.dirname(path) for path in names}}
         missing = [path for path in names if os.path.basename(path) not in present[os.path.dirname(path)]]
@@ -62,18 +62,18 @@ class DiskImages:
             )
 
     def _advice(self, missing: str) -> str:
-        """How to mend a missing file: it may lie one folder deeper than it is said to."""
+        """Advice for a missing file, which may lie one folder deeper than given."""
         found = next(iter(sorted(self.root.glob(f"*/{glob.escape(missing)}"))), None)
         if found is None:
-            return "is it unpacked whole?"
+            return "check that the archives are completely unpacked"
         place = found.relative_to(self.root)
-        return f"found {place} instead: write that as file_name, which is relative to {self.root}"
+        return f"found {place} instead: use that as file_name, which is relative to {self.root}"
 
     def check_headers(self, name: str) -> None:
-        """Raises UserError when files are no images, or of another size than is said. Nothing is decoded.
+        """Raises UserError for files that are not images, or not of the annotated size. Nothing is decoded.
 
-        Nor does it let pass an image that a viewer turns or mirrors without a change of its size: nothing then says
-        which of the two its boxes belong to.
+        Also refuses images whose EXIF orientation rotates or mirrors them without changing their size: it is then
+        ambiguous which of the two the boxes refer to.
         """
         for row in range(len(self.paths)):
             try:
@@ -83,8 +83,8 @@ class DiskImages:
                 raise UserError(f"{name}: cannot read {self.path(row)}: {error}") from error
             if ambiguous:
                 raise UserError(
-                    f"{self.path(row)} is to be turned or mirrored by its EXIF data, and its annotations do not say "
-                    "whether their boxes are of the image as it is stored: write it upright, without EXIF orientation"
+                    f"{self.path(row)} has an EXIF orientation that keeps its size, so it is ambiguous whether its "
+                    "boxes refer to the stored or to the rotated image: save it upright, without EXIF orientation"
                 )
 
     def _upright(self, image: Image.Image, row: int) -> Image.Image:
@@ -100,20 +100,20 @@ class DiskImages:
                 return turned
         raise UserError(
             f"{self.path(row)} is {image.size[0]} x {image.size[1]} pixels, its annotations say {width} x {height}: "
-            "boxes of another size would be wrong"
+            "the boxes would not match"
         )
 
 
 def _turns_unseen(image: Image.Image) -> bool:
-    """Whether its EXIF data turn or mirror it, and it has the same size then."""
+    """Return True if the EXIF orientation rotates or mirrors the image without changing its size."""
     exif = Image.Exif()
-    exif.load(image.info.get("exif"))  # of the header; `getexif` decodes a PNG to its end
+    exif.load(image.info.get("exif"))  # from the header; `getexif` decodes a whole PNG
     orientation = exif.get(ExifTags.Base.Orientation, 1)
     return orientation in (2, 3, 4) or (orientation in (5, 6, 7, 8) and image.width == image.height)
 
 
 def few(names: Sequence[object]) -> str:
-    """The first of some names, for a message."""
+    """Join the first names for a message, and the number of the others."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(map(str, names[:SHOWN])) + more
 

@@ -1,6 +1,6 @@
 """FPN: Faster and Mask R-CNN on a feature pyramid over the four stages of a ResNet (Lin et al. 2017, arXiv 1612.03144).
 
-torchvision's BackboneWithFPN and heads; only the ResNet and its strides are those of the loaded model.
+Uses torchvision's BackboneWithFPN and heads; the ResNet and its strides come from the loaded model.
 """
 
 from torchvision.models.detection import FasterRCNN, MaskRCNN
@@ -20,7 +20,7 @@ check = check_resnet
 
 
 def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
-    """Faster or Mask R-CNN with a pyramid of five levels; see `evaluation.detection.build_detector`."""
+    """Build Faster or Mask R-CNN with a pyramid of five levels; see `evaluation.detection.build_detector`."""
     body = resnet_body(model)
     pyramid = BackboneWithFPN(body.net, dict(zip(STAGES, LEVELS, strict=True)), list(body.channels), WIDTH)
     if trainable == "frozen":
@@ -31,7 +31,7 @@ def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, size
 def on_pyramid(
     pyramid: BackboneWithFPN, model: LoadedModel, classes: int, *, masks: bool, sizes: Sizes, divisor: int = 32
 ) -> FasterRCNN:
-    """torchvision's heads on the levels "0" to "3" and "pool" of a pyramid of WIDTH channels.
+    """Build torchvision's heads on the levels "0" to "3" and "pool" of a pyramid of WIDTH channels.
 
     divisor: images are padded to multiples of it, in pixels.
     """

@@ -1,10 +1,9 @@
-"""Detection and instance segmentation: sets of boxes, detectors on any backbone, their training and their AP.
+"""Detection and instance segmentation: data sets, detectors on any backbone, training and average precision.
 
     detector = evaluation.detection.build_detector("runs/zoo/NAME", classes=20)
     train = evaluation.detection.open_boxes("voc07", "train", root="data")
 
-`evaluation.object_detection` and `evaluation.instance_segmentation` do it all; everything is imported when it is first
-used.
+`evaluation.object_detection` and `evaluation.instance_segmentation` run all of it; imports are lazy.
 """
 
 from sslkit import lazy

@@ -1,4 +1,4 @@
-"""Pictures of detections: the truth and, beside it, what a detector found."""
+"""Draw images with their ground truth and, beside it, a detector's predictions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 SURE = 0.5  # score from which a detection is drawn
 SIDE = 2.4  # inches of an image
-ROWS_ACROSS = 2  # images side by side, each with its truth and its detections
+ROWS_ACROSS = 2  # images side by side, each with its ground truth and its predictions
 
 
 def draw_predictions(
     data: Boxes, found: Sequence[Mapping[str, Any]], path: Path, *, title: str = "", least: float = SURE
 ) -> None:
-    """Write a PNG of the first images of a set: each with its true objects and with what was found.
+    """Write a PNG of the first images of a data set: each with its ground truth and with its predictions.
 
-    found: predictions of the first n images, see `evaluation.detection.predictions`. least: score from which one is
-    drawn; where an image has none, the best one is drawn in dashes.
+    found: predictions of the first n images, see `evaluation.detection.predictions`. least: smallest score that is
+    drawn; if an image has none, its best prediction is drawn dashed.
     """
     from matplotlib.figure import Figure
 
@@ -54,7 +54,7 @@ def _show(axis: "Axes", image: Any, title: str) -> None:
 def _objects(
     axis: "Axes", objects: Mapping[str, Any], classes: Sequence[str], rows: np.ndarray, dashed: bool = False
 ) -> None:
-    """Boxes with names and scores, and masks where there are some."""
+    """Draw boxes with names and scores, and masks if there are any."""
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 

@@ -1,7 +1,7 @@
-"""Precise batch norm: running statistics taken anew from training batches, when the weights no longer change.
+"""Precise batch norm: recompute the running statistics on training batches after training.
 
-Source: Wu and Johnson 2021 (arXiv 2105.07576, section 3). The exponential average that training leaves lags behind the
-weights and sees few images.
+Source: Wu and Johnson 2021 (arXiv 2105.07576, section 3). The exponential average of training lags behind the weights
+and covers few images.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,11 +14,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 @torch.no_grad()
 def precise_batch_norm(net: nn.Module, forward: Callable[[Any], Any], batches: Iterable[Any]) -> int:
-    """Set the running mean and variance of every batch norm that is in training mode; gives the number of batches.
+    """Set the running mean and variance of every batch norm in training mode; return the number of batches.
 
-    forward: what is done with a batch, such as `lambda batch: net(*batch)`. Every batch counts the same; the variance
-    is the mean variance within batches plus that of their means. Synchronised layers see the batch of all ranks.
-    Raises ValueError if a layer is used twice in a forward pass, as its statistics would be those of the second alone.
+    forward: forward pass of a batch, such as `lambda batch: net(*batch)`. Batches have equal weights; the variance is
+    the mean variance within batches plus that of their means. Synchronised layers use the batch of all ranks.
+    Raises ValueError if a layer is used twice in a forward pass, since its statistics would be those of the second use.
     """
     layers = [m for m in net.modules() if isinstance(m, _BatchNorm) and m.training and m.track_running_stats]
     if not layers:
@@ -28,7 +28,7 @@ def precise_batch_norm(net: nn.Module, forward: Callable[[Any], Any], batches: I
     used, count = [int(layer.num_batches_tracked) for layer in layers], 0
     try:
         for layer in layers:
-            layer.momentum = 1.0  # the running statistics are then those of the last batch
+            layer.momentum = 1.0  # makes the running statistics those of the last batch
         for count, batch in enumerate(batches, 1):
             forward(batch)
             if any(int(layer.num_batches_tracked) != start + count for layer, start in zip(layers, used, strict=True)):

@@ -1,4 +1,4 @@
-"""Predictions of a detector on a set, and what they are worth."""
+"""Predictions of a detector on a data set, and their average precision."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from evaluation.protocols.detection.coco_ap import CocoAP
 from evaluation.protocols.detection.voc_ap import voc_ap
 from sslkit.data.loader import plain_errors
 
-INSIDE = 0.5  # a mask's probability from which a pixel belongs to the object
+INSIDE = 0.5  # smallest mask probability of a pixel of the object
 Prediction = dict[str, Tensor]
 
 
 @dataclass
 class _Images(Dataset):
-    """A set's images by row, without what is in them, for workers."""
+    """Images by row, without targets, for workers."""
 
     pixels: Pixels
     count: int
@@ -43,10 +43,10 @@ def predictions(
     workers: int = 0,
     progress: bool | str = False,
 ) -> Iterator[Prediction]:
-    """Of each image in order: boxes (n, 4) in its own pixels, scores (n,), labels (n,), on the CPU, best first.
+    """Yield per image, in order: boxes (n, 4) in its own pixels, scores (n,), labels (n,), on the CPU, best first.
 
-    With a Mask R-CNN also masks (n, H, W) bool. n is at most 100, scores are above .05. Images go one by one, so that
-    no prediction depends on its neighbours' padding.
+    With a Mask R-CNN also masks (n, H, W) bool. n is at most 100, scores are above .05. The batch size is 1, so that
+    no prediction depends on the padding by other images.
     detector: in eval mode, on the device. in_chans: 3, or 1 for a network of gray images.
     """
     context = "spawn" if workers else None
@@ -63,11 +63,11 @@ def predictions(
 
 
 def average_precisions(found: Iterator[Prediction], data: Boxes, masks: bool) -> dict[str, float]:
-    """COCO's AP and VOC's of boxes, and with `masks` COCO's of masks too, each under its own name, as fractions.
+    """COCO's and VOC's AP of boxes, and with `masks` COCO's AP of masks, as fractions.
 
     {"coco_ap", "coco_ap50", "coco_ap75", "voc_ap", "voc_ap50", "voc_ap75"} and {"coco_mask_ap", ...}.
-    Masks are not kept: one image is in memory at a time. Raises UserError where the test set has no object that counts,
-    and where torchmetrics or faster-coco-eval is not installed.
+    Masks are not kept: one image is in memory at a time. Raises UserError if the test set has no counted object, or
+    torchmetrics or faster-coco-eval is not installed.
     """
     kinds = [CocoAP(kind) for kind in (("box", "mask") if masks else ("box",))]
     boxes: list[Prediction] = []

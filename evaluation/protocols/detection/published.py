@@ -1,4 +1,4 @@
-"""Published detection sets on disk: what is missing and where to get it, and whether the set is whole."""
+"""Locate published detection data sets on disk, report missing files and check the number of images."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from sslkit.errors import UserError
 
 @dataclass(frozen=True)
 class Published:
-    """name: as in `open_boxes`. title: for messages. origin: where the files come from. fetch: a command, or ""."""
+    """name: as in `open_boxes`. title: for messages. origin: source of the files. fetch: download command, or ""."""
 
     name: str
     title: str
@@ -19,26 +19,26 @@ class Published:
     fetch: str = ""
 
     def folder(self, root: Path, places: Sequence[str], wanted: Sequence[str], split: str) -> Path:
-        """The first of `places` below root that has all of `wanted`.
+        """The first of `places` below root that contains all of `wanted`.
 
-        Raises UserError with all that is missing in the place that lacks least, and where to get it.
+        Raises UserError with the missing files of the place with the fewest missing, and their source.
         """
         absent = [[file for file in wanted if not (root / place / file).exists()] for place in places]
         nearest = min(range(len(places)), key=lambda place: len(absent[place]))
         if absent[nearest]:
             below = (root / places[nearest]).absolute()
-            fetched = f" To fetch it: {self.fetch}." if self.fetch else ""
+            fetched = f" To download it: {self.fetch}." if self.fetch else ""
             raise UserError(
-                f"{self.title} cannot be opened from {root.absolute()}: of its split {split!r} these are missing below "
-                f"{below}: {', '.join(absent[nearest])}. From: {self.origin}.{fetched} If it is elsewhere: "
+                f"{self.title} cannot be opened from {root.absolute()}: files of its split {split!r} are missing below "
+                f"{below}: {', '.join(absent[nearest])}. Source: {self.origin}.{fetched} For another folder: "
                 f"root=FOLDER or data={self.name}:FOLDER"
             )
         return root / places[nearest]
 
     def check_count(self, found: int, published: int, split: str, counts: str, lists: Sequence[Path]) -> str:
-        """What to print beside numbers of a set that has not the published number of images, or "".
+        """Return a note for results if the number of images differs from the published one, otherwise "".
 
-        counts: "raise" raises UserError instead; "warn" warns. lists: the files that name the images.
+        counts: "raise" raises UserError instead; "warn" warns. lists: the files that list the images.
         """
         if counts not in COUNTS:
             raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
@@ -47,8 +47,8 @@ class Published:
         message = f"{self.name}: the split {split!r} has {found} images instead of {published}"
         if counts == "raise":
             raise UserError(
-                f"{message} in {', '.join(map(str, lists))}: is it unpacked whole, or is it another copy? If it is "
-                'meant, open_boxes(..., counts="warn") goes on; its numbers are then not those of the published set'
+                f"{message} in {', '.join(map(str, lists))}: check that the archives are completely unpacked, or pass "
+                'counts="warn" to open_boxes to continue; results are then not comparable with the published set'
             )
-        warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
+        warnings.warn(f"{message}; results are not comparable with the published set", stacklevel=4)
         return f"not the published set: {found} images instead of {published}"

@@ -1,4 +1,4 @@
-"""Settings of detection by name: those of published tables."""
+"""Named settings of detection, those of published tables."""
 
 from typing import Any
 

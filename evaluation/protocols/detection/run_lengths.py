@@ -1,4 +1,4 @@
-"""Masks as COCO's compressed run lengths, by faster-coco-eval's mask functions."""
+"""Masks as COCO's compressed run lengths, with faster-coco-eval's mask functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sslkit.errors import UserError
 class RunLengths:
     """`Outlines` of M objects: their run lengths in one block of bytes, object m from ends[m] to ends[m + 1].
 
-    One block takes little memory, and is handed to a worker as a whole.
+    One block takes little memory and is pickled for workers in one piece.
     """
 
     block: bytes
@@ -40,54 +40,54 @@ class RunLengths:
 
 
 def encode(segmentation: Any, height: int, width: int) -> bytes:
-    """A "segmentation" of a COCO file as compressed run lengths.
+    """Encode a "segmentation" of a COCO file as compressed run lengths.
 
     segmentation: polygons [[x, y, x, y, x, y, ...], ...], or run lengths {"size": [height, width], "counts": a list of
         numbers or COCO's string}. Polygons of fewer than three points cover nothing and are left out beside others.
-    Raises UserError for anything else, without saying where, and where faster-coco-eval is not installed.
+    Raises UserError for anything else, without the annotation's id, and if faster-coco-eval is not installed.
     """
     if isinstance(segmentation, dict):
         return _of_run_lengths(segmentation, height, width)
     if not isinstance(segmentation, list) or not segmentation:
-        raise UserError("its segmentation is neither a list of polygons nor run lengths")
+        raise UserError("segmentation must be a list of polygons or run lengths")
     for polygon in segmentation:
         if not isinstance(polygon, list) or len(polygon) % 2:
-            raise UserError("a polygon of its segmentation is not a list of pairs of x and y")
+            raise UserError("a polygon of the segmentation is not a list of pairs of x and y")
         if not np.isfinite(np.asarray(polygon, dtype=np.float64)).all():
-            raise UserError("a polygon of its segmentation has points that are not finite")
+            raise UserError("a polygon of the segmentation has points that are not finite")
     polygons = [polygon for polygon in segmentation if len(polygon) >= 6]
     if not polygons:
-        raise UserError("its segmentation has no polygon of three points or more")
+        raise UserError("the segmentation has no polygon of at least three points")
     functions = mask_functions()
     return _bytes(functions.merge(functions.frPyObjects(polygons, height, width))["counts"])
 
 
 def area(encoded: bytes, height: int, width: int) -> float:
-    """Pixels of a mask."""
+    """Number of pixels of a mask."""
     return float(mask_functions().area({"size": [height, width], "counts": encoded}))
 
 
 def compress(mask: np.ndarray) -> dict[str, Any]:
-    """A mask (H, W) of 0 and 1 as COCO's result files have it: {"size": [H, W], "counts": str}."""
+    """Encode a mask (H, W) of 0 and 1 for COCO's result files: {"size": [H, W], "counts": str}."""
     coded = mask_functions().encode(np.asfortranarray(mask, dtype=np.uint8))
     return {"size": list(mask.shape), "counts": _bytes(coded["counts"]).decode("ascii")}
 
 
 def _of_run_lengths(segmentation: dict[str, Any], height: int, width: int) -> bytes:
     if list(segmentation.get("size", ())) != [height, width]:
-        raise UserError(f"its run lengths are of size {segmentation.get('size')}, its image of {[height, width]}")
+        raise UserError(f"the run lengths have size {segmentation.get('size')}, the image {[height, width]}")
     counts = segmentation.get("counts")
     if isinstance(counts, str):
         counts = counts.encode("ascii")
         mask_functions().decode({"size": [height, width], "counts": counts})  # raises ValueError for another size
     elif isinstance(counts, list):
         if any(type(count) is not int for count in counts):
-            raise UserError("its run lengths must be whole numbers")
+            raise UserError("the run lengths must be integers")
         if sum(counts) != height * width or min(counts, default=0) < 0:
-            raise UserError(f"its run lengths cover {sum(counts)} pixels, its image has {height * width}")
+            raise UserError(f"the run lengths cover {sum(counts)} pixels, the image has {height * width}")
         return _bytes(mask_functions().frPyObjects(segmentation, height, width)["counts"])
     else:
-        raise UserError('its run lengths have no "counts" that are a list or a string')
+        raise UserError('"counts" of the run lengths must be a list or a string')
     return counts
 
 
@@ -96,7 +96,7 @@ def _bytes(counts: bytes | str) -> bytes:
 
 
 def mask_functions() -> Any:
-    """faster-coco-eval's module of masks. Raises UserError where it is not installed."""
+    """faster-coco-eval's mask module. Raises UserError if it is not installed."""
     try:
         from faster_coco_eval.core import mask
     except ImportError as error:

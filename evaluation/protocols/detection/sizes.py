@@ -1,23 +1,23 @@
-"""Sizes of a detector: of its images, its anchors and how many regions it looks at."""
+"""Sizes of a detector's images and anchors, and its numbers of regions."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from sslkit.errors import UserError
 
-LEAST = 96  # pixels: below, torchvision cannot tell the stride of a padded map from its size
-PUBLISHED_SIDE = 800  # that the published sizes of anchors belong to
+LEAST = 96  # pixels: below, torchvision cannot infer the stride of a padded map from its size
+PUBLISHED_SIDE = 800  # image side of the published anchor sizes
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Defaults: detectron2's configuration of C4, with MoCo's numbers of tested regions, and of FPN for its levels.
+    """Sizes of images, anchors and regions; defaults are detectron2's for C4 (regions at test: MoCo's) and for FPN.
 
-    sides: what the shorter side is brought to, in pixels; one is drawn for each training image, tests take the last.
-    longest: no side becomes longer. anchors: five sides of square anchors in pixels of the resized image.
-    candidates: anchors kept before non-maximum suppression in training and in tests. level_candidates: those of each
-    level of a pyramid. proposals: regions kept after it. rois: regions of an image that the heads learn from.
-    Raises UserError for sides below 96 pixels and another number of anchors.
+    sides: lengths of the resized shorter side, in pixels; training samples one per image, tests use the last.
+    longest: upper bound of the longer side. anchors: five sides of square anchors in pixels of the resized image.
+    candidates: anchors kept before non-maximum suppression in training and in tests. level_candidates: the same for
+    each level of a pyramid. proposals: regions kept after it. rois: regions per image that train the heads.
+    Raises UserError for sides below 96 pixels and for a number of anchors other than five.
     """
 
     sides: tuple[int, ...] = (PUBLISHED_SIDE,)
@@ -30,17 +30,17 @@ class Sizes:
 
     def __post_init__(self) -> None:
         if not self.sides or min(self.sides) < LEAST:
-            raise UserError(f"sides={list(self.sides)} must be pixels of the shorter side, from {LEAST}")
+            raise UserError(f"sides must be pixels of the shorter side, each at least {LEAST}, got {list(self.sides)}")
         if len(self.anchors) != 5:
-            raise UserError(f"anchors={list(self.anchors)} must be five sides in pixels")
+            raise UserError(f"anchors must be five sides in pixels, got {list(self.anchors)}")
 
     @property
     def canonical(self) -> float:
-        """Side of the box that a pyramid looks for at stride 16: 224 of 800 pixels (FPN, eq. 1)."""
+        """Side of a box that is assigned to stride 16 of a pyramid: 224 of 800 pixels (FPN, eq. 1)."""
         return 224 * self.sides[-1] / PUBLISHED_SIDE
 
     def arguments(self, candidates: tuple[int, int]) -> dict[str, Any]:
-        """As torchvision's FasterRCNN takes them. candidates: of one map (`candidates`, or `level_candidates`)."""
+        """Arguments of torchvision's FasterRCNN. candidates: per map (`candidates` or `level_candidates`)."""
         return {
             "min_size": self.sides,
             "max_size": self.longest,

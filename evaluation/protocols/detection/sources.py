@@ -1,8 +1,8 @@
-"""Where detection sets come from: one function that opens any of them.
+"""Sources of detection data sets, and one function that opens any of them.
 
-- clipart_boxes: generated, always at hand
+- clipart_boxes: generated, always available
 - voc07, voc0712, voc0712_paper, coco2017, each also as NAME:ROOT: published, from files on disk
-- coco:FOLDER: your own, FOLDER/train.json and FOLDER/test.json written as COCO's
+- coco:FOLDER: custom, FOLDER/train.json and FOLDER/test.json in COCO format
 """
 
 from pathlib import Path
@@ -21,19 +21,19 @@ NAMES = ("clipart_boxes", *VOC, "coco2017")
 def open_boxes(
     source: str | Boxes, split: str = "train", root: str | Path = "data", *, masks: bool = True, counts: str = "raise"
 ) -> Boxes:
-    """One split of a detection set. Nothing is downloaded.
+    """Open one split of a detection data set. Nothing is downloaded.
 
-    source: see the module; a `Boxes` that is open already is returned, if it is the split asked for.
-    split: "train" or "test"; of coco2017 "val" is another name of "test", of VOC "trainval" of "train".
-    root: the folder that a published set lies below, where source does not say it.
-    masks: False leaves them out, which spares the memory of COCO's outlines.
-    counts: what a published set does that has not the published number of images: "raise", or "warn".
-    Raises UserError for an unknown source or split, missing files (all are named, with where to get them), and for
-    annotations that cannot be meant.
+    source: see the module; an open `Boxes` of the requested split is returned unchanged.
+    split: "train" or "test"; for coco2017 "val" is an alias of "test", for VOC "trainval" of "train".
+    root: the folder that contains a published data set, unless source gives it.
+    masks: False leaves them out, which saves the memory of COCO's outlines.
+    counts: reaction to a number of images other than the published one: "raise" or "warn".
+    Raises UserError for an unknown source or split, missing files (all are named, with their source), and for
+    invalid annotations.
     """
     if isinstance(source, Boxes):
         if source.split != split:
-            raise UserError(f"what is open of {source.name} is its split {source.split!r}, not {split!r}")
+            raise UserError(f"{source.name} is open with its split {source.split!r}, not {split!r}")
         opened = source
     else:
         opened = _opened(source, split, Path(root).expanduser(), masks, counts)
@@ -52,6 +52,6 @@ def _opened(source: str, split: str, root: Path, masks: bool, counts: str) -> Bo
     if name == "coco" and own_root:
         return open_coco_folder(root, split, masks=masks)
     raise UserError(
-        f"there is no detection set {source!r}: {nearest(name, (*NAMES, 'coco:FOLDER'))}. A folder of your own is "
-        "coco:FOLDER, with FOLDER/train.json and FOLDER/test.json written as COCO's"
+        f"there is no detection set {source!r}: {nearest(name, (*NAMES, 'coco:FOLDER'))}. For a custom data set use "
+        "coco:FOLDER, with FOLDER/train.json and FOLDER/test.json in COCO format"
     )

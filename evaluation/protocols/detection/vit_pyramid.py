@@ -1,8 +1,8 @@
 """A plain ViT with a simple feature pyramid (ViTDet: Li et al. 2022, arXiv 2203.16527, section 3).
 
-torchvision has no such part: the pyramid is made here from its LayerNorm2d and LastLevelMaxPool and from PyTorch's
-transposed convolutions, and the heads are those of fpn.py. Unlike ViTDet every block attends to
-the whole image, and the heads are torchvision's smaller ones: numbers are not ViTDet's.
+torchvision has no such part: the pyramid is built here from its LayerNorm2d and LastLevelMaxPool and from PyTorch's
+transposed convolutions, and the heads are those of fpn.py. Unlike in ViTDet, every block attends to
+the whole image, and the heads are torchvision's smaller ones: results are not comparable with ViTDet's.
 """
 
 import copy
@@ -36,7 +36,7 @@ class TokenMap(nn.Module):
 
 
 class SimplePyramid(nn.Module):
-    """One map made into maps of strides 4, 8, 16 and 32, and one pooled from the last."""
+    """Convert one map to maps of strides 4, 8, 16 and 32, and one pooled from the last."""
 
     def __init__(self, body: nn.Module, width: int, patch: int) -> None:
         super().__init__()
@@ -53,12 +53,12 @@ class SimplePyramid(nn.Module):
 
 
 def check(model: LoadedModel) -> None:
-    """Raises UserError for another network than a plain ViT, and for patches of other than 1, 2, 4, 8, 16 or 32 px."""
+    """Raises UserError unless the network is a plain ViT with patches of 1, 2, 4, 8, 16 or 32 pixels."""
     check_images(model)
     if not model.backbone.is_vit:
         raise UserError(
             f"{model.name} is {type(model.net).__name__}: arch=vit_pyramid takes timm's VisionTransformer; "
-            "for a ResNet take arch=c4 or arch=fpn"
+            "for a ResNet use arch=c4 or arch=fpn"
         )
     patch = model.net.patch_embed.patch_size[0]
     if patch not in (1, 2, *STRIDES):
@@ -66,7 +66,7 @@ def check(model: LoadedModel) -> None:
 
 
 def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
-    """Faster or Mask R-CNN on a plain ViT (`mae` entries, timm's vit_* and deit_*); see `build_detector`.
+    """Build Faster or Mask R-CNN on a plain ViT (`mae` entries, timm's vit_* and deit_*); see `build_detector`.
 
     Raises UserError as `check` does.
     """
@@ -81,7 +81,7 @@ def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, size
 
 
 def _any_size(net: nn.Module) -> nn.Module:
-    """Let timm's network take images of any size that its patches divide, and drop what only pooled features use."""
+    """Make timm's network accept any size that its patches divide, and drop the layers for pooled features."""
     from timm.layers.format import Format
 
     net.fc_norm, net.head = nn.Identity(), nn.Identity()

@@ -2,9 +2,9 @@
 
 voc07: train is trainval 2007, 5,011 images; test is test 2007, 4,952.
 voc0712: train is trainval 2007 and trainval 2012, 16,551 images, as in MoCo's and later papers' "07+12"; same test.
-voc0712_paper: train is trainval 2007 and train 2012, 10,728 images, as the DSA paper's text says; same test.
+voc0712_paper: train is trainval 2007 and train 2012, 10,728 images, as in the DSA paper's text; same test.
 
-The files count pixels from 1 and include both ends; boxes become half open from 0: only xmin and ymin change, by 1.
+The files count pixels from 1 and include both ends; boxes are converted to half open from 0: xmin and ymin minus 1.
 """
 
 import re
@@ -37,12 +37,12 @@ _ORIGIN = (
     "voc2012/VOCtrainval_11-May-2012.tar, unpacked one over the other)"
 )
 _PLACES = ("VOCdevkit", ".")
-NAME = re.compile(r"[0-9]{6}|[0-9]{4}_[0-9]{6}")  # of an image of 2007, of a later year
+NAME = re.compile(r"[0-9]{6}|[0-9]{4}_[0-9]{6}")  # image names of 2007, of later years
 
 
 @dataclass(frozen=True)
 class _Image:
-    """One image's file of annotations: boxes xyxy half open from 0, labels from 1."""
+    """The annotations of one image: boxes xyxy half open from 0, labels from 1."""
 
     id: str
     size: tuple[int, int]
@@ -52,11 +52,11 @@ class _Image:
 
 
 def open_voc(name: str, split: str = "train", root: Path = Path("data"), counts: str = "raise") -> Boxes:
-    """A split of voc07, voc0712 or voc0712_paper from files below `root`: root/VOCdevkit/VOC2007, ... or root/VOC2007.
+    """Open a split of voc07, voc0712 or voc0712_paper below `root`: root/VOCdevkit/VOC2007, ... or root/VOC2007.
 
-    split: "train" ("trainval" is another name of it) or "test". Objects marked difficult stay in both.
-    counts: what another number of images than the published one does: "raise", or "warn".
-    Raises UserError for an unknown split, for missing files (all are named) and for files that are no annotations.
+    split: "train" (alias "trainval") or "test". Difficult objects stay in both.
+    counts: reaction to a number of images other than the published one: "raise" or "warn".
+    Raises UserError for an unknown split, for missing files (all are named) and for invalid annotation files.
     """
     split = {"trainval": "train"}.get(split, split)
     check_split(name, split, tuple(SETS[name]))
@@ -113,11 +113,11 @@ def _fetch(lists: tuple[tuple[str, str], ...], root: Path) -> str:
 
 
 def _listed(file: Path) -> list[str]:
-    """The names of images in a list. Raises UserError for anything else in it."""
+    """The image names in a list. Raises UserError for anything else in it."""
     names = file.read_text(encoding="utf-8", errors="replace").split()
     for name in names:
         if not NAME.fullmatch(name):
-            raise UserError(f"{file} is not written as VOC's lists: {name[:40]!r} is no name of an image")
+            raise UserError(f"{file} is not in VOC's list format: {name[:40]!r} is not an image name")
     return names
 
 
@@ -137,7 +137,7 @@ def _read(folder: Path, listed: list[str], name: str) -> Iterator[_Image]:
     ]
     if missing:
         raise UserError(
-            f"{name}: {len(missing)} files of annotations that ImageSets/Main lists are not below {folder}, "
+            f"{name}: {len(missing)} annotation files of images in ImageSets/Main are missing below {folder}, "
             f"the first is {missing[0]}"
         )
     for image in listed:
@@ -145,7 +145,7 @@ def _read(folder: Path, listed: list[str], name: str) -> Iterator[_Image]:
         try:
             yield _parsed(image, ElementTree.parse(path).getroot())
         except (ElementTree.ParseError, LookupError, TypeError, ValueError) as error:
-            raise UserError(f"{path} is not written as VOC's annotations: {type(error).__name__}: {error}") from error
+            raise UserError(f"{path} is not in VOC's annotation format: {type(error).__name__}: {error}") from error
 
 
 def _parsed(image: str, root: ElementTree.Element) -> _Image:

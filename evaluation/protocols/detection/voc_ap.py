@@ -1,8 +1,8 @@
-"""PASCAL VOC's average precision, by its own rule (Everingham et al. 2010, section 4.2).
+"""PASCAL VOC's average precision by its own rule (Everingham et al. 2010, section 4.2).
 
-A detection, in the order of scores, goes to the object of its category and image that it overlaps most; it is right
-if their IoU is above the threshold and the object was not found before, and neither right nor wrong if the object is
-marked difficult. It is another number than COCO's AP: see `evaluation.protocols.detection.coco_ap`.
+Each detection, in the order of scores, is assigned to the object of its category and image with the largest IoU. It
+is a true positive if their IoU is above the threshold and no earlier detection matched the object, and is ignored if
+the object is marked difficult. Not comparable with COCO's AP: see `evaluation.protocols.detection.coco_ap`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,25 +25,27 @@ def voc_ap(
 ) -> dict[str, float]:
     """VOC's AP of detections, means over the categories: {"voc_ap", "voc_ap50", "voc_ap75"}, fractions.
 
-    predictions: of each image boxes (n, 4) xyxy, scores (n,), labels (n,). targets: what `Boxes.target` gives, of the
+    predictions: per image boxes (n, 4) xyxy, scores (n,), labels (n,). targets: the results of `Boxes.target` of the
         same images in the same order.
     form: "11point", the mean of the precisions at recall 0, .1, ..., 1 (VOC 2007 to 2009; papers report it on the
-        test set of VOC 2007), or "area" below the curve of precision made monotone (VOC 2010 to 2012).
+        test set of VOC 2007), or "area" under the monotone precision curve (VOC 2010 to 2012).
     voc_ap is the mean over IoU .50, .55, ..., .95, as in Detectron2's VOC evaluator.
 
-    IoU is VOC's, which counts whole pixels: xmax - xmin + 1 of coordinates that include both ends. The boxes here are
-    half open, so that their xmax - xmin is the same number; nothing is to be added. As in Detectron2, IoU must be
-    above the threshold (the first development kit lets equal ones pass). Equal scores keep the order of the images,
-    and in an image that of the detections. A category without an object that counts is left out of the means. COCO's
-    crowds, of which VOC knows nothing, are treated as difficult.
-    Raises UserError for an unknown form, scores or boxes that are not finite, and when no object counts.
+    IoU is VOC's, which counts whole pixels: xmax - xmin + 1 for coordinates that include both ends. The boxes here are
+    half open, so their xmax - xmin is the same number and nothing is added. As in Detectron2, IoU must be above the
+    threshold (the first development kit accepts equality). Equal scores keep the order of the images, and within an
+    image that of the detections. Categories without a counted object are left out of the means. COCO's crowds, which
+    VOC does not define, are treated as difficult.
+    Raises UserError for an unknown form, scores or boxes that are not finite, and if no object counts.
     """
     if form not in FORMS:
         raise UserError(f"form={form!r} is not an option: {nearest(form, FORMS)}")
     found, truth = _flat(predictions, targets)
     categories = np.unique(truth["labels"][~truth["ignored"]])
     if not len(categories):
-        raise UserError("average precision needs true objects: no image has one that is neither crowd nor difficult")
+        raise UserError(
+            "average precision needs ground truth: no image has an object that is neither crowd nor difficult"
+        )
     order = np.argsort(-found["scores"], kind="stable")
     found = {name: values[order] for name, values in found.items()}
     ap = np.array([_category_ap(_of(found, label), _of(truth, label), form) for label in categories])
@@ -55,7 +57,7 @@ def voc_ap(
 
 
 def _flat(predictions: Iterable[Detected], targets: Iterable[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], ...]:
-    """All detections and all objects, each with the number of its image."""
+    """Concatenate all detections and all objects, each with the index of its image."""
     found: dict[str, list[np.ndarray]] = {"image": [], "labels": [], "boxes": [], "scores": []}
     truth: dict[str, list[np.ndarray]] = {"image": [], "labels": [], "boxes": [], "ignored": []}
     for row, (prediction, target) in enumerate(zip(predictions, targets, strict=True)):
@@ -65,12 +67,12 @@ def _flat(predictions: Iterable[Detected], targets: Iterable[Mapping[str, Any]])
             for name in list(store)[1:]:
                 store[name].append(own[name].detach().cpu().numpy())
     if not found["image"]:
-        raise UserError("average precision needs images: none was given")
+        raise UserError("average precision needs at least one image, got 0")
     joined = [{name: np.concatenate(parts) for name, parts in store.items()} for store in (found, truth)]
     for store in joined:
         store["boxes"] = store["boxes"].astype(np.float64).reshape(-1, 4)
     if not np.isfinite(joined[0]["scores"]).all() or not np.isfinite(joined[0]["boxes"]).all():
-        raise UserError("a prediction has scores or boxes that are not finite: has the training diverged?")
+        raise UserError("a prediction has scores or boxes that are not finite: the training may have diverged")
     joined[1]["ignored"] = joined[1]["ignored"].astype(bool)
     return joined[0], joined[1]
 
@@ -81,7 +83,7 @@ def _of(rows: dict[str, np.ndarray], label: int) -> dict[str, np.ndarray]:
 
 
 def _category_ap(found: dict[str, np.ndarray], truth: dict[str, np.ndarray], form: str) -> np.ndarray:
-    """(10,) AP of one category at each of IOUS; detections are in the order of their scores."""
+    """(10,) AP of one category at each of IOUS; detections are sorted by score."""
     counting = int((~truth["ignored"]).sum())
     best, iou = _best(found, truth)
     ap = np.zeros(len(IOUS))
@@ -99,9 +101,9 @@ def _category_ap(found: dict[str, np.ndarray], truth: dict[str, np.ndarray], for
 
 
 def _best(found: dict[str, np.ndarray], truth: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """For each of n detections the object of its image that it overlaps most, the first of equal ones, and their IoU.
+    """The object of the same image with the largest IoU, the first of equal ones, for each of n detections; that IoU.
 
-    Both (n,); -1 (the last) and 0 where the image has no object. Objects lie in the order of their images.
+    Both (n,); -1 (the last) and 0 if the image has no object. Objects are sorted by image.
     """
     first = np.searchsorted(truth["image"], found["image"], "left")
     many = np.searchsorted(truth["image"], found["image"], "right") - first
@@ -128,11 +130,11 @@ def _iou(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _eleven(right: np.ndarray, precision: np.ndarray, counting: int) -> float:
-    """The mean of the best precision at recall 0, .1, ..., 1; compared in whole numbers, as 3 * .1 is over .3."""
+    """Mean of the best precision at recall 0, .1, ..., 1; compared as integers, since 3 * .1 > .3 in floats."""
     return float(np.mean([precision[10 * right >= level * counting].max(initial=0) for level in range(11)]))
 
 
 def _area(right: np.ndarray, precision: np.ndarray, counting: int) -> float:
-    """Below the precision that is the largest of this and all higher recalls."""
+    """Area under the precision that is the largest at this and all higher recalls."""
     envelope = np.maximum.accumulate(precision[::-1])[::-1]
     return float((np.diff(right, prepend=0) * envelope).sum() / counting)

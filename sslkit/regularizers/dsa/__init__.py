@@ -1,4 +1,4 @@
-"""DSA, the Dynamic Semantic Adjuster: pairs arranged as a prior sees them (Song et al. 2024, arXiv 2407.13541)."""
+"""DSA, the Dynamic Semantic Adjuster: arrange pairs by a prior's similarities (Song et al. 2024, arXiv 2407.13541)."""
 
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, arrange_loss
 from sslkit.regularizers.dsa.regularizer import DSA

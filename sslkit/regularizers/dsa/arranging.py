@@ -1,4 +1,4 @@
-"""The arranging module: who belongs together (M) and the loss that moves them (Song et al. 2024, eqs. 9, 10, 16)."""
+"""The arranging module: the pair similarities M and their loss L_AM (Song et al. 2024, eqs. 9, 10, 16)."""
 
 import math
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ INPUTS = ("concat", "diff")
 REDUCTIONS = ("sum", "mean")
 SCORE_MODES = ("outside", "inside")
 
-_EPS = 1e-6  # added to every row sum: a row of zeros stays zero, and finite
+_EPS = 1e-6  # added to every row sum: a row of zeros stays zero instead of NaN
 _TINY = 1e-12  # squared distances below it count as zero and have no gradient
 _BLOCK = 2**22  # pairs of one row block, 16 MiB in fp32
 
@@ -33,7 +33,7 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager:
-    """bf16 rounds 2M - 1 to -1 for every M below 2^-10, so nothing after z is autocast."""
+    """Disable autocast for everything after z: bf16 rounds 2M - 1 to -1 for every M below 2^-10."""
     return torch.autocast(x.device.type, enabled=False)
 
 
@@ -41,10 +41,10 @@ class ArrangingMLP(nn.Module):
     """Eq. 9: M_ij = q_ij / sum_k q_ik with q_ij = phi(f_s([z_i ; z_j])), f_s = Linear -> ReLU -> Linear.
 
     dim: width of z. hidden: width of f_s.
-    phi: relu (the last bias starts at 0.5, or whole rows start dead), softplus, exp (the row softmax).
-    normalise: "row" as printed; "none" leaves every pair its own M_ij = sigmoid(f_s), phi unused.
+    phi: relu (the last bias is initialised to 0.5 to avoid dead rows), softplus, exp (the row softmax).
+    normalise: "row" as printed; "none" is M_ij = sigmoid(f_s) for each pair, without phi.
     inputs: "concat" as printed, or "diff", f_s(z_i - z_j) as in the official code.
-    kernel: how the pairs are computed, see `pairwise.pair_scores`.
+    kernel: implementation of the pair scores, see `pairwise.pair_scores`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ArrangingMLP(nn.Module):
         one_of("inputs", inputs, INPUTS)
         one_of("kernel", kernel, KERNELS)
         self.phi, self.normalise, self.inputs, self.kernel = phi, normalise, inputs, kernel
-        self.steps = 0  # calls to come, once somebody knows
+        self.steps = 0  # number of calls of the run, 0 if unknown
         self.first = nn.Linear(2 * dim if inputs == "concat" else dim, hidden)
         self.last = nn.Linear(hidden, 1)
         if phi == "relu" and normalise == "row":
@@ -92,9 +92,9 @@ class ArrangingMLP(nn.Module):
 
 
 class CosineArranger(nn.Module):
-    """Table X's stand-in for f_s: M_ij from the cosine of z_i and z_j, without parameters.
+    """The parameter-free alternative to f_s in Table X: M_ij from the cosine of z_i and z_j.
 
-    normalise: "row" clamps at zero and makes rows sum to 1 (the prior's rows do); "none" is the raw cosine.
+    normalise: "row" clamps at zero and makes rows sum to 1 (like the prior's rows); "none" is the raw cosine.
     """
 
     def __init__(self, *, normalise: str = "row") -> None:
@@ -113,7 +113,7 @@ class CosineArranger(nn.Module):
 
 
 class _ReluShare(torch.autograd.Function):
-    """Each row's relu(x) over its sum, (r, n); keeps only the result, which is also the relu's mask."""
+    """Each row's relu(x) divided by its sum, (r, n); saves only the result, which is also the relu's mask."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
@@ -149,8 +149,8 @@ def arrange_loss(
 
     z: (n, D), l2-normalised inside. m: (n, n), or (r, n) with the rows' indices, (r,). score: as many as rows of m.
     squared: d is the squared distance. reduction: "mean" divides the sum by the number of pairs.
-    score_mode: "inside" multiplies the exponent by sc_i, as the official code does.
-    include_self: count the pairs i = j, whose d is 0.
+    score_mode: "inside" multiplies the exponent by sc_i, as in the official code.
+    include_self: include the pairs i = j, whose d is 0.
     """
     one_of("reduction", reduction, REDUCTIONS)
     pairs = arrange_log_sum(
@@ -181,9 +181,9 @@ def arrange_log_sum(
     include_self: bool = False,
     rows: Tensor | None = None,
 ) -> Tensor:
-    """log of the sum inside `arrange_loss`, over the rows of m; -inf when every score is zero. Scalar.
+    """log of the sum inside `arrange_loss`, over the rows of m; -inf if every score is zero. Scalar.
 
-    Ranks that each hold some rows add up by a logsumexp over their values.
+    Values of ranks with different rows combine by logsumexp.
     """
     one_of("score_mode", score_mode, SCORE_MODES)
     with without_autocast(z):
@@ -198,7 +198,7 @@ def arrange_log_sum(
 
 
 class _Form:
-    """The exponent of one row block, and where its pairs lie."""
+    """The exponent of one row block, and the positions of its pairs."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class _Form:
 
 
 class _LogSum(torch.autograd.Function):
-    """logsumexp over all pairs, row block by row block; keeps z and M, nothing else of size n x n."""
+    """logsumexp over all pairs, row block by row block; saves z and M, nothing else of size n x n."""
 
     @staticmethod
     def forward(ctx, z: Tensor, m: Tensor, form: _Form) -> Tensor:
@@ -272,7 +272,7 @@ class _LogSum(torch.autograd.Function):
 
 
 def _add_distance_gradient(grad_z: Tensor, by_d: Tensor, z: Tensor, d: Tensor, form: _Form, block: slice) -> None:
-    """d = sqrt(2 - 2 cos), so dd/dcos = -1/d; squared, -2; nothing where d was clamped."""
+    """Add the gradient by z: d = sqrt(2 - 2 cos), so dd/dcos = -1/d; squared, -2; 0 where d was clamped."""
     by_cosine = by_d.mul_(-2) if form.squared else by_d.div_(d).neg_()
     clamped = _TINY if form.squared else _TINY**0.5
     # where(d > clamped, by_cosine, 0) in one pass

@@ -1,7 +1,7 @@
-"""What the authors' public code computes where it departs from the paper: ZeenSong/DSA at commit 8a1ffcc.
+"""The computations of the authors' public code that differ from the paper: ZeenSong/DSA at commit 8a1ffcc.
 
-Lines are those of its methods/dsa.py and, with a C, of its methods/contrastive.py, the one path of it that runs.
-All pairs are those of one process, as the code's are.
+Line numbers refer to its methods/dsa.py and, with a C, to its methods/contrastive.py, its only path that runs.
+All pairs are those of one process, as in the code.
 """
 
 import math
@@ -15,10 +15,10 @@ from sslkit.regularizers.dsa import arranging, scoring
 
 
 def arranged(arrange: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
-    """M, (V N, V N), of z (V, N, D) as it is, not of unit length (lines 109 to 117).
+    """M, (V N, V N), of unnormalised z (V, N, D) (lines 109 to 117).
 
-    arrange: an `ArrangingMLP` of inputs="diff". Each block of two views has rows of sum 1 of its own, and the block of
-    the views a and b is that of a and a: the code pairs the first view with itself there.
+    arrange: an `ArrangingMLP` of inputs="diff". The rows of each block of two views sum to 1, and the block of the
+    views a and b equals that of a and a: the code pairs the first view with itself there.
     """
     views, count, _ = z.shape
     own = torch.stack([arrange(one) for one in _scaled(z)])  # (V, N, N)
@@ -26,16 +26,16 @@ def arranged(arrange: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
 
 
 def _scaled(z: Tensor) -> Tensor:
-    """z (V, N, D), each dimension of a view over the sum of its |z_i - z_j| over all pairs (line 111)."""
+    """z (V, N, D), each dimension of a view divided by the sum of |z_i - z_j| over all pairs (line 111)."""
     count = z.shape[1]
-    z = z - z[:, :1]  # a dimension that is the same everywhere becomes exactly 0
+    z = z - z[:, :1]  # makes a constant dimension exactly 0
     places = torch.arange(1 - count, count, 2, device=z.device, dtype=z.dtype)
     total = 2 * (z.sort(dim=1).values * places[:, None]).sum(1, keepdim=True)
     return z / total.clamp_min(1e-12)
 
 
 def arrange_term(z: Tensor, m: Tensor, score: Tensor | None, *, alpha: float, gamma: float) -> Tensor:
-    """log(1 + the mean over all n^2 places of exp(sc_i (2 M_ij - alpha) d_ij / gamma), 0 where i = j) (lines 17 to 21).
+    """log(1 + mean of exp(sc_i (2 M_ij - alpha) d_ij / gamma) over all n^2 pairs, 0 for i = j) (lines 17 to 21).
 
     z: (n, D). m: (n, n). score: (n,), None for 1.
     """
@@ -44,12 +44,12 @@ def arrange_term(z: Tensor, m: Tensor, score: Tensor | None, *, alpha: float, ga
 
 
 def prior_matrix(features: Tensor, *, tau: float | str, neighbours: int) -> Tensor:
-    """exp(-||a_i - a_j|| / tau), (n, n): neither the square nor the row sums of eqs. 11 and 12 (lines 92 to 95)."""
+    """exp(-||a_i - a_j|| / tau), (n, n), without the square and the row sums of eqs. 11 and 12 (lines 92 to 95)."""
     return scoring.prior_matrix(features, tau=tau, squared=False, normalise="none", neighbours=neighbours)
 
 
 def consistency_term(m: Tensor, prior: Tensor, views: int) -> Tensor:
-    """The sum over the blocks of two views of ||M - Mpre||_F, not squared (line C101)."""
+    """Sum over the blocks of two views of ||M - Mpre||_F, not squared (line C101)."""
     blocks = zip(_blocks(m, views), _blocks(prior, views), strict=True)
     return torch.stack([scoring.consistency_loss(a, b, frobenius="norm") for a, b in blocks]).sum()
 

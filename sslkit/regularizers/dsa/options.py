@@ -1,4 +1,4 @@
-"""Types and ranges of DSA's options, and the replacements of removed ones."""
+"""Types and ranges of DSA's options, and the replacements of removed options."""
 
 import math
 from typing import Any, Literal, get_args
@@ -32,8 +32,8 @@ FORMER = {
     "detach_embedding": Former(False, "in Python: ArrangingMLP(...)(z.detach())"),
     "where": Former("projection", "in Python: DSA(width).terms(dataclasses.replace(e, z=e.h), images)"),
     "width": Former(None, "in Python: DSA(width).terms(dataclasses.replace(e, z=e.h), images)"),
-    "ddp": Former("gathered", "variant=code pairs the images of each process alone"),
-    "nu_warmup": Former(0, "in Python: nu is read in every step, so a loop may raise it"),
+    "ddp": Former("gathered", "variant=code pairs the images of each process separately"),
+    "nu_warmup": Former(0, "in Python: nu is read in every step, so a training loop may change it"),
 }
 
 
@@ -43,22 +43,22 @@ def check(given: dict[str, Any]) -> None:
         one_of(f"dsa.{name}", given[name], get_args(known))
     for name in ("nu", "upsilon", "mu"):
         if not given[name] >= 0:
-            raise UserError(f"dsa.{name}={given[name]} must not be negative")
+            raise UserError(f"dsa.{name} must be at least 0, got {given[name]}")
     for name in ("gamma", "hidden", "eta"):
         if not given[name] > 0:
-            raise UserError(f"dsa.{name}={given[name]} must be above 0")
+            raise UserError(f"dsa.{name} must be above 0, got {given[name]}")
     tau = given["tau"]
     if tau != "auto" and not (isinstance(tau, (int, float)) and tau > 0):
-        raise UserError(f"dsa.tau={tau!r} must be a number above 0, or auto")
+        raise UserError(f"dsa.tau must be a number above 0, or auto, got {tau!r}")
     if given["arranger"] == "cosine" and given["variant"] == "code":
-        raise UserError("dsa.arranger=cosine is of the paper alone (Table X): use dsa.variant=paper")
+        raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
     prior = given["prior"]
     if given["mode"] == "view" and isinstance(prior, str) and prior.startswith("features:"):
-        raise UserError("dsa.prior=features:FILE knows clean images only: use dsa.mode=cached")
+        raise UserError("dsa.prior=features:FILE has features of clean images only: use dsa.mode=cached")
 
 
 def parse_alpha(alpha: float | str) -> tuple[float, bool]:
-    """A number, or "relative:C", C over the number of rows; "relative" alone is C = 2: pairs above uniform attract."""
+    """Parse a number, or "relative:C" as C / number of rows; "relative" is C = 2: pairs above uniform attract."""
     text = str(alpha)
     relative = text.startswith("relative")
     number = text.removeprefix("relative").removeprefix(":") or "2" if relative else text
@@ -67,5 +67,5 @@ def parse_alpha(alpha: float | str) -> tuple[float, bool]:
     except ValueError:
         threshold = math.nan
     if not math.isfinite(threshold):
-        raise UserError(f"dsa.alpha={alpha!r} must be a number or relative:C, for C / n")
+        raise UserError(f"dsa.alpha must be a number or relative:C, for C / n, got {alpha!r}")
     return threshold, relative

@@ -1,6 +1,6 @@
 """The pair kernel: the arranging MLP on every pair, without a buffer of pairs times hidden units.
 
-W1 [z_i ; z_j] + b1 splits into u_i + v_j, so that the score of a pair is b + sum_h w_h relu(u_ih + v_jh).
+W1 [z_i ; z_j] + b1 splits into u_i + v_j, so the score of a pair is b + sum_h w_h relu(u_ih + v_jh).
 """
 
 import math
@@ -19,27 +19,27 @@ from sslkit.regularizers.dsa.threads import one_thread
 
 KERNELS = ("auto", "blocked", "compiled")
 
-# hidden x rows x columns of a tile: 1 MiB of floats stay in a core's second-level cache (measured best at
-# 256 to 1024 pairs a side); a GPU wants few large launches instead.
+# hidden x rows x columns of a tile: 1 MiB of floats fits in a core's second-level cache (measured best at
+# 256 to 1024 pairs a side); on a GPU few large launches are faster.
 _CPU_TILE = (16, 64, 256)
 _GPU_TILE = (16, 1024, 4096)
-_failed: list[str] = []  # why compiling failed in this process: it is not tried again
+_failed: list[str] = []  # reason why compiling failed in this process, which is not tried again
 
 
 def compiling_pays(pairs_a_side: int, steps: int) -> bool:
-    """On the CPU inductor's 15 s come back after some 10,000 steps of 256 rows (1.6 ms each) and never above 512."""
+    """Return True if inductor's 15 s pay off on CPU: after some 10,000 steps of 256 rows (1.6 ms), never above 512."""
     return steps >= 10_000 and pairs_a_side <= 512 and shutil.which("g++") is not None
 
 
 def pair_scores(u: Tensor, v: Tensor, w: Tensor, b: Tensor, *, kernel: str = "auto", steps: int = 0) -> Tensor:
     """b + sum_h w_h relu(u_ih + v_jh), (r, n): row i is the anchor, column j the other sample.
 
-    u: (r, H), v: (n, H), w: (H,), b: scalar; all of one floating dtype. r < n when each rank has its own rows.
-    kernel: "blocked" walks tiles and recomputes them in the backward; "compiled" lets inductor fuse the
-    elementwise form, for some 15 s of compiling; "auto" is compiled on a GPU and where `compiling_pays`, and blocked,
-    with a warning, where no compiler can be had.
-    steps: calls of the whole run, if known.
-    Both keep only u, v and w for the backward.
+    u: (r, H), v: (n, H), w: (H,), b: scalar; all of one floating dtype. r < n if each rank has its own rows.
+    kernel: "blocked" computes tiles and recomputes them in the backward pass; "compiled" fuses the elementwise form
+    with inductor, after some 15 s of compiling; "auto" is compiled on a GPU and if `compiling_pays`, and falls back to
+    blocked, with a warning, without a compiler.
+    steps: calls of the whole run, 0 if unknown.
+    Both save only u, v and w for the backward pass.
     """
     if kernel not in KERNELS:
         raise UserError(f"there is no pair kernel {kernel!r}: {nearest(kernel, KERNELS)}")
@@ -51,15 +51,15 @@ def pair_scores(u: Tensor, v: Tensor, w: Tensor, b: Tensor, *, kernel: str = "au
             return b + _run_compiled(u, v, w)
         except UserError as error:
             _failed.append(str(error))
-            warnings.warn(f"{error}; DSA goes on without", stacklevel=2)
+            warnings.warn(f"{error}; using kernel='blocked' instead", stacklevel=2)
     return b + _Blocked.apply(u, v, w)
 
 
 class _Blocked(torch.autograd.Function):
-    """relu(u + v) = max(u, -v) + v, so the forward is one maximum and one product with w for each tile.
+    """relu(u + v) = max(u, -v) + v, so the forward pass is one maximum and one product with w per tile.
 
     Backward, with P_ijh = g_ij [u_ih + v_jh > 0]: du_ih = w_h sum_j P_ijh, dv_jh = w_h sum_i P_ijh, and since
-    relu(s) = s [s > 0], dw_h = sum_i u_ih (sum_j P_ijh) + sum_j v_jh (sum_i P_ijh) needs no pass of its own.
+    relu(s) = s [s > 0], dw_h = sum_i u_ih (sum_j P_ijh) + sum_j v_jh (sum_i P_ijh) needs no extra pass.
     """
 
     @staticmethod
@@ -68,7 +68,7 @@ class _Blocked(torch.autograd.Function):
         tile = _Tile(u, v)
         us, vs, ws = tile.of_u(u.T.contiguous()), tile.of_v(-v.T.contiguous()), w.split(tile.hidden)
         out = (v @ w).repeat(len(u), 1)
-        with one_thread(u.device):  # a tile's operation takes 20 us
+        with one_thread(u.device):  # an operation on a tile takes 20 us
             for u_parts, strip in zip(us, out.split(tile.rows), strict=True):
                 for v_parts, block in zip(vs, strip.split(tile.columns, 1), strict=True):
                     total = block.clone(memory_format=torch.contiguous_format).view(-1)
@@ -98,7 +98,7 @@ class _Blocked(torch.autograd.Function):
 
 
 class _Tile:
-    """How u (r, H) and v (n, H) are cut, and the one buffer that all tiles share. All parts are views."""
+    """Splits of u (r, H) and v (n, H) into tiles, and the buffer that all tiles share. All parts are views."""
 
     def __init__(self, u: Tensor, v: Tensor) -> None:
         sizes = (u.shape[1], len(u), len(v))
@@ -108,15 +108,15 @@ class _Tile:
         self.views: dict[tuple[int, ...], Tensor] = {}
 
     def of_u(self, x: Tensor) -> list[tuple[Tensor, ...]]:
-        """x: (H, r) -> for each block of rows its blocks of hidden units, (h, rows, 1)."""
+        """x: (H, r) -> per block of rows its blocks of hidden units, (h, rows, 1)."""
         return list(zip(*(part.split(self.rows, 1) for part in x[:, :, None].split(self.hidden)), strict=True))
 
     def of_v(self, x: Tensor) -> list[tuple[Tensor, ...]]:
-        """x: (H, n) -> for each block of columns its blocks of hidden units, (h, 1, columns)."""
+        """x: (H, n) -> per block of columns its blocks of hidden units, (h, 1, columns)."""
         return list(zip(*(part.split(self.columns, 2) for part in x[:, None].split(self.hidden)), strict=True))
 
     def buffer(self, u: Tensor, v: Tensor) -> Tensor:
-        """(h, rows, columns) for one part of each, whatever it held before."""
+        """(h, rows, columns) uninitialised, for one part of u and one of v."""
         shape = (*u.shape[:2], v.shape[2])
         if shape not in self.views:
             self.views[shape] = self.memory[: math.prod(shape)].view(shape)

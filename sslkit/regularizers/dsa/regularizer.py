@@ -28,56 +28,56 @@ from sslkit.regularizers.dsa.threads import one_thread
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
 
-_CHECK_EVERY = 100  # calls between two looks at M that a GPU must be waited for
-_DEAD = 0.1  # share of dead rows that is worth a warning
+_CHECK_EVERY = 100  # calls between checks of M, which synchronise with a GPU
+_DEAD = 0.1  # share of dead rows above which a warning is given
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class _Rows:
-    """The pairs of this rank: which rows of z are its anchors (None is all), and how images become rows."""
+    """The pairs of this rank: the rows of z that are its anchors (None is all), and the map from images to rows."""
 
     anchors: Tensor | None
-    images: slice  # the anchors' images among those of the step
+    images: slice  # images of the anchors among those of the step
     views: int
 
 
 class DSA(Regularizer):
-    """The paper's defaults, except for the prior: its own is `clip`, which must be downloaded.
+    """The DSA regulariser with the paper's defaults, except the prior: the paper's, `clip`, must be downloaded.
 
     variant: paper, or code: the form of the public code wherever the two differ.
     hidden: width of the arranging MLP.
-    nu: weight of L_AM^s, the arranging term; 0 skips what it alone needs.
-    upsilon: weight of L_con, the consistency of M with the prior; 0 skips what it alone needs.
-    alpha: threshold that 2 M must pass for a pair to attract; "relative:C" is C / n, with n rows of z.
+    nu: weight of L_AM^s, the arranging term; 0 skips its computation.
+    upsilon: weight of L_con, the consistency of M with the prior; 0 skips its computation.
+    alpha: threshold of 2 M above which a pair attracts; "relative:C" is C / n, with n rows of z.
     gamma: temperature of L_AM.
     eta: neighbours of an image, for the connectivity score sc.
     mu: two-hop returns above which a neighbour counts as connected.
     tau: temperature of the prior's kernel; "auto" is the median distance to the eta-th neighbour.
     arranger: mlp, or cosine for the comparison of Table X.
     prior: pca, hog, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE] or features:FILE.npy; in Python also a function.
-    prior_size: side in pixels at which the prior looks; None is its own.
+    prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.
     mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed).
-    neighbours: for sc, among the batch or the whole dataset; auto: dataset if the features are cached; none: sc = 1.
+    neighbours: for sc, in the batch or the whole dataset; auto: dataset if the features are cached; none: sc = 1.
     Raises UserError for values out of range, with the option's name.
 
-    What the variants are, point by point. Numbers in brackets: the paper's equations, and lines of the code at commit
-    8a1ffcc, which `official` holds.
+    Differences between the variants. Numbers in brackets: the paper's equations, and lines of the code at commit
+    8a1ffcc, implemented in `official`.
 
-    * f_s (9): paper: of [z_i ; z_j], z of unit length. code: of z_i - z_j, z as it is, each dimension over its L1 norm
-      over all pairs of a view (lines 109 to 117).
+    * f_s (9): paper: of [z_i ; z_j], z of unit length. code: of z_i - z_j, z unnormalised, each dimension divided by
+      its L1 norm over all pairs of a view (lines 109 to 117).
     * rows of M sum to 1 (9): paper: over all views' rows. code: over the rows of each view; and M of two different
       views is that of the first view with itself (lines 115, 117).
     * L_AM^s (16): paper: log(1 + sum), sc_i before the sum over j. code: log(1 + mean), sc_i in the exponent
       (lines 17 to 21).
-    * the prior (11, 12): paper: the softmax of squared distances. code: exp(-distance / tau) as it is (lines 92 to 95).
+    * the prior (11, 12): paper: the softmax of squared distances. code: exp(-distance / tau) (lines 92 to 95).
     * L_con (13): paper: the squared Frobenius norm. code: the norm, summed over the blocks of two views (C101).
-    * several processes: paper: all pairs, so that many processes equal one. code: each its own; nothing in it gathers.
+    * several processes: paper: all pairs, equal to one process. code: the pairs of each process only, never gathered.
 
     The code's further choices are options: nu=1 upsilon=0.01 mode=view neighbours=batch. In both variants the last
-    bias of f_s starts at 0.5, or whole rows may be dead from the start.
+    bias of f_s is initialised to 0.5, since whole rows may otherwise be dead from the start.
     """
 
     former: ClassVar[dict[str, Former]] = options.FORMER
@@ -115,7 +115,7 @@ class DSA(Regularizer):
             self.arrange = CosineArranger()
         else:
             self.arrange = ArrangingMLP(dim, hidden, inputs="diff" if self.as_code else "concat")
-        self.register_buffer("place", torch.zeros(()), persistent=False)  # on the device that the module is on
+        self.register_buffer("place", torch.zeros(()), persistent=False)  # tracks the module's device
         self._table = FeatureTable(self.prior.array) if isinstance(self.prior, FilePrior) else None
         self._scores: Tensor | None = None
         self._seen = 0
@@ -123,10 +123,10 @@ class DSA(Regularizer):
         self._said_repulsive = False
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
-        """Fit the prior (pca), read or compute the features of every clean image, and score them.
+        """Fit the prior (pca), read or compute the features of every clean image, and their connectivity scores.
 
-        dataset: clean images; of videos their centre clips, `videos.sampled("center")`.
-        cache: folder for the features, kept by content; None keeps them in memory. steps: of the whole run.
+        dataset: clean images; for videos their centre clips, `videos.sampled("center")`.
+        cache: folder for the features, keyed by content; None keeps them in memory. steps: of the whole run.
         """
         self.arrange.steps = steps
         if self.prior.needs_fit:
@@ -138,15 +138,15 @@ class DSA(Regularizer):
             self._scores = self._score(self._table.all(), backend="faiss").to(self.place.device)
 
     def describe(self) -> str:
-        """Which prior, and why."""
+        """A line on the default prior."""
         if self.prior.name == "pca":
-            return "prior pca, because it needs no download; for the paper's, CLIP: method.dsa.prior=clip"
+            return "prior pca, which needs no download; the paper's is CLIP: method.dsa.prior=clip"
         return f"prior {self.prior.name}"
 
     def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
-        """{"dsa/arrange": nu L_AM^s, "dsa/consistency": upsilon L_con}, the same on every rank.
+        """{"dsa/arrange": nu L_AM^s, "dsa/consistency": upsilon L_con}, equal on every rank.
 
-        e, images: as `Regularizer.terms` says; e.views is needed for mode="view".
+        e, images: see `Regularizer.terms`; e.views is needed for mode="view".
         """
         with arranging.without_autocast(e.z):
             z = wide(e.z)
@@ -165,7 +165,7 @@ class DSA(Regularizer):
         return {"dsa/arrange": arrange, "dsa/consistency": consistency}
 
     def _rows(self, z: Tensor, index: Tensor) -> tuple[Tensor, Tensor, _Rows]:
-        """z (V, N, D) as (V N, D) rows, view by view; of several ranks, this rank's share of the pairs."""
+        """z (V, N, D) as (V N, D) rows, view by view, their images' index, and the pairs of this rank."""
         views, count, _ = z.shape
         world, rank = distributed.world_size(), distributed.rank()
         own = slice(rank * count // world, (rank + 1) * count // world)
@@ -177,7 +177,7 @@ class DSA(Regularizer):
         return z.flatten(0, 1), index, _Rows(anchors, own, views)
 
     def _clean_features(self, index: Tensor, images: Tensor) -> Tensor | None:
-        """(N, A) of the clean images, from the table or this batch; None where nothing asks for them."""
+        """(N, A) prior features of the clean images, from the table or this batch; None if they are not needed."""
         for_score = self.nu and self.neighbours != "none" and self._scores is None
         for_prior = self.upsilon and self.mode == "cached"
         if not (for_score or for_prior):
@@ -213,7 +213,7 @@ class DSA(Regularizer):
             self.watched["dsa/arrange_mean"] = loss.detach()
             return self._rank_mean(loss)
         pairs = arranging.arrange_log_sum(z, m, score, alpha=alpha, gamma=self.gamma, rows=rows.anchors)
-        if rows.anchors is not None:  # log-sums of the ranks add up; -inf, all scores zero, has no gradient
+        if rows.anchors is not None:  # log-sums of the ranks combine; -inf, all scores zero, has no gradient
             pairs = distributed.gather(pairs.clamp_min(-1e30)[None]).logsumexp(0)
         mean = pairs - math.log(max(1, len(z) * (len(z) - 1)))
         self.watched["dsa/arrange_mean"] = F.softplus(mean).detach()
@@ -231,19 +231,19 @@ class DSA(Regularizer):
 
     def _view_features(self, e: Embeddings) -> Tensor:
         if e.views is None:
-            raise UserError("dsa.mode=view needs the augmented views, which this step did not keep: use mode=cached")
+            raise UserError("dsa.mode=view needs the augmented views (e.views), which are missing: use mode=cached")
         features = torch.stack([self.prior(view) for view in e.views])  # (V, N_local, A)
         return self._gather(features, 1).flatten(0, 1)
 
     def _rank_mean(self, loss: Tensor) -> Tensor:
-        """The losses of the ranks' own pairs become their mean."""
+        """Mean over the ranks of the losses of their own pairs."""
         return distributed.sum_over_ranks(loss) / distributed.world_size()
 
     def _alpha(self, n: int) -> float:
         return self.alpha / n if self.relative_alpha else self.alpha
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *others: object) -> None:
-        state.pop(f"{prefix}calls", None)  # a count that checkpoints held while nu had a warm-up
+        state.pop(f"{prefix}calls", None)  # in checkpoints from versions with a warm-up of nu
         super()._load_from_state_dict(state, prefix, *others)
 
     @torch.no_grad()
@@ -264,7 +264,7 @@ class DSA(Regularizer):
             self._warned_dead = True
             warnings.warn(
                 f"{dead:.0%} of the rows of DSA's M are dead: they have no gradient and never recover; "
-                "another seed may have fewer",
+                "another random seed may have fewer",
                 stacklevel=2,
             )
         if attracted == 0 and not self._said_repulsive:

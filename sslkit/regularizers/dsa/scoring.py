@@ -1,4 +1,4 @@
-"""The scoring module: what M should look like (eqs. 11 to 13), and which images to trust (eqs. 14, 15)."""
+"""The scoring module: the prior matrix and its consistency loss (eqs. 11 to 13), connectivity scores (14, 15)."""
 
 import warnings
 
@@ -17,9 +17,9 @@ FROBENIUS = ("squared", "norm")
 RULES = ("threshold", "fraction", "mutual")
 BACKENDS = ("faiss", "torch")
 
-_DENSE = 4096  # up to so many images the neighbour graph is a dense matrix
-_PAIRS = 2**24  # pairs whose cosines are held at once
-_MORE = 16  # candidates beyond the neighbours that are sought: those tied with the last
+_DENSE = 4096  # largest number of images with a dense neighbour graph
+_PAIRS = 2**24  # pairs whose cosines are in memory at once
+_MORE = 16  # candidates beyond the requested neighbours, for ties with the last
 
 
 @torch.no_grad()
@@ -35,9 +35,9 @@ def prior_matrix(
 ) -> Tensor:
     """Eq. 12: softmax_j(-||a_i - a_j||^2 / tau), (n, n) or, with rows, (r, n). No gradient; at least fp32.
 
-    features: (n, A), l2-normalised inside, after `center`, (A,), is taken away.
+    features: (n, A), l2-normalised inside, after subtracting `center`, (A,).
     tau: "auto" is the median distance to the `neighbours`-th neighbour.
-    squared: False for the plain distance. normalise: "none" leaves eq. 11's kernel as it is, in (0, 1].
+    squared: False for the plain distance. normalise: "none" returns eq. 11's kernel, in (0, 1].
     """
     one_of("normalise", normalise, NORMALISE)
     with without_autocast(features):
@@ -45,19 +45,19 @@ def prior_matrix(
         if tau == "auto":
             tau = _median_neighbour_distance(a, neighbours, squared)
         kernel = _distance(a if rows is None else a[rows], a, squared).div_(-tau).exp_()
-        # the pair (i, i) is in every row, so its sum is at least 1
+        # every row contains the pair (i, i), so its sum is at least 1
         return kernel.div_(kernel.sum(1, keepdim=True)) if normalise == "row" else kernel
 
 
 def consistency_loss(m: Tensor, prior: Tensor, *, frobenius: str = "squared") -> Tensor:
-    """Eq. 13: the sum of squares of M - Mpre, both (r, n); "norm" takes its root. Scalar."""
+    """Eq. 13: sum of squares of M - Mpre, both (r, n); "norm" is its square root. Scalar."""
     one_of("frobenius", frobenius, FROBENIUS)
     square = _SquareDistance.apply(m, prior.detach().to(m.dtype))
     return square if frobenius == "squared" else root(square)
 
 
 class _SquareDistance(torch.autograd.Function):
-    """sum (m - prior)^2, with gradient for m; keeps no copy of either."""
+    """sum (m - prior)^2, with gradient for m; saves no copy of either."""
 
     @staticmethod
     def forward(ctx, m: Tensor, prior: Tensor) -> Tensor:
@@ -87,19 +87,19 @@ def connectivity_score(
     include_direct: bool = False,
     backend: str = "faiss",
 ) -> Tensor:
-    """Eqs. 14, 15: the share of the eta nearest neighbours of i that lead back to i. (N, A) -> (N,) in [0, 1].
+    """Eqs. 14, 15: share of the eta nearest neighbours of i that lead back to i. (N, A) -> (N,) in [0, 1].
 
     With N(i) the neighbours of i, without i, r_ij = #{l in N(j): i in N(l)} for j in N(i) counts the two-hop returns.
-    features: (N, A), compared by cosine; of equally near images those of the smallest row (see `sslkit.ties`).
+    features: (N, A), compared by cosine; ties go to the smallest row (see `sslkit.ties`).
     eta: clamped to N - 1 with a warning.
     rule: "threshold", #{j: r_ij > mu} / eta; "fraction", sum_j r_ij / eta^2; "mutual", #{j: i in N(j)} / eta.
-    include_direct: i in N(j) counts as a return as well. backend: who searches, "faiss" (on the CPU) or "torch".
+    include_direct: i in N(j) counts as a return as well. backend: of the search, "faiss" (on the CPU) or "torch".
     """
     one_of("rule", rule, RULES)
     one_of("backend", backend, BACKENDS)
     n = len(features)
     if eta >= n:
-        warnings.warn(f"eta={eta} neighbours of {n} images: {max(n - 1, 0)} are used", stacklevel=2)
+        warnings.warn(f"eta={eta} is too large for {n} images: using {max(n - 1, 0)} neighbours", stacklevel=2)
         eta = n - 1
     if eta < 1:
         return torch.zeros(n, device=features.device)
@@ -122,17 +122,17 @@ def _distance(a: Tensor, b: Tensor, squared: bool) -> Tensor:
 
 
 def _median_neighbour_distance(a: Tensor, neighbours: int, squared: bool) -> Tensor:
-    k = min(neighbours, len(a) - 1) + 1  # the smallest is the distance to itself
+    k = min(neighbours, len(a) - 1) + 1  # the smallest is the distance of a row to itself
     chunks = a.split(max(1, _PAIRS // len(a)))
     nearest = [_distance(chunk, a, squared).kthvalue(k, dim=1).values for chunk in chunks]
-    # Distances of equal images are 0 but for rounding: a scale below that would be no scale.
+    # Distances of equal images are 0 up to rounding, which bounds the scale from below.
     rounding = 4 * search_error(a.shape[1]) if a.dtype is torch.float32 else 1e-12
     least = max(1e-6, rounding if squared else rounding**0.5)
     return torch.cat(nearest).median().clamp_min(least)
 
 
 def _search_torch(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The `count` largest cosines of each row, (N, count), and their ids."""
+    """The `count` largest cosines of each row, (N, count), and their column indices."""
     found = [(chunk @ a.T).topk(count, dim=1) for chunk in a.split(max(1, _PAIRS // len(a)))]
     return tuple(torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
 
@@ -147,7 +147,7 @@ def _search_faiss(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _nearest(a: Tensor, eta: int, backend: str) -> Tensor:
-    """The ids of the eta largest cosines, (N, eta), without the image itself; of equal ones the smallest ids."""
+    """Column indices of the eta largest cosines, (N, eta), without the image itself; ties go to the smallest."""
     rows, n = a.cpu().numpy(), len(a)
     search = _search_faiss if backend == "faiss" else _search_torch
     cosine, ids = search(a, min(eta + 1 + _MORE, n))
@@ -167,13 +167,13 @@ def _score_dense(ids: Tensor, mu: int, rule: str, include_direct: bool) -> Tenso
     near = torch.zeros(n, n, device=ids.device).scatter_(1, ids, 1)  # near[i, j] = [j in N(i)]
     if rule == "mutual":
         return (near * near.T).sum(1) / eta
-    returns = near @ near + (near if include_direct else 0)  # [j, i]: ways from j to i
+    returns = near @ near + (near if include_direct else 0)  # [j, i]: paths from j to i
     returns = near * returns.T
     return returns.sum(1) / eta**2 if rule == "fraction" else (returns > mu).sum(1) / eta
 
 
 def _score_sparse(ids: Tensor, mu: int, rule: str, include_direct: bool) -> Tensor:
-    """The same with a sparse neighbour graph: N eta^2 steps, in blocks of j."""
+    """Scores from a sparse neighbour graph: N eta^2 steps, in blocks of j."""
     from scipy.sparse import csr_array
 
     n, eta = ids.shape

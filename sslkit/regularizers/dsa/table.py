@@ -1,4 +1,4 @@
-"""A prior's features of every clean image of a data set, computed once and kept by content."""
+"""A prior's features of every clean image of a data set, computed once and cached by content."""
 
 import contextlib
 import hashlib
@@ -22,14 +22,14 @@ from sslkit.regularizers.dsa.priors.pca import PcaPrior
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
 
-_BATCH = 128  # images; a quarter of the frames of videos
-_BAR_FROM = 2000  # images
-_FRAMES_OF_CLIP = 4  # that a prior is fitted to
-_ON_DEVICE = 2**30  # bytes of features that are worth keeping beside the model
+_BATCH = 128  # images; for videos a quarter as many frames
+_BAR_FROM = 2000  # smallest number of images with a progress bar
+_FRAMES_OF_CLIP = 4  # frames of a clip used to fit a prior
+_ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
 
 
 class FeatureTable:
-    """(N, A) features by the image's row, memory-mapped or in memory."""
+    """(N, A) features by image row, memory-mapped or in memory."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -39,15 +39,15 @@ class FeatureTable:
         return len(self.array)
 
     def rows(self, index: Tensor) -> Tensor:
-        """(n,) rows -> (n, A) float32 on the index's device. Raises UserError beyond the table, on the CPU."""
-        if index.is_cuda and self.array.nbytes <= _ON_DEVICE:  # no wait for the GPU in every step
+        """(n,) rows -> (n, A) float32 on the index's device. On the CPU raises UserError for rows out of range."""
+        if index.is_cuda and self.array.nbytes <= _ON_DEVICE:  # avoids synchronising with the GPU in every step
             if self._resident is None or self._resident.device != index.device:
                 self._resident = self.all().to(index.device)
             return self._resident[index]
         places = index.cpu().numpy()
         low, high = places.min(initial=0), places.max(initial=0)
         if low < 0 or high >= len(self):
-            raise UserError(f"the prior has features of {len(self)} images, not of rows {low} to {high}")
+            raise UserError(f"rows {low} to {high} are out of range: the prior has features of {len(self)} images")
         return torch.from_numpy(np.asarray(self.array[places], dtype=np.float32)).to(index.device)
 
     def all(self) -> Tensor:
@@ -56,12 +56,12 @@ class FeatureTable:
 
 
 def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: torch.device) -> FeatureTable:
-    """The prior's features of every image of the data set.
+    """Read or compute the prior's features of every image of the data set.
 
     cache: folder for a .npy file named by the sha256 of the prior's identity and the data set's digest; read if it
-        is there, else written under another name and moved into place whole. None, or a prior whose identity is
-        unknown (a function), keeps them in memory.
-    Raises UserError if a features file has other rows than the data set, or the cache cannot be written.
+        exists, otherwise written atomically. None, or a prior of unknown identity (a function), keeps them in memory.
+    Raises UserError if the number of rows of a features file differs from the data set's, or the cache cannot be
+    written.
     """
     if isinstance(prior, FilePrior):
         if len(prior.array) != len(dataset):
@@ -76,15 +76,15 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
         try:
             _write(path, _batches(prior, dataset, device), len(dataset))
         except OSError as error:
-            raise UserError(f"cannot write the prior's features to {path}: {error}; name another cache") from error
+            raise UserError(f"cannot write the prior's features to {path}: {error}; choose another cache") from error
         table = _read(path, len(dataset))
     return FeatureTable(table)
 
 
 def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
-    """Return the images that a prior is fitted to: up to most_images images (n, C, H, W), evenly spaced.
+    """Return the images to fit a prior: up to most_images images (n, C, H, W), evenly spaced.
 
-    Of videos as many frames, up to four of a clip, float in [0, 1] and no larger than the prior looks at them.
+    For videos as many frames, up to four of a clip, float in [0, 1] and at most of the prior's input size.
     """
     if not _of_clips(dataset):
         return dataset.__getitems__(_spaced(len(dataset), prior.most_images))["images"]
@@ -118,7 +118,9 @@ def _batches(prior: Prior, dataset: "Images", device: torch.device) -> Iterator[
     for rows, batch in tqdm(read, **shown, disable=True if len(dataset) <= _BAR_FROM else None):
         features = prior(batch["images"].to(device))
         if not features.isfinite().all():
-            raise UserError(f"prior {prior.name} gave features that are not finite for rows {rows[0]} to {rows[-1]}")
+            raise UserError(
+                f"prior {prior.name} returned features that are not finite for rows {rows[0]} to {rows[-1]}"
+            )
         yield features.cpu().numpy()
 
 
@@ -131,12 +133,12 @@ def _read(path: Path, rows: int) -> np.ndarray | None:
             return array
     except (OSError, ValueError):
         pass
-    warnings.warn(f"{path} is damaged; the prior's features are computed again", stacklevel=3)
+    warnings.warn(f"{path} is damaged; computing the prior's features again", stacklevel=3)
     return None
 
 
 def _write(path: Path, batches: Iterator[np.ndarray], rows: int) -> None:
-    """Plain writes rather than a memory map: a full disk is then an error, not a dead process."""
+    """Write with plain writes rather than a memory map: a full disk then raises instead of killing the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".part")
     try:

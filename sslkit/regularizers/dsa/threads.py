@@ -1,4 +1,4 @@
-"""Small work on one CPU thread: waking the others takes longer than an operation on some 100,000 pairs."""
+"""Run small operations on one CPU thread: waking the others takes longer than an operation on some 100,000 pairs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ SMALL = 2**20  # pairs of rows of z; measured: 2 threads break even between 1,00
 
 @contextmanager
 def one_thread(device: torch.device, pairs: int = 0) -> Iterator[None]:
-    """Inside, CPU operations of this Python thread run on one core, if `pairs` is at most SMALL; else no change."""
+    """Run CPU operations of this Python thread on one core inside the context, if `pairs` is at most SMALL."""
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1 or pairs > SMALL:
         yield

@@ -74,8 +74,8 @@ def test_vocs_numbers_come_first_on_its_own_sets_alone(monkeypatch) -> None:
     [
         ("random:narrow_resnet", {"trials": 0}, "trials must be a whole number, at least 1"),
         ("random:narrow_resnet", {"arch": "vit_pyramid"}, "takes timm's VisionTransformer"),
-        ("random:narrow_vit", {}, "for a plain ViT take arch=vit_pyramid"),
-        ("random:narrow_slow", {}, "takes clips of 16 frames, and a detector gives it images: .*action_eval.py"),
+        ("random:narrow_vit", {}, "for a plain ViT use arch=vit_pyramid"),
+        ("random:narrow_slow", {}, "takes clips of 16 frames, but detection needs an image model: .*action_eval.py"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(

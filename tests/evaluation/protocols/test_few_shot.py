@@ -147,16 +147,16 @@ def test_a_table_brings_its_own_numbers(glyphs) -> None:
     table = draw_episodes(glyphs, n_way=3, k_shot=2, n_query=4, episodes=20)
     assert few_shot(glyphs, table=table).recipe.startswith("3-way 2-shot")
     assert few_shot(glyphs, table=table, n_way=3, k_shot=2).n == 20
-    with pytest.raises(UserError, match="k_shot=5 was asked, but the episode table has k_shot=2"):
+    with pytest.raises(UserError, match="k_shot=5 differs from k_shot=2 of the episode table"):
         few_shot(glyphs, table=table, k_shot=5)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classifier": "ridg"}, "classifier is 'ridg'; did you mean 'ridge'"),
-        ({"normalize": "std"}, "normalize is 'std'"),
-        ({"c": 0}, "c=0 must be a number above 0"),
+        ({"classifier": "ridg"}, "there is no classifier 'ridg': did you mean 'ridge'"),
+        ({"normalize": "std"}, "there is no normalize 'std'"),
+        ({"c": 0}, "c must be a number above 0, got 0"),
         ({"k_shot": 6}, r"has 20 images and an episode needs 21 \(6 support \+ 15 query\)"),
         ({"n_way": 61}, "n_way=61, but the pool has only 60 classes"),
     ],

@@ -172,11 +172,15 @@ def test_bad_input(train, test) -> None:
     zero[4] = 0
     yes_no = np.tile([[1, -1]], (30, 1))
     for given, options, message in [
-        ((few, test.take(few.y[:9])), {"k": 31}, "k=31 neighbours were asked of 30 images; lower k"),
-        ((few, few), {"k": 30}, "k=30 neighbours were asked of 29 images .itself, or its group, is left out"),
-        ((few, few), {"k": 0}, "k=0 must be a whole number"),
-        ((few, few), {"ks": (1, 2.5)}, "k=2.5 must be a whole number"),
-        ((few, few), {"temperature": 0}, "temperature=0 must be a number above 0"),
+        ((few, test.take(few.y[:9])), {"k": 31}, "k must be at most 30, the number of training images, got 31"),
+        (
+            (few, few),
+            {"k": 30},
+            "k must be at most 29, .* images .itself, or its group, is left out",
+        ),
+        ((few, few), {"k": 0}, "k must be a whole number, at least 1, got 0"),
+        ((few, few), {"ks": (1, 2.5)}, "k must be a whole number, at least 1, got 2.5"),
+        ((few, few), {"temperature": 0}, "temperature must be a number above 0, got 0"),
         ((replace(few, x=zero), test), {"k": 5}, "train: 1 rows of features are all zeros, the first is row 4"),
         ((train, replace(few, x=zero)), {"k": 5}, "test: 1 rows of features are all zeros, the first is row 4"),
         (((few.x, few.y * 0), (few.x, few.y)), {"k": 5}, "classes that train has no image of"),

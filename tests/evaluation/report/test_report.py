@@ -200,7 +200,7 @@ def test_what_is_damaged_is_named_and_the_rest_is_told(tmp_path: Path) -> None:
     assert not [line for line in problems if "logs" in line]  # of recipes/zoo.py: no run, and no complaint
     for name in ("torn.json", "list.json", "other.json"):
         assert [line for line in problems if name in line and "is not a ranking of recipes/rank.py" in line], name
-    assert "What could not be read" in page.text and all(line in page.text for line in problems)
+    assert "Unreadable files" in page.text and all(line in page.text for line in problems)
     assert "whole-digits" in page.text and "weights-digits" in page.text
 
 
@@ -211,14 +211,14 @@ def test_a_card_of_little_is_told(tmp_path: Path) -> None:
     (tmp_path / "zoo" / "bare" / "card.json").write_text(json.dumps(bare))
     assert report(tmp_path) == []
     text = Page(tmp_path / "report.html").text
-    assert "bare" in text and "The card has no accuracies" in text and "does not say which images" in text
+    assert "bare" in text and "The card has no accuracies" in text and "has no list of dropped images" in text
 
 
 @pytest.mark.parametrize(
     ("zoo", "options", "said"),
     [
         ("nothere", {}, "there is no zoo folder"),
-        ("zoo/one-digits", {}, "is one entry: give the folder that it lies in"),
+        ("zoo/one-digits", {}, "is one entry: give its parent folder"),
         ("zoo", {"study": "nothere.json"}, "nothere.json cannot be read as JSON"),
     ],
 )

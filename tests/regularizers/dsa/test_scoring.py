@@ -136,7 +136,7 @@ def test_tight_cluster_scores_more_than_an_outlier(generator: torch.Generator) -
 @pytest.mark.parametrize("backend", scoring.BACKENDS)
 def test_eta_is_clamped_with_a_warning(backend: str, generator: torch.Generator) -> None:
     a = torch.randn(5, 3, generator=generator)
-    with pytest.warns(UserWarning, match="4 are used"):
+    with pytest.warns(UserWarning, match="using 4 neighbours"):
         got = connectivity_score(a, eta=20, backend=backend)
     torch.testing.assert_close(got, torch.ones(5))  # all are neighbours of all: 3 returns for each
 

@@ -1,4 +1,4 @@
-"""Sets of labelled films. A published set is one file here; its name is the file's.
+"""Labelled video data sets. Each file here is a published data set of the file's name.
 
 films = evaluation.protocols.action.datasets.open_films("ucf101", "train", fold=1, root="data")
 films = evaluation.protocols.action.datasets.open_films("kinetics400:/big/k400", "test")
@@ -19,42 +19,42 @@ __all__ = ["Entry", "Films", "find", "folds_by_name", "folds_of", "names", "open
 
 
 def names() -> tuple[str, ...]:
-    """The name of every published set."""
+    """The name of every published data set."""
     return members.names(__name__)
 
 
 def find(name: str) -> Entry:
-    """A published set by its name. Raises UserError for an unknown one, with the nearest."""
+    """The published data set of a given name. Raises UserError for an unknown one, with the nearest."""
     if name not in names():
-        raise UserError(f"there is no set of films {name!r}: {members.nearest(name, names())}")
+        raise UserError(f"there is no video data set {name!r}: {members.nearest(name, names())}")
     return dataclasses.replace(importlib.import_module(f"{__name__}.{name}").ENTRY, name=name)
 
 
 def folds_of(source: Any) -> tuple[int, ...]:
-    """The official splits of a source: 1, 2, 3 of UCF101 and HMDB51; 1 alone where there is one.
+    """The official splits of a source: 1, 2, 3 of UCF101 and HMDB51; only 1 if there is one.
 
-    Raises UserError for what is no source of films.
+    Raises UserError for an unknown source.
     """
     return folds_by_name(_name(source))
 
 
 def folds_by_name(name: str) -> tuple[int, ...]:
-    """The official splits of a published set; 1 alone for any other name."""
+    """The official splits of a published data set; only 1 for any other name."""
     return find(name).folds if name in names() else (1,)
 
 
 def open_films(
     source: str, split: str = "test", *, fold: int = 1, root: str | Path = "data", counts: str = "raise"
 ) -> Films:
-    """One split of a set of films with its labels. Nothing is downloaded and nothing is decoded.
+    """List the videos and labels of one split. Nothing is downloaded or decoded.
 
-    source: a published set, `NAME` or `NAME:ROOT` (see `names`), or `video:FOLDER`, which has a folder for each split
-        ("train"; "test" or "val") and in it one for each class.
+    source: a published data set, `NAME` or `NAME:ROOT` (see `names`), or `video:FOLDER`, which has a folder for each
+        split ("train"; "test" or "val") and in it one for each class.
     split: "train" or "test"; the test split of Kinetics-400 is its validation list, whose labels are public.
-    fold: which of the official splits (`folds_of`). root: the folder that NAME lies below.
-    counts: what a published set does that has not the published number of films or classes: "raise", or "warn".
-    Raises UserError for an unknown source, split or fold, and for missing files: all are counted, the first are named,
-    with where to get them.
+    fold: number of the official split (`folds_of`). root: the folder that contains NAME.
+    counts: reaction to numbers of videos or classes other than the published ones: "raise" or "warn".
+    Raises UserError for an unknown source, split or fold, and for missing files, with their number, the first names
+    and their source.
     """
     name = _name(source)
     own_root = Path(source.partition(":")[2] or root).expanduser()
@@ -69,7 +69,7 @@ def _name(source: Any) -> str:
     known = (*names(), FOLDER)
     if not isinstance(source, str) or name not in known or (name == FOLDER and not rest):
         known_as = f"video:{text}" if isinstance(source, str) and Path(text).is_dir() else "video:FOLDER"
-        raise UserError(f"{text!r} is no set of films, which action needs: data is {known_as} or {_or(names())}")
+        raise UserError(f"{text!r} is not a video data set: for action, data is {known_as} or {_or(names())}")
     return name
 
 

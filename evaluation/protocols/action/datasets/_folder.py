@@ -1,4 +1,4 @@
-"""A folder of films: a folder for each split, and in it one for each class."""
+"""A folder of videos: a folder for each split, and in it one for each class."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ PARTS = {"train": ("train",), "test": ("test", "val", "valid", "validation")}
 
 
 def open_folder(root: Path, split: str) -> Films:
-    """One split of FOLDER/train/CLASS/FILM and FOLDER/test/CLASS/FILM; the classes are those of train.
+    """List one split of FOLDER/train/CLASS/FILE and FOLDER/test/CLASS/FILE; the classes are those of train.
 
-    Raises UserError for a folder that is not so, films outside of a class, and a class that only test has.
+    Raises UserError for another folder structure, videos outside a class folder, and test classes not in train.
     """
     check_split(f"video:{root}", split)
     if not root.is_dir():
@@ -22,11 +22,11 @@ def open_folder(root: Path, split: str) -> Films:
     paths = films_below(folder)
     names = [_class(folder, path) for path in paths]
     if not paths:
-        raise UserError(f"there is no film in {folder.absolute()}: looked for {' '.join(SUFFIXES)}")
+        raise UserError(f"there is no video in {folder.absolute()}: looked for {' '.join(SUFFIXES)}")
     if unknown := sorted(set(names) - set(classes)):
-        raise UserError(f"{folder}: the classes {', '.join(unknown)} are not in train, so nothing learns them")
+        raise UserError(f"{folder}: the classes {', '.join(unknown)} are not in train")
     if len(classes) < 2:
-        raise UserError(f"{root}/train has {len(classes)} class folder, at least 2 are needed to tell apart")
+        raise UserError(f"{root}/train has {len(classes)} class folder; classification needs at least 2")
     label = {name: number for number, name in enumerate(classes)}
     listing = Listing(folder, paths, paths, [label[name] for name in names], classes)
     return present(listing, name=root.resolve().name, split=split)
@@ -42,5 +42,5 @@ def _part(root: Path, split: str) -> Path:
 def _class(folder: Path, path: str) -> str:
     name, slash, _ = path.partition("/")
     if not slash:
-        raise UserError(f"{folder / path} lies in no class folder: write {folder.name}/CLASS/{path}")
+        raise UserError(f"{folder / path} is not in a class folder: move it to {folder.name}/CLASS/{path}")
     return name

@@ -1,4 +1,4 @@
-"""The contract of a set of films: which files, which labels, and what was missing."""
+"""The contract of a video data set: its files, labels, and missing files."""
 
 import hashlib
 import os
@@ -16,17 +16,17 @@ from sslkit.members import nearest
 
 SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
 SPLITS = ("train", "test")
-NAMED = 20  # of the missing files that an error says by name
+NAMED = 20  # largest number of missing files listed in an error
 
 
 @dataclass(frozen=True)
 class Films:
-    """One split of a set of films.
+    """One split of a video data set.
 
-    root: the folder that `paths`, (N,) written with "/", lie below. y: (N,) int64 labels. classes: their names.
-    name, split: for tables. fold: which of the official splits, from 1. sizes: (N,) int64 bytes of each file.
-    left_out: why a film that the set's lists name is not here, by its path: "missing", or what the decoder said.
-    note: what to print beside a number, or "".
+    root: the folder that `paths`, (N,) with "/", are relative to. y: (N,) int64 labels. classes: their names.
+    name, split: for tables. fold: number of the official split, from 1. sizes: (N,) int64 bytes of each file.
+    left_out: reasons by path for videos of the official lists that are left out: "missing", or the decoder's error.
+    note: remark printed beside a result, or "".
     """
 
     root: Path
@@ -47,14 +47,14 @@ class Films:
         return self.root / self.paths[row]
 
     def called(self, path: str) -> str:
-        """What to call a film in messages: of a folder of films train and test may have the same paths."""
+        """The name of a video in messages; in a folder of videos train and test may have equal paths."""
         return f"{self.root.name}/{path}"
 
     @cached_property
     def digest(self) -> str:
-        """sha256 (hex) of the manifest: the films that are here, by path, label and size in bytes, and the classes.
+        """sha256 (hex) of the manifest: path, label and size in bytes of the available videos, and the classes.
 
-        It tells copies of a set apart and leaves out when a file was changed, which a copy need not keep.
+        It identifies a copy of a data set; modification times are left out, since copying may change them.
         """
         digest = hashlib.sha256(repr((self.name, self.split, self.fold, self.classes)).encode())
         for path, label, size in zip(self.paths, self.y.tolist(), self.sizes.tolist(), strict=True):
@@ -62,14 +62,14 @@ class Films:
         return digest.hexdigest()
 
     def without(self, unreadable: Mapping[int, str]) -> "Films":
-        """The films but for some rows, which go to `left_out` with the reason that each comes with.
+        """The videos without some rows, which are added to `left_out` with their reasons.
 
-        Raises UserError where none is left.
+        Raises UserError if none is left.
         """
         kept = np.array([row for row in range(len(self)) if row not in unreadable], dtype=np.int64)
         if not len(kept):
             first, reason = next(iter(unreadable.items()))
-            raise UserError(f"{self.name}: none of the {len(self)} films can be read; {self.path(first)}: {reason}")
+            raise UserError(f"{self.name}: none of the {len(self)} videos can be read; {self.path(first)}: {reason}")
         paths = tuple(self.paths[row] for row in kept)
         left_out = {**self.left_out, **{self.paths[row]: reason for row, reason in unreadable.items()}}
         return replace(self, paths=paths, y=self.y[kept], sizes=self.sizes[kept], left_out=left_out)
@@ -77,9 +77,9 @@ class Films:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a set's own lists say of one split: N films below `root`, found on the disk or not.
+    """The official list of one split: N videos below `root`, present on disk or not.
 
-    paths: where each lies, None for one that is not there. wanted: what the lists call each. y: (N,) labels.
+    paths: of each file, None if missing. wanted: the names in the lists. y: (N,) labels.
     """
 
     root: Path
@@ -91,14 +91,14 @@ class Listing:
 
 @dataclass(frozen=True)
 class Entry:
-    """A published set of films: one file of this folder, in its variable ENTRY; the file's name is its name.
+    """A published video data set: the variable ENTRY of one file of this folder, whose name is the data set's.
 
-    read: (folder, split, fold) -> Listing; raises FileNotFoundError for a list that is not there.
-    classes: how many. counts: films of (split, fold); a fold that is not in it may have any number.
-    folds: the official splits. folders: where the set may lie below root; root itself is tried last.
-    files: fold -> what must lie in that folder for both splits, each as alternatives.
-    origin: where they come from, for the error.
-    may_miss: whether films that the lists name may be missing: they are left out and counted.
+    read: (folder, split, fold) -> Listing; raises FileNotFoundError for a missing list.
+    classes: number of classes. counts: number of videos by (split, fold); others may have any number.
+    folds: the official splits. folders: possible locations below root; root itself is tried last.
+    files: fold -> required files of both splits in that folder, each as alternatives.
+    origin: source of the files, for the error.
+    may_miss: True if listed videos may be missing: they are left out and counted.
     """
 
     title: str
@@ -118,15 +118,17 @@ class Entry:
         _known("counts", counts, ("raise", "warn"))
         check_split(self.name, split)
         if fold not in self.folds:
-            raise UserError(f"{self.name} has no split {fold}: known: {', '.join(map(str, self.folds))}")
+            raise UserError(f"{self.name} has no split {fold}; known: {', '.join(map(str, self.folds))}")
         folder = self._locate(root, fold)
         try:
             listing = self.read(folder, split, fold)
         except (LookupError, ValueError, OSError) as error:
             if isinstance(error, UserError):
                 raise
-            said = f"{type(error).__name__}: {error}"
-            raise UserError(f"{self.title} below {folder.absolute()} is not written as published: {said}") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise UserError(
+                f"{self.title} below {folder.absolute()} is not in the published format: {reason}"
+            ) from error
         missing = [name for name, path in zip(listing.wanted, listing.paths, strict=True) if path is None]
         strict = counts == "raise" and not self.may_miss
         if missing and (strict or len(missing) == len(listing.wanted)):
@@ -136,7 +138,7 @@ class Entry:
         return replace(films, note="; ".join(filter(None, (wrong, _count_missing(films, len(listing.wanted))))))
 
     def _locate(self, root: Path, fold: int) -> Path:
-        """The folder of the set. Raises UserError when a file is missing in each that it may be."""
+        """The folder of the data set. Raises UserError if every possible folder lacks a file."""
         wanted = self.files(fold)
         folders = [root / folder for folder in (*self.folders, "")]
         absent = [[any_of for any_of in wanted if not _any(folder, any_of)] for folder in folders]
@@ -146,21 +148,21 @@ class Entry:
         missing = ", ".join(_or(any_of) for any_of in absent[near])
         raise UserError(
             f"{self.title} cannot be opened from {root.absolute()}: missing in {folders[near].absolute()}: {missing}. "
-            f"From: {self.origin}. If it is elsewhere: data={self.name}:ROOT"
+            f"Source: {self.origin}. For another folder: data={self.name}:ROOT"
         )
 
     def _missing_films(self, listing: Listing, missing: Sequence[str], split: str, fold: int) -> str:
         shown = ", ".join(missing[:NAMED])
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         which = f"split {fold}, {split}" if len(self.folds) > 1 else split
-        hint = "" if len(missing) == len(listing.wanted) else '; counts="warn" goes on without them'
+        hint = "" if len(missing) == len(listing.wanted) else '; counts="warn" leaves them out'
         return (
-            f"{self.title} ({which}): {len(missing)} of {len(listing.wanted)} films are missing below "
-            f"{listing.root.absolute()}: {shown}{more}. From: {self.origin}{hint}"
+            f"{self.title} ({which}): {len(missing)} of {len(listing.wanted)} videos are missing below "
+            f"{listing.root.absolute()}: {shown}{more}. Source: {self.origin}{hint}"
         )
 
     def _check(self, films: Films, split: str, fold: int, counts: str) -> str:
-        """What differs from the published set, "" for nothing. Raises UserError for it unless `counts` is "warn"."""
+        """Describe differences from the published counts, "" for none. Raises UserError unless `counts` is "warn"."""
         wrong = []
         known = self.counts.get((split, fold))
         if known is not None and len(films) != known:
@@ -172,15 +174,15 @@ class Entry:
         message = f"{self.name}: split {fold} ({split}) has {' and '.join(wrong)}"
         if counts == "raise":
             raise UserError(
-                f'{message}: is it unpacked whole, or is it another copy? If it is meant, counts="warn" goes on; its '
-                "numbers are then not those of the published set"
+                f'{message}: check that the archives are completely unpacked, or pass counts="warn" to continue; '
+                "results are then not comparable with the published set"
             )
-        warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
+        warnings.warn(f"{message}; results are not comparable with the published set", stacklevel=4)
         return f"not the published set: {' and '.join(wrong)}"
 
 
 def present(listing: Listing, *, name: str, split: str, fold: int = 1) -> Films:
-    """The films of a listing that are on the disk; the others are in `left_out`."""
+    """The videos of a listing that are on disk; the others are in `left_out`."""
     rows = [row for row, path in enumerate(listing.paths) if path is not None]
     paths = tuple(str(listing.paths[row]) for row in rows)
     sizes = np.array([os.stat(listing.root / path).st_size for path in paths], dtype=np.int64)
@@ -190,7 +192,7 @@ def present(listing: Listing, *, name: str, split: str, fold: int = 1) -> Films:
 
 
 def films_below(folder: Path) -> list[str]:
-    """Every film below a folder, by its path written with "/", in order; hidden files and folders are left out."""
+    """Sorted relative paths, with "/", of every video below a folder, without hidden files and folders."""
     found = []
     for place, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -200,7 +202,7 @@ def films_below(folder: Path) -> list[str]:
 
 
 def by_stem(paths: Sequence[str]) -> dict[str, str]:
-    """Each path by itself without its suffix, in lower case: copies differ in both from the lists."""
+    """Map each path without its suffix, in lower case, to the path: copies differ in both from the lists."""
     return {os.path.splitext(path)[0].lower(): path for path in paths}
 
 
@@ -209,9 +211,9 @@ def check_split(name: str, split: str) -> None:
     _known(f"{name}: split", split, SPLITS)
 
 
-def _known(what: str, value: str, known: Sequence[str]) -> None:
+def _known(option: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        raise UserError(f"{what}={value!r} is not known: {nearest(str(value), known)}")
+        raise UserError(f"{option}={value!r} is not known: {nearest(str(value), known)}")
 
 
 def _or(any_of: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
-"""HMDB51 (Kuehne et al. 2011): 51 actions, three official splits of 70 training and 30 test films of each.
+"""HMDB51 (Kuehne et al. 2011): 51 actions, three official splits of 70 training and 30 test videos of each.
 
-A list names the films of one class: 1 is training, 2 is test, 0 is in neither. The rest of about 6,800 films is unused.
+Each list covers one class: 1 is training, 2 is test, 0 is neither. The rest of about 6,800 videos is unused.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ def read(root: Path, split: str, fold: int) -> Listing:
     ending = f"_test_split{fold}.txt"
     files = sorted(lists.glob(f"*{ending}"))
     if not files:
-        raise UserError(f"{lists} has no list CLASS{ending}: is test_train_splits.rar unpacked whole?")
+        raise UserError(f"{lists} has no list CLASS{ending}: check that test_train_splits.rar is completely unpacked")
     classes = [file.name.removesuffix(ending) for file in files]
     there = by_stem(films_below(folder))
     wanted, y = [], []
@@ -31,12 +31,12 @@ def read(root: Path, split: str, fold: int) -> Listing:
 
 
 def _marked(file: Path, mark: str) -> list[str]:
-    """The films of a list that carry a mark. Raises UserError for a line that is not a name and 0, 1 or 2."""
+    """The videos of a list with a given mark. Raises UserError for a line that is not a name and 0, 1 or 2."""
     found = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         words = line.split()
         if words and (len(words) != 2 or words[1] not in ("0", "1", "2")):
-            raise UserError(f"{file} line {number}: {line!r} is not a film's name and 0, 1 or 2")
+            raise UserError(f"{file} line {number}: {line!r} is not a file name and 0, 1 or 2")
         if words and words[1] == mark:
             found.append(words[0])
     return found

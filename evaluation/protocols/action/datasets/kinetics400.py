@@ -1,8 +1,8 @@
-"""Kinetics-400 (Kay et al. 2017, arXiv 1705.06950): 400 actions, ten seconds a film; judged on its validation list.
+"""Kinetics-400 (Kay et al. 2017, arXiv 1705.06950): 400 actions, videos of ten seconds; test is the validation list.
 
-Links of YouTube rot: about a tenth of the listed films is missing from a usual copy (deepmind/kinetics-i3d#51), copies
-differ by thousands of films, and some files are damaged (cvdfoundation/kinetics-dataset#3). What is missing is left
-out, counted and named in the result, which carries the digest of the films that were there.
+YouTube links expire: about a tenth of the listed videos is missing from a usual copy (deepmind/kinetics-i3d#51), copies
+differ by thousands of videos, and some files are damaged (cvdfoundation/kinetics-dataset#3). Missing videos are left
+out, counted and listed in the result, which contains the digest of the available videos.
 """
 
 import csv
@@ -37,7 +37,7 @@ def _rows(file: Path) -> list[dict[str, str]]:
     with file.open(newline="") as opened:
         reader = csv.DictReader(opened)
         if lacking := COLUMNS - set(reader.fieldnames or ()):
-            raise UserError(f"{file} has no column {', '.join(sorted(lacking))}: the first line must name them")
+            raise UserError(f"{file} has no column {', '.join(sorted(lacking))} in its first line")
         return list(reader)
 
 
@@ -65,6 +65,6 @@ ENTRY = Entry(
         "https://github.com/cvdfoundation/kinetics-dataset (the archives of k400/train and k400/val, those of "
         "k400/replacement over them, and annotations/train.csv, annotations/val.csv; 450 GB)"
     ),
-    licence="films of YouTube; the annotations are CC BY 4.0",
+    licence="videos of YouTube; the annotations are CC BY 4.0",
     may_miss=True,
 )

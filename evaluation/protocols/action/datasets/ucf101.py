@@ -1,7 +1,7 @@
-"""UCF101 (Soomro et al. 2012, arXiv 1212.0402): 13,320 films of 101 actions, three official splits.
+"""UCF101 (Soomro et al. 2012, arXiv 1212.0402): 13,320 videos of 101 actions, three official splits.
 
-The films of one group (g01 to g25) share their footage, so no other split may be drawn: the lists keep groups apart.
-The test lists carry no labels, the class is the folder.
+The videos of one group (g01 to g25) share footage, so a random split would leak: the lists keep groups together.
+The test lists have no labels; the class is the folder.
 """
 
 import re
@@ -21,7 +21,7 @@ def read(root: Path, split: str, fold: int) -> Listing:
     wanted = _names(lists, split, fold)
     other = _names(lists, "test" if split == "train" else "train", fold)
     if shared := {_group(name) for name in wanted} & {_group(name) for name in other}:
-        raise UserError(f"{lists}: split {fold} has films of group {min(shared)} in both its lists; get them anew")
+        raise UserError(f"{lists}: split {fold} has videos of group {min(shared)} in both lists; download them again")
     label = {name.lower(): number for number, name in enumerate(classes)}
     y = [label[name.partition("/")[0].lower()] for name in wanted]
     folder = next(root / name for name in FILMS if (root / name).is_dir())
@@ -30,13 +30,13 @@ def read(root: Path, split: str, fold: int) -> Listing:
 
 
 def _names(lists: Path, split: str, fold: int) -> list[str]:
-    """The first word of each line; those of the training list are followed by the class's number."""
+    """The first word of each line; in the training list the class number follows it."""
     lines = (lists / f"{split}list{fold:02d}.txt").read_text().splitlines()
     return [line.split()[0] for line in lines if line.strip()]
 
 
 def _group(name: str) -> str:
-    """The class and the group: "ApplyEyeMakeup/v_ApplyEyeMakeup_g08"."""
+    """Class and group: "ApplyEyeMakeup/v_ApplyEyeMakeup_g08"."""
     return re.sub(r"_c\d+\.\w+$", "", name)
 
 
@@ -57,5 +57,5 @@ ENTRY = Entry(
         "https://www.crcv.ucf.edu/data/UCF101.php (UCF101.rar, 6.5 GB, and "
         "UCF101TrainTestSplits-RecognitionTask.zip, unpacked beside each other)"
     ),
-    licence="films of YouTube, for research",
+    licence="videos of YouTube, for research",
 )

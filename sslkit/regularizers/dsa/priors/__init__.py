@@ -1,4 +1,4 @@
-"""Frozen priors: what an auxiliary model says about images. One file each; its name is the name in `prior=...`."""
+"""Frozen priors: image features of an auxiliary model. One file each; its name is the name in `prior=...`."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 class CallablePrior(Prior):
-    """Any function of float images (N, C, H, W) in [0, 1] to (N, A); modules are kept frozen and in eval mode."""
+    """Any function of float images (N, C, H, W) in [0, 1] to (N, A); modules are frozen and set to eval mode."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__(getattr(function, "__qualname__", type(function).__name__))
@@ -40,12 +40,12 @@ def find(name: str) -> type[Prior]:
 def build(
     prior: str | Callable[[Tensor], Tensor] | Prior, *, size: int | None = None, precision: str = "float32"
 ) -> Prior:
-    """The prior that a name stands for.
+    """Build the prior of a given name.
 
     clip[:MODEL[:PRETRAINED]] (open_clip; a tag, or a local file of weights), timm:NAME[:FILE] (downloaded, or a
     local state dict), hog, pca, features:FILE.npy, or any function images -> (N, A).
-    size: side in pixels at which the prior looks; None is its own. precision: of a network, see `NetworkPrior`.
-    Raises UserError for an unknown name, or weights that cannot be had.
+    size: side in pixels of the input; None is the prior's default. precision: of a network, see `NetworkPrior`.
+    Raises UserError for an unknown name, or unavailable weights.
     """
     if precision not in PRECISIONS:
         raise UserError(f"prior_precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-VERSION = 1  # part of every cache key: raise it when the features change
+VERSION = 1  # part of every cache key: increase it when the features change
 
 
 def hog(gray: Tensor, *, cells: int = 8, orientations: int = 9, clip: float = 0.2) -> Tensor:

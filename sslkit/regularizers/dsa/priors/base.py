@@ -18,10 +18,10 @@ _FRAMES_AT_ONCE = 256
 class Prior:
     """Maps (N, C, H, W) images, uint8 or float in [0, 1], to (N, A) features on the images' device.
 
-    Of clips, (N, C, T, H, W) or R of each video, (N, R, C, T, H, W), the features are the mean over the frames.
-    Not an nn.Module, so that whoever holds it neither trains, saves nor switches it to train mode.
-    name: how the user wrote it. needs_fit: whether `fit` must see the data set's images first.
-    specified: whether more may follow its name after a colon, as in `timm:NAME`.
+    For clips, (N, C, T, H, W) or R per video, (N, R, C, T, H, W), the features are the mean over the frames.
+    Not an nn.Module, so that a parent module neither trains, saves nor switches it to train mode.
+    name: as given by the user. needs_fit: True if `fit` must be called with images of the data set first.
+    specified: True if its name takes a specification after a colon, as in `timm:NAME`.
     """
 
     needs_fit: ClassVar[bool] = False
@@ -36,11 +36,11 @@ class Prior:
             return self._mean_over_frames(images if images.dim() == 6 else images[:, None])
         features = self.extract(to_float(images)).flatten(1).float()
         if len(features) != len(images):
-            raise UserError(f"prior {self.name} gave {len(features)} rows of features for {len(images)} images")
+            raise UserError(f"prior {self.name} returned {len(features)} rows of features for {len(images)} images")
         return features
 
     def _mean_over_frames(self, clips: Tensor) -> Tensor:
-        """(N, R, C, T, H, W) -> (N, A), a few videos at a time: as floats, their frames take four times the room."""
+        """(N, R, C, T, H, W) -> (N, A), a few videos at a time, since float frames take four times the memory."""
         frames = clips.shape[1] * clips.shape[3]
         parts = []
         for videos in clips.split(max(1, _FRAMES_AT_ONCE // frames)):
@@ -54,15 +54,15 @@ class Prior:
 
     @classmethod
     def named(cls, name: str, *, size: int | None, precision: str) -> "Prior":
-        """The prior that is written as `name`, in which more may follow the colon. size, precision: see `build`."""
+        """Build the prior from `name`, with its specification after a colon. size, precision: see `build`."""
         raise NotImplementedError
 
     def fit(self, images: Tensor) -> None:
-        """Learns from clean images, (N, C, H, W), where `needs_fit`."""
+        """Fit to clean images, (N, C, H, W), if `needs_fit`."""
 
     @property
     def identity(self) -> str | None:
-        """Two priors of one identity give the same features; None where that cannot be known."""
+        """A key that is equal only for priors with equal features; None if unknown."""
         return None
 
 
@@ -104,7 +104,7 @@ class NetworkPrior(Prior):
         size: int | None,
         precision: str,
     ) -> N:
-        """The prior of a network and its configuration as timm and open_clip write it. size: None is the network's."""
+        """Build from a network and its configuration in timm's and open_clip's form. size: None is the network's."""
         return cls(
             name,
             network,
@@ -134,20 +134,20 @@ class NetworkPrior(Prior):
 
 
 def to_float(images: Tensor) -> Tensor:
-    """uint8 becomes float in [0, 1]; floats are taken to be there already."""
+    """Convert uint8 to float in [0, 1]; floats are returned unchanged."""
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
 
 
 def rgb(pixels: Tensor, name: str) -> Tensor:
-    """Gray (N, 1, H, W) repeated to three channels; three stay. Raises UserError for other counts."""
+    """Repeat gray (N, 1, H, W) to three channels; three are unchanged. Raises UserError for other counts."""
     channels = pixels.shape[1]
     if channels not in (1, 3):
-        raise UserError(f"prior {name} sees gray or RGB images, not {channels} channels: use prior=pca or hog")
+        raise UserError(f"prior {name} takes gray or RGB images, not {channels} channels: use prior=pca or hog")
     return pixels.expand(-1, 3, -1, -1)
 
 
 def resize_and_crop(pixels: Tensor, size: int, interpolation: str) -> Tensor:
-    """The shorter side to `size`, antialiased, then the centre square; values stay in [0, 1]."""
+    """Resize the shorter side to `size`, antialiased, then crop the centre square; values stay in [0, 1]."""
     height, width = pixels.shape[-2:]
     if min(height, width) != size:
         scale = size / min(height, width)

@@ -17,13 +17,13 @@ class ClipPrior(NetworkPrior):
     @classmethod
     def named(cls, name: str, *, size: int | None, precision: str) -> "ClipPrior":
         _, model, weights = (*name.split(":", 2), "", "")[:3]
-        with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they were
+        with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
             network, config = _clip(name, model, weights)
         return cls.of(name, network, config, size=size, precision=precision)
 
 
 class _ImageEncoder(nn.Module):
-    """The image half of a CLIP model."""
+    """The image encoder of a CLIP model."""
 
     def __init__(self, visual: nn.Module) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def _clip(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
     weights = weights or _clip_tag(name)
     try:
         model = open_clip.create_model(name, pretrained=weights)
-    except Exception as error:  # open_clip, huggingface_hub and urllib each raise their own when offline
+    except Exception as error:  # open_clip, huggingface_hub and urllib raise different errors when offline
         remedy = f"give a local file, prior=clip:{name}:FILE, or a prior without download, prior=pca or prior=hog"
         raise unobtainable(f"prior {prior}", error, remedy) from error
     config = open_clip.get_model_preprocess_cfg(model)
@@ -52,7 +52,7 @@ def _clip(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
 
 
 def _clip_tag(name: str) -> str:
-    """The pretrained weights of a model named alone: LAION-2B's where there are such, else the first listed."""
+    """The default pretrained weights of a model: LAION-2B's if listed, otherwise the first listed."""
     import open_clip
 
     tags = open_clip.list_pretrained_tags_by_model(name)

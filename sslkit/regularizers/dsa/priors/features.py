@@ -1,4 +1,4 @@
-"""Features that were computed beforehand, from a .npy file."""
+"""Precomputed features from a .npy file."""
 
 import numpy as np
 from torch import Tensor
@@ -8,7 +8,7 @@ from sslkit.regularizers.dsa.priors.base import Prior
 
 
 class FilePrior(Prior):
-    """Features from a .npy file, row = the image's index in the data set; opened, not read, until needed."""
+    """Features from a .npy file, by the image's row in the data set; memory-mapped."""
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(name)
@@ -18,7 +18,7 @@ class FilePrior(Prior):
             raise UserError(f"prior {name}: cannot open {path} as .npy: {error}") from error
         if self.array.ndim != 2 or self.array.dtype.kind != "f":
             raise UserError(
-                f"prior {name} wants floats (images, features), {path} is {self.array.dtype} {self.array.shape}"
+                f"prior {name} needs floats (images, features), {path} has {self.array.dtype} {self.array.shape}"
             )
 
     @classmethod
@@ -26,4 +26,4 @@ class FilePrior(Prior):
         return cls(name, name.partition(":")[2])
 
     def extract(self, pixels: Tensor) -> Tensor:
-        raise UserError(f"prior {self.name} knows images by their row only, so it cannot see views: use mode=cached")
+        raise UserError(f"prior {self.name} has no features of views: use mode=cached")

@@ -15,7 +15,7 @@ class HogPrior(Prior):
     def __init__(self, name: str, *, size: int = 64) -> None:
         super().__init__(name)
         if size < 16 or size % 8:
-            raise UserError(f"prior hog wants a size that is a multiple of 8, at least 16, not prior_size={size}")
+            raise UserError(f"prior hog: prior_size must be a multiple of 8, at least 16, got {size}")
         self.size = size
 
     @classmethod

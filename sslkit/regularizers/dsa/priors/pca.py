@@ -9,9 +9,9 @@ from sslkit.regularizers.dsa.priors.base import Prior, resize_and_crop, to_float
 
 
 class PcaPrior(Prior):
-    """The leading principal components of the clean pixels, at most `size` pixels a side; `fit` learns them.
+    """The leading principal components of the clean pixels, at most `size` pixels a side, computed by `fit`.
 
-    Before `fit`, and said once, the pixels themselves.
+    Before `fit` the features are the pixels, with one warning.
     """
 
     needs_fit = True
@@ -35,7 +35,7 @@ class PcaPrior(Prior):
         return resize_and_crop(pixels, side, "bilinear").flatten(1)
 
     def shrunk(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) -> float in [0, 1] at the side that `fit` looks at, where it changes nothing more."""
+        """(N, C, H, W) -> float in [0, 1] at the input size of `fit`; idempotent."""
         return resize_and_crop(to_float(images), min(self.size, *images.shape[-2:]), "bilinear")
 
     def fit(self, images: Tensor) -> None:
@@ -44,7 +44,7 @@ class PcaPrior(Prior):
         rank = min(self.components, *x.shape)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            # ten columns more than are wanted, and four passes, make the randomised basis exact to 1e-3
+            # ten extra columns and four iterations make the randomised basis exact to 1e-3
             _, _, basis = torch.svd_lowrank(x - self.mean, min(rank + 10, *x.shape), niter=4)
         self.basis = basis[:, :rank].contiguous()
         self.side = min(self.size, *images.shape[-2:])
@@ -54,11 +54,11 @@ class PcaPrior(Prior):
         if self.basis is not None:
             return (x - self.mean.to(x)) @ self.basis.to(x)
         if not self._said:
-            warnings.warn("prior pca saw no data set (DSA.prepare): it compares plain pixels", stacklevel=2)
+            warnings.warn("prior pca was fitted to no data set (call DSA.prepare): using plain pixels", stacklevel=2)
             self._said = True
         return x
 
     @property
     def identity(self) -> str:
-        """Of the recipe: what `fit` learns follows from it and the data set."""
+        """A key of the recipe, which determines the components together with the data set."""
         return f"pca components={self.components} size={self.size} images={self.most_images}"

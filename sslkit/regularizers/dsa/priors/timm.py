@@ -13,7 +13,7 @@ class TimmPrior(NetworkPrior):
     @classmethod
     def named(cls, name: str, *, size: int | None, precision: str) -> "TimmPrior":
         _, model, weights = (*name.split(":", 2), "", "")[:3]
-        with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they were
+        with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
             network, config = _timm(name, model, weights)
         return cls.of(name, network, config, size=size, precision=precision)
 

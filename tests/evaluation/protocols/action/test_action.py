@@ -190,7 +190,7 @@ def test_films_that_cannot_be_read_are_counted_and_named(motion: Path, network: 
     assert named == ["test/down/1.mp4", "train/down/1.mp4", "train/right/0.mp4"], "two of the same name are two"
     assert "3 unreadable" in evaluation.table([result])
     assert said[1].startswith("2 train films cannot be read, left out: train/") and "test/down/1.mp4: " in said[2]
-    with pytest.raises(UserError, match=r"2 of 8 films cannot be read, the first is .*train/down/1.mp4"):
+    with pytest.raises(UserError, match=r"2 of 8 videos cannot be read, the first is .*train/down/1.mp4"):
         action(network, f"video:{tmp_path / 'set'}", **how, on_error="raise")
 
 
@@ -231,9 +231,9 @@ def test_images_are_refused_in_one_line(motion: Path, network: LoadedModel, tmp_
     how = {"cache": tmp_path / "cache", "out": tmp_path / "out", "progress": False}
     with pytest.raises(UserError, match="random:narrow_resnet takes images: give a zoo entry"):
         action("random:narrow_resnet", f"video:{motion}", image_size=8, **how)
-    with pytest.raises(UserError, match="'fashion_mnist' is no set of films"):
+    with pytest.raises(UserError, match="'fashion_mnist' is not a video data set"):
         action(network, "fashion_mnist", **how)
-    with pytest.raises(UserError, match="'digits' is no set of films"):
+    with pytest.raises(UserError, match="'digits' is not a video data set"):
         run.evaluate("random:narrow_resnet", "digits", ["action"], image_size=8, **how)
 
 
@@ -265,7 +265,7 @@ def test_a_network_of_one_size_is_refused_before_it_is_trained(motion: Path, tmp
         ({"folds": [2]}, r"folds=\[2\] must be different ones of \[1\]"),
         ({"frames": -1}, "frames=-1 must be a whole number from 1"),
         ({"stride": 1.5}, "stride=1.5 must be a whole number from 1"),
-        ({"crops": 5}, "crops=5 is not known"),
+        ({"crops": 5}, "crops must be 1 .* or 3 .*, got 5"),
         ({"rule": "endpoint"}, "did you mean 'endpoints'"),
         ({"seed": -1}, "seed=-1 must be a whole number from 0"),
         ({"device": "cuda"}, "torch sees no GPU"),

@@ -62,7 +62,7 @@ def test_ucf101_converted_to_mp4_in_lower_case_is_found(ucf: Path) -> None:
 
 def test_ucf101_groups_are_not_in_both_lists(ucf: Path, lines: Callable) -> None:
     lines(ucf / "ucfTrainTestlist" / "testlist01.txt", "ApplyEyeMakeup/v_ApplyEyeMakeup_g08_c02.avi")
-    with pytest.raises(UserError, match="films of group ApplyEyeMakeup/v_ApplyEyeMakeup_g08 in both"):
+    with pytest.raises(UserError, match="videos of group ApplyEyeMakeup/v_ApplyEyeMakeup_g08 in both"):
         open_films(f"ucf101:{ucf}", "train")
 
 
@@ -80,7 +80,7 @@ def test_missing_films_are_counted_and_named_at_once(ucf: Path) -> None:
     with pytest.raises(UserError) as raised:
         open_films(f"ucf101:{ucf}", "train")
     said = str(raised.value)
-    assert "2 of 2 films are missing" in said and "\n" not in said and "From: https://www.crcv.ucf.edu" in said
+    assert "2 of 2 videos are missing" in said and "\n" not in said and "Source: https://www.crcv.ucf.edu" in said
     assert "v_ApplyEyeMakeup_g08_c01.avi" in said and "v_HandStandPushups_g09_c02.avi" in said
 
 
@@ -161,7 +161,7 @@ def test_kinetics_without_its_columns_or_films(kinetics: Path, lines: Callable, 
         open_films(f"kinetics400:{kinetics}", "test")
     for path in (kinetics / "train").rglob("*.m*"):
         path.unlink()
-    with pytest.raises(UserError, match=r"4 of 4 films are missing .* From: https://github.com/cvdfoundation"):
+    with pytest.raises(UserError, match=r"4 of 4 videos are missing .* Source: https://github.com/cvdfoundation"):
         open_films(f"kinetics400:{kinetics}", "train")
 
 
@@ -200,9 +200,9 @@ def test_folders_of_films(tmp_path: Path) -> None:
     [
         (("train/a/1.mp4", "train/b/1.mp4"), "has no folder test or val"),
         (("train/a/1.mp4", "train/b/1.mp4", "test/c/1.mp4"), "the classes c are not in train"),
-        (("train/a/1.mp4", "test/a/1.mp4"), "has 1 class folder, at least 2"),
+        (("train/a/1.mp4", "test/a/1.mp4"), "has 1 class folder; classification needs at least 2"),
         (("train/1.mp4", "test/a/1.mp4"), "train/CLASS/1.mp4"),
-        (("train/a/1.mp4", "train/b/1.mp4", "test/a/1.txt"), "there is no film in .*: looked for .mp4 .avi"),
+        (("train/a/1.mp4", "train/b/1.mp4", "test/a/1.txt"), "there is no video in .*: looked for .mp4 .avi"),
     ],
 )
 def test_folders_that_are_not_so(files: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -213,14 +213,14 @@ def test_folders_that_are_not_so(files: tuple[str, ...], said: str, tmp_path: Pa
 
 @pytest.mark.parametrize("source", ["fashion_mnist", "video", "video:", "ucf102", 3])
 def test_what_is_no_set_of_films(source) -> None:
-    with pytest.raises(UserError, match="is no set of films, which action needs: data is video:FOLDER or hmdb51"):
+    with pytest.raises(UserError, match="is not a video data set: for action, data is video:FOLDER or hmdb51"):
         open_films(source, "test")
 
 
 def test_splits_and_folds_that_are_not_there(ucf: Path) -> None:
     with pytest.raises(UserError, match="ucf101: split='val' is not known"):
         open_films(f"ucf101:{ucf}", "val")
-    with pytest.raises(UserError, match="ucf101 has no split 4: known: 1, 2, 3"):
+    with pytest.raises(UserError, match="ucf101 has no split 4; known: 1, 2, 3"):
         open_films(f"ucf101:{ucf}", "test", fold=4)
     with pytest.raises(UserError, match="there is no folder"):
         open_films(f"video:{ucf}/nowhere", "train")

@@ -186,11 +186,11 @@ def test_films_that_cannot_be_decoded_are_named_and_left_out(numbered: Path, tmp
     assert set(films.films.left_out) == {"a/no.mp4", "b/cut.mp4"} and all(films.films.left_out.values())
     assert len(films.films) == 4
     assert [films.facts(row).frames for row in range(4)] == [52, 10, 1, 6]
-    with pytest.raises(UserError, match=r"2 of 6 films cannot be read, the first is .*no.mp4"):
+    with pytest.raises(UserError, match=r"2 of 6 videos cannot be read, the first is .*no.mp4"):
         survey(open_films(f"video:{root}", "train"), on_error="raise")
     for path in (root / "test").rglob("*.mp4"):
         path.write_bytes(b"nor this")
-    with pytest.raises(UserError, match="none of the 4 films can be read"):
+    with pytest.raises(UserError, match="none of the 4 videos can be read"):
         opened(root)
 
 
@@ -211,7 +211,7 @@ def test_a_film_that_breaks_after_the_survey_gives_way_to_the_next(numbered: Pat
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"clips": 0}, "clips=0"), ({"crops": 2}, "crops=2 is not known"), ({"rule": "slowfest"}, "slowfast")],
+    [({"clips": 0}, "clips must be"), ({"crops": 2}, "crops must be 1"), ({"rule": "slowfest"}, "slowfast")],
 )
 def test_views_that_do_not_exist(given: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):

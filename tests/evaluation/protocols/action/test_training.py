@@ -232,11 +232,11 @@ def test_fewer_films_than_a_batch_are_one_batch_and_that_is_said() -> None:
         ({"epochs": 0}, "epochs=0 must be a whole number from 1"),
         ({"epochs": 1.5}, "epochs=1.5 must be a whole number"),
         ({"batch_size": 1}, "batch_size=1 must be a whole number from 2"),
-        ({"lr": -1}, "lr=-1 must be a number from 0"),
-        ({"lr": 0}, "lr=0 trains nothing"),
-        ({"lr": math.nan}, "lr=nan must be a number"),
-        ({"weight_decay": "x"}, "weight_decay='x' must be a number"),
-        ({"dropout": 1.5}, "dropout=1.5 must be a number from 0 to 1"),
+        ({"lr": -1}, "lr must be a number, at least 0, got -1"),
+        ({"lr": 0}, "lr must be above 0, got 0"),
+        ({"lr": math.nan}, "lr must be a number, at least 0, got nan"),
+        ({"weight_decay": "x"}, "weight_decay must be a number, at least 0, got 'x'"),
+        ({"dropout": 1.5}, "dropout must be a number, at least 0 and at most 1, got 1.5"),
     ],
 )
 def test_settings_out_of_range(changes: dict, said: str) -> None:

@@ -109,12 +109,12 @@ def test_images_without_objects_are_left_out() -> None:
     left = replace(data, instances=replace(data.instances, iscrowd=crowd)).to_learn_from()
     assert left.whole == data.whole
     assert list(left.ids) == [data.ids[row] for row in (0, 2, 3)]
-    with pytest.raises(UserError, match="is there to learn from"):
+    with pytest.raises(UserError, match="has no object to train on"):
         replace(data, instances=replace(data.instances, iscrowd=np.ones_like(crowd))).to_learn_from()
 
 
 def test_too_few_images_are_refused() -> None:
-    with pytest.raises(UserError, match="only 3 training images"):
+    with pytest.raises(UserError, match="must be at most 3, the number of training images"):
         StepBatches(lying(3), 4, 0, 0, 1, 0, 1)
     with pytest.raises(UserError, match="multiple of the number of processes, 2"):
         StepBatches(lying(9), 3, 0, 0, 1, 0, 2)

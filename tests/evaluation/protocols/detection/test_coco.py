@@ -91,7 +91,7 @@ def test_masks_of_polygons_and_run_lengths_are_pycocotools(own: Path, change: Ca
 def test_without_masks_none_are_read(own: Path, change: Callable[..., None]) -> None:
     change(lambda content: content["annotations"][0].update(segmentation=[[1, 2, 3]]))
     assert not open_boxes(f"coco:{own}", "train", masks=False).has_masks
-    with pytest.raises(UserError, match=r"train\.json: annotation \d+: a polygon of its segmentation is not"):
+    with pytest.raises(UserError, match=r"train\.json: annotation \d+: a polygon of the segmentation is not"):
         open_boxes(f"coco:{own}", "train")
     change(lambda content: [row.pop("segmentation") for row in content["annotations"]])
     assert not open_boxes(f"coco:{own}", "train").has_masks and open_boxes(f"coco:{own}", "test").has_masks
@@ -137,7 +137,7 @@ def test_an_image_that_is_turned_without_a_change_of_size_is_refused(own: Path, 
     exif = Image.Exif()
     exif[0x0112] = orientation
     Image.new("RGB", (128, 128)).save(own / "images/000.png", exif=exif)
-    with pytest.raises(UserError, match=r"000\.png is to be turned or mirrored by its EXIF data"):
+    with pytest.raises(UserError, match=r"000\.png has an EXIF orientation that keeps its size"):
         open_boxes(f"coco:{own}", "train")
 
 

@@ -180,7 +180,7 @@ def test_lists_of_different_length_are_refused() -> None:
 
 @pytest.mark.parametrize("targets", [[NOTHING], [true([BOX], [1], crowd=[0])], [true([BOX], [1], difficult=[0])]])
 def test_no_object_that_counts_is_an_error_and_no_number(targets: list[dict[str, Any]]) -> None:
-    with pytest.raises(UserError, match="needs true objects"):
+    with pytest.raises(UserError, match="needs ground truth"):
         coco_ap([detected([BOX], [0.9], [1])], targets)
 
 
@@ -188,8 +188,8 @@ def test_bad_predictions_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     target, good = true([BOX], [1]), detected([BOX], [0.9], [1])
     for change, message in (
         ({"scores": torch.tensor([float("nan")])}, "not finite"),
-        ({"labels": torch.tensor([1, 1])}, "as many of each"),
-        ({"masks": torch.rand(1, 1, SIZE, SIZE)}, "cut torchvision's"),
+        ({"labels": torch.tensor([1, 1])}, "same number of each"),
+        ({"masks": torch.rand(1, 1, SIZE, SIZE)}, "threshold torchvision's"),
     ):
         with pytest.raises(UserError, match=message):
             CocoAP("mask").update({**good, **change}, target)

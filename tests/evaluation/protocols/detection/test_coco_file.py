@@ -47,25 +47,25 @@ def first(**changed: Any) -> Callable[[Json], Any]:
         (lambda c: c["images"].append({**c["images"][0], "id": 9}), "1 file_names of images occur more than once"),
         (lambda c: c["categories"].append({"id": 3, "name": "x"}), "1 ids of categories occur more than once: 3"),
         (lambda c: c["categories"].append({"id": 5, "name": CLASSES[0]}), "1 names of categories occur"),
-        (lambda c: c["images"][0].update(id="a"), "each id of images must be whole numbers, not 'a'"),
-        (lambda c: c["images"][0].update(width=120.5), "each height and width must be whole numbers, not 120.5"),
+        (lambda c: c["images"][0].update(id="a"), "id of images must be integers, got 'a'"),
+        (lambda c: c["images"][0].update(width=120.5), "height and width must be integers, got 120.5"),
         (
             lambda c: c["images"][0].update(width=120),
             r"images/000\.png is 128 x 128 pixels, its annotations say 120 x 128",
         ),
         (lambda c: c["images"][0].update(file_name="gone/1.png"), r"1 of 12 images are not below .*: gone/1\.png"),
-        (lambda c: c["images"][0].update(file_name="000.png"), "found images/000.png instead: write that as file_name"),
-        (lambda c: [row.update(iscrowd=1) for row in c["annotations"]], "is there to learn from: all are crowds"),
+        (lambda c: c["images"][0].update(file_name="000.png"), "found images/000.png instead: use that as file_name"),
+        (lambda c: [row.update(iscrowd=1) for row in c["annotations"]], "has no object to train on: all are crowds"),
         (first(segmentation=[]), "1 of 2. annotations have no segmentation, ids 1000"),
-        (first(segmentation="x"), "annotation 1000: its segmentation is neither"),
-        (first(segmentation={"size": [9, 9], "counts": [81]}), "annotation 1000: its run lengths are of size"),
-        (first(segmentation={"size": [128, 128], "counts": [64.0, 64.0]}), "annotation 1000: .* must be whole numbers"),
+        (first(segmentation="x"), "annotation 1000: segmentation must be a list of polygons or run lengths"),
+        (first(segmentation={"size": [9, 9], "counts": [81]}), "annotation 1000: the run lengths have size"),
+        (first(segmentation={"size": [128, 128], "counts": [64.0, 64.0]}), "annotation 1000: .* must be integers"),
         (first(segmentation={"size": [128, 128], "counts": "zzz"}), "annotation 1000: .*decoded"),
         (first(iscrowd="0"), "iscrowd of annotation 1000 is neither 0 nor 1: '0'"),
-        (first(area="big"), "area of annotation 1000 is no number: 'big'"),
+        (first(area="big"), "area of annotation 1000 is not a number: 'big'"),
         (first(bbox=[5, 10, 10**400, 20]), r"is not \[x, y, width, height\]"),
-        (lambda c: c["images"][0].update(id=2**70), "each id of images must be whole numbers, not 11805916207174"),
-        (first(segmentation={"size": [128, 128], "counts": [81]}), "annotation 1000: its run lengths cover 81 pixels"),
+        (lambda c: c["images"][0].update(id=2**70), "id of images must be integers, got 11805916207174"),
+        (first(segmentation={"size": [128, 128], "counts": [81]}), "annotation 1000: the run lengths cover 81 pixels"),
     ],
 )
 def test_bad_annotations_are_said_in_a_line(own: Path, change: Callable, how: Callable, message: str) -> None:
@@ -81,7 +81,7 @@ def test_categories_of_test_must_be_those_of_train(own: Path, change: Callable) 
 
     change(without)
     with pytest.raises(
-        UserError, match=r"test\.json has objects of categories that no object of train\.json has: signs"
+        UserError, match=r"test\.json has objects of categories without an object in train\.json: signs"
     ):
         open_boxes(f"coco:{own}", "test")
     change(lambda content: content["categories"][0].update(name="beasts"), "test")

@@ -170,7 +170,7 @@ def test_the_same_seed_gives_the_same_new_layers_and_leaves_the_generator_alone(
         ("random:narrow_resnet", {"arch": "vit_pyramid"}, "takes timm's VisionTransformer"),
         ("random:narrow_resnet", {"arch": "c5"}, "did you mean 'c4'"),
         ("random:narrow_resnet", {"trainable": "some"}, "must be full or frozen"),
-        ("random:narrow_resnet", {"classes": 0}, "classes=0 must be"),
+        ("random:narrow_resnet", {"classes": 0}, "classes, the number of object classes, must be"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_line(model: str, options: dict, said: str) -> None:
@@ -180,12 +180,12 @@ def test_what_does_not_fit_is_refused_in_a_line(model: str, options: dict, said:
 
 
 def test_other_channels_than_gray_and_colour_are_refused() -> None:
-    with pytest.raises(UserError, match="2 channels; a detector gives it 3, or 1"):
+    with pytest.raises(UserError, match=r"2 channels; detection needs 3 \(RGB\) or 1"):
         build_detector(load_model("random:narrow_resnet", image_size=28, in_chans=2), 3)
 
 
 def test_sizes_out_of_range_are_refused() -> None:
-    with pytest.raises(UserError, match="from 96"):
+    with pytest.raises(UserError, match="at least 96"):
         Sizes(sides=(64,))
     with pytest.raises(UserError, match="must be five sides"):
         Sizes(anchors=(8, 16))

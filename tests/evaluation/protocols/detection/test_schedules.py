@@ -95,9 +95,9 @@ def test_changes_are_in_proportion_and_marked() -> None:
     ("call", "said"),
     [
         (lambda: find_schedule("smok", "voc07"), "did you mean 'smoke'"),
-        (lambda: find_schedule("full_2x", "voc07"), "is COCO's"),
-        (lambda: find_schedule("full", "voc07").changed(steps=0), "steps=0 must be"),
-        (lambda: find_schedule("full", "voc07").changed(lr=float("inf")), "lr=inf must be"),
+        (lambda: find_schedule("full_2x", "voc07"), "schedule=full_2x is for coco2017 only"),
+        (lambda: find_schedule("full", "voc07").changed(steps=0), "steps must be a whole number, at least 1, got 0"),
+        (lambda: find_schedule("full", "voc07").changed(lr=float("inf")), "lr must be a number above 0, got inf"),
         (lambda: Training(find_schedule("full", "voc07"), precision="half"), "no precision 'half'"),
     ],
 )

@@ -153,11 +153,11 @@ def test_bad_files_are_named(root: Path) -> None:
     listed = names.read_bytes()
     for text in (listed[:3] + b"\xff" + listed[4:], b"../../000001\n", b"\0" * 40):
         names.write_bytes(text)
-        with pytest.raises(UserError, match=r"Main/trainval.txt is not written as VOC's lists: .* no name of an image"):
+        with pytest.raises(UserError, match=r"Main/trainval.txt is not in VOC's list format: .* is not an image name"):
             open_boxes("voc07", "train", root)
     names.write_bytes(listed)
     path.unlink()
-    with pytest.raises(UserError, match=r"1 files of annotations that .* lists are not below .*000001\.xml"):
+    with pytest.raises(UserError, match=r"1 annotation files of images in .* are missing below .*000001\.xml"):
         open_boxes("voc07", "train", root)
     path.write_text(good)
     (base / "JPEGImages/000003.jpg").unlink()
