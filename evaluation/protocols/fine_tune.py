@@ -15,7 +15,7 @@ import numpy as np
 
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Precision, Seeds, Workers
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, Terminal
 from evaluation.results.result import Result
 from evaluation.tuning.loop import Setting, whole_number
 from evaluation.tuning.task import open_task
@@ -228,3 +228,6 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     return ()
+
+
+terminal = Terminal()

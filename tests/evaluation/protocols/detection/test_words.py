@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluation.judging import detection as judging
-from evaluation.judging.detection import USUAL, hint, judge
-from evaluation.judging.summary import shown
-from evaluation.protocols.detection import results
+from evaluation.judging.summary import judge_alone, shown
+from evaluation.protocols.detection import results, words
+from evaluation.protocols.detection.recipes import USUAL
+from evaluation.protocols.detection.words import hint
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
@@ -36,8 +36,8 @@ def test_the_next_command_keeps_all_that_was_asked_for() -> None:
 
 def test_what_is_no_entry_is_named_as_it_was_asked_for() -> None:
     command = typed(hint([model()], ["random:zoo/a"], {**PLAN, "task": "masks"}))
-    words = "checkpoint=random:zoo/a task=masks schedule=smoke trials=3 data=clipart_boxes"
-    assert set(command[2:]) == set(words.split())
+    wanted = "checkpoint=random:zoo/a task=masks schedule=smoke trials=3 data=clipart_boxes"
+    assert set(command[2:]) == set(wanted.split())
 
 
 def test_nothing_is_said_where_nothing_follows() -> None:
@@ -81,7 +81,9 @@ def test_vocs_numbers_come_first_on_its_own_sets_alone(monkeypatch) -> None:
 def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(
     checkpoint: str, options: dict, said: str, monkeypatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(judging, "_announce", lambda *_: pytest.fail("the plan was shown"))
+    monkeypatch.setattr(words, "described", lambda *_: pytest.fail("the plan was shown"))
     with pytest.raises(UserError, match=said):
-        judge(checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options)
+        judge_alone(
+            "detection", checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options
+        )
     assert capsys.readouterr().out == ""
