@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,20 +47,10 @@ def judge(
     with ExitStack() as stack:
         for name in dict.fromkeys(task.name for task in tasks):
             stack.enter_context(family.find(name).terminal.processes(how.get("device", "auto")))
-        asked = opened(
-            checkpoint, zoo, image_size=image_size, trust=trust, check=lambda model: check_fits(model, tasks)
-        )
+        fits = partial(check_fits, tasks=tasks)
+        asked = opened(checkpoint, zoo, image_size=image_size, trust=trust, check=fits)
         tasks = agreed([one.model for one in asked.values()], tasks)
-        shared: dict[str, dict[Hashable, Any]] = {}
-        how |= {"out": out, "tell": _tell, "shared": shared}
-        ready = asked.of_each(lambda _, one: prepared(one.model, tasks, **how))
-
-        def judged(name: str, evaluation: Evaluation) -> Judged:
-            one = asked[name]
-            _tell("model", described(one.model))
-            return Judged(one.asked, one.model, evaluation.folder, evaluation.run(pictures))
-
-        done = ready.of_each(judged)
+        done = _each_judged(asked, tasks, pictures, out=out, **how)
         if rank() == 0:
             _conclude(list(done.values()), tasks, place, pictures)
             print_left_out(done.left_out)
@@ -69,6 +60,7 @@ def judge(
 
 def judge_alone(
     protocol: str,
+    /,
     checkpoint: Any = None,
     zoo: str | Path | None = None,
     data: Any = None,
@@ -80,6 +72,19 @@ def judge_alone(
     own = members.options(family.find(protocol).Options)
     options = {name: words.pop(name) for name in own if name in words}
     return judge(checkpoint, zoo, data, [protocol], options={protocol: options}, trust=trust, **words)
+
+
+def _each_judged(asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool, **how: Any) -> Members[Judged]:
+    """Open the tasks of every model, then run them. how: see `prepared`. Raises UserError."""
+    shared: dict[str, dict[Hashable, Any]] = {}
+    ready = asked.of_each(lambda _, one: prepared(one.model, tasks, tell=_tell, shared=shared, **how))
+
+    def judged(name: str, evaluation: Evaluation) -> Judged:
+        one = asked[name]
+        _tell("model", described(one.model))
+        return Judged(one.asked, one.model, evaluation.folder, evaluation.run(pictures))
+
+    return ready.of_each(judged)
 
 
 def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any], pictures: bool) -> None:
