@@ -59,7 +59,6 @@ def evaluate(
     """
     tasks = asked_for(data, protocols, options)
     loaded = load_model(model, image_size=image_size, trust=trust)
-    check_fits(loaded, tasks)
     how |= {"root": root, "out": out, "seed": seed, "tell": lambda label, text: say(text)}
     return prepared(loaded, agreed([loaded], tasks), **how).run(pictures)
 
@@ -115,7 +114,7 @@ def asked_for(
 
 
 def check_fits(model: LoadedModel, tasks: Sequence[Task]) -> None:
-    """Check that every protocol can judge the network. Raises UserError."""
+    """Check that every protocol can judge the network, which `open` checks too. Raises UserError."""
     for task in tasks:
         family.find(task.name).terminal.fits(model, task.options)
 

@@ -48,7 +48,8 @@ class Terminal:
 
     usual: the source where none is named; None: `open` finds the data.
     classifies: whether a map and the confusions are drawn of its data.
-    fits(model, options): raises UserError for a network that it cannot judge, before any data are opened.
+    fits(model, options): raises UserError for a network that it cannot judge. Of several models each is checked before
+        the data are opened.
     agreed(models, task): the task, completed by what the models that are judged together agree on.
     plan(opened, task): lines said before it is run, each a label and a text.
     remarks(judged): lines said below the table.

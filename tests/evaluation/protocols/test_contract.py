@@ -12,8 +12,9 @@ import pytest
 import evaluation
 from evaluation import protocols
 from evaluation.features.models import load_model
+from evaluation.judging import run
 from evaluation.judging.summary import shown
-from evaluation.protocols.base import Protocol, Subject, Terminal
+from evaluation.protocols.base import Protocol, Subject, Task, Terminal
 from evaluation.results.result import Result
 from evaluation.results.tables import table
 from sslkit import members
@@ -92,6 +93,18 @@ def test_a_protocol_is_five_names(name: str) -> None:
     assert list(beside.parameters) == ["result"] and beside.return_annotation == tuple[str, ...]
     assert isinstance(protocol.terminal, Terminal) and protocol.terminal is module.terminal
     assert not {"evaluate", "open_data", "check"} & set(vars(module))
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_what_is_said_by_default_and_where_no_data_are_named(name: str) -> None:
+    terminal = protocols.find(name).terminal
+    assert terminal.usual is None or terminal.usual in run.SUITE
+    assert run.planned(None, [name])[-1] in [(source, name) for source in (terminal.usual, *run.SUITE)]
+    assert all(
+        type(getattr(terminal, field.name)) in (bool, str, type(None)) or callable(getattr(terminal, field.name))
+        for field in dataclasses.fields(terminal)
+    )
+    assert Terminal().plan(None, Task(name, "digits", None)) == [("", f"{name} on digits")]
 
 
 @pytest.mark.parametrize("name", LISTED)

@@ -1,14 +1,17 @@
 """What is said of detection: the next command, and what is refused before anything is shown."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from evaluation.judging.summary import judge_alone, shown
-from evaluation.protocols.detection import results, words
-from evaluation.protocols.detection.recipes import USUAL
+from evaluation.features.models import load_model
+from evaluation.judging.summary import judge, judge_alone, shown
+from evaluation.protocols.detection import measure, results, trials, words
+from evaluation.protocols.detection.options import Options
+from evaluation.protocols.detection.recipes import USUAL, protocol_of, source_of
 from evaluation.protocols.detection.words import hint
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
@@ -87,3 +90,59 @@ def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(
             "detection", checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options
         )
     assert capsys.readouterr().out == ""
+
+
+QUICK = {"schedule": "smoke", "steps": 1, "batch_size": 2}
+
+
+def test_evaluate_and_detect_go_the_same_way(own: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(trials, "draw_predictions", lambda *_, **__: None)
+    opened, real = [], measure.open_splits
+    monkeypatch.setattr(measure, "open_splits", lambda *a, **k: opened.append(a) or real(*a, **k))
+    both = [load_model(f"random:narrow_resnet:{seed}", image_size=28) for seed in (1, 2)]
+    place = {"data": f"coco:{own}", "out": tmp_path / "out", "progress": False}
+    first = judge_alone("detection", both, **place, **QUICK)
+    said = capsys.readouterr().out
+    assert len(opened) == 1, "the set is opened once for both"
+    second = judge(both, protocols=["detection"], options={"detection": QUICK}, **place)
+    assert capsys.readouterr().out == said, "nothing is trained again, and the same is said"
+    assert [replace(one, date="") for one in first] == [replace(one, date="") for one in second] and len(first) == 4
+    assert said.count("12 training images") == 2 and said.count("1 trial of 1 steps of 2 images") == 2
+    heads = [line.split(" ")[0] for line in said.splitlines() if line[:1].isalpha()]
+    assert [head for head in heads if head in ("pictures", "results", "seconds")] == ["pictures", "seconds", "results"]
+    assert "next  " not in said, "after several that are no entries nothing follows"
+
+
+def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(trials, "draw_predictions", lambda *_, **__: None)
+    asked = {"data": f"coco:{own}", "root": str(tmp_path), "out": str(tmp_path / "out"), "seed": 3, "every": 5.0}
+    judge_alone(
+        "detection", "random:narrow_resnet", image_size=28, progress=False, trainable="frozen", **asked, **QUICK
+    )
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("next "))
+    kept = {
+        **QUICK,
+        **asked,
+        "checkpoint": "random:narrow_resnet",
+        "trainable": "frozen",
+        "image_size": 28,
+        "trials": 3,
+    }
+    del kept["every"]  # changes no number
+    assert set(typed(line)[3:]) == {f"{name}={value}" for name, value in kept.items()}
+
+
+def test_a_recipe_says_what_is_not_given() -> None:
+    assert vars(Options().settled()) == {**vars(Options()), "schedule": "full", "arch": "c4", "trials": 1}
+    settled = Options(recipe="paper_voc07", arch="fpn").settled()
+    assert (settled.schedule, settled.arch, settled.trials) == ("full", "fpn", 5)
+    assert source_of(None, "paper_coco") == "coco2017" and source_of("voc07", "paper_coco") == "voc07"
+    assert protocol_of(None, None) == protocol_of("boxes", "paper_coco") == "detection"
+    assert protocol_of(None, "paper_coco") == protocol_of("masks", None) == "segmentation"
+    for asked in (lambda: Options(recipe="paper_voc").settled(), lambda: protocol_of(None, "paper_voc")):
+        with pytest.raises(UserError, match="there is no recipe 'paper_voc': did you mean"):
+            asked()
+    with pytest.raises(UserError, match="there is no task 'mask': did you mean 'masks'"):
+        protocol_of("mask", None)
+    with pytest.raises(UserError, match="name what to learn from"):
+        source_of(None, None)
