@@ -53,9 +53,10 @@ SHARED = ("zoo", "trust", "root", "out", "device")  # declared above for all com
 
 
 def settings_of(*parts: type) -> type:
-    """The settings of a command line whose options are the fields of several dataclasses, the first that has a name.
+    """The settings of a command line: FIRST, then the fields of the dataclasses, whose names differ.
 
-    Each has its default, its range and, from the docstring (see `sslkit.members.texts`), its line of help.
+    Each has its default, its range and, from the docstring (see `sslkit.members.texts`), its line of help; those of
+    SHARED are as in `Settings`.
     """
     fields = {field.name: (field.name, field.type, field) for field in dataclasses.fields(Settings)}
     found = {name: fields[name] for name in FIRST}
