@@ -2,16 +2,18 @@
 
 import hashlib
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torchvision.models.detection import FasterRCNN
 
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.sizes import Sizes
 from sslkit.errors import UserError
 from sslkit.members import nearest
+
+if TYPE_CHECKING:  # importing it takes more than a second
+    from torchvision.models.detection import FasterRCNN
 
 ARCHITECTURES = ("c4", "fpn", "vit_pyramid")
 
@@ -25,7 +27,7 @@ def build_detector(
     trainable: str = "full",
     sizes: Sizes | None = None,
     seed: int = 0,
-) -> FasterRCNN:
+) -> "FasterRCNN":
     """A torchvision detector on a copy of a model's network, in training mode; the model stays as it is.
 
     model: see `evaluation.load_model`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and
