@@ -28,7 +28,7 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.judging.command_line import words
+    from evaluation.features.command_line import words
     from sslkit.data.film_pieces import cut_films, sample_films
 
     films, out = config.pop("films"), config.pop("out")

@@ -1,20 +1,19 @@
 """Shared by the evaluating command lines: their settings, and a command line made of one protocol."""
 
+import dataclasses
+import functools
 import inspect
-from dataclasses import asdict, dataclass
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_origin
 
 from command import run_plain
 
 from evaluation import protocols
 from sslkit import members
-from sslkit.settings import MOST_SEED, plain, setting
-
-
-def option(own: type, name: str, help: str, **changed: Any) -> Any:
-    """The setting of an option of a protocol: its default and its range, but for what is changed of them."""
-    declared = inspect.signature(own).parameters[name]
-    return setting(**{"default": declared.default, "help": help, **vars(plain(declared.annotation)[1]), **changed})
+from sslkit.settings import MOST_SEED, alternatives, plain, setting
 
 
 @dataclass
@@ -49,14 +48,50 @@ class Settings:
     )
 
 
+FIRST = ("checkpoint", "zoo", "trust")
+SHARED = ("zoo", "trust", "root", "out", "device")  # declared above for all command lines
+
+
+def settings_of(*parts: type) -> type:
+    """The settings of a command line: FIRST, then the fields of the dataclasses, whose names differ.
+
+    Each has its default, its range and, from the docstring (see `sslkit.members.texts`), its line of help; those of
+    SHARED are as in `Settings`.
+    """
+    fields = {field.name: (field.name, field.type, field) for field in dataclasses.fields(Settings)}
+    found = {name: fields[name] for name in FIRST}
+    for part in parts:
+        said = members.texts(part)
+        for name, option in inspect.signature(part).parameters.items():
+            kind, limits = plain(option.annotation)
+            if get_origin(kind) is not Callable:
+                own = (name, _typed(kind), setting(option.default, said.get(name, ""), **vars(limits)))
+                found[name] = fields[name] if name in SHARED else own
+    return dataclasses.make_dataclass("Settings", found.values())
+
+
+def _typed(kind: Any) -> Any:
+    """An annotation without Path: what is typed on a command line is text."""
+    return functools.reduce(operator.or_, [one for one in alternatives(kind) if one is not Path])
+
+
 def run_protocol(name: str, usage: str) -> None:
     """A command line whose settings are those above and the protocol's own options."""
-    own = members.options(protocols.find(name).Options)
+    run_alone(lambda config: name, Settings(), usage, members.options(protocols.find(name).Options))
+
+
+def run_alone(
+    chosen: Callable[[dict[str, Any]], str], settings: Any, usage: str, own: Mapping[str, Any] | None = None
+) -> None:
+    """A command line of one protocol.
+
+    chosen: gives the protocol's name, and takes out of the configuration what is for that alone. own: the protocol's
+    options and their defaults, where `settings` lacks them.
+    """
 
     def task(config: dict[str, Any]) -> None:
-        from evaluation.judging.summary import judge
+        from evaluation.judging.summary import judge_alone
 
-        shared = {key: config[key] for key in asdict(Settings())}
-        judge(**shared, protocols=[name], options={name: {key: config[key] for key in own}})
+        judge_alone(chosen(config), **config)
 
-    run_plain(task, Settings(), usage, {"": own})
+    run_plain(task, settings, usage, {"": own} if own else {})

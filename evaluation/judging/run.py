@@ -1,7 +1,8 @@
 """evaluate(model, data, protocols): every protocol asked for, on features that are extracted once; results are kept."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from evaluation.features.checks import checked
 from evaluation.features.extraction import check_extraction
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.judging.pictures import draw
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, Task
 from evaluation.results import store
 from evaluation.results.result import Result
 from sslkit import file_names, members
+from sslkit.distributed import rank
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED
 
@@ -26,6 +28,7 @@ SUITE = {
 }
 MOST_FILES = 20_000  # to read in search of test images among the training images
 DEFAULT = ("linear", "knn", "crowding")  # of data that are named
+Tell = Callable[[str, str], None]
 
 
 def evaluate(
@@ -54,75 +57,101 @@ def evaluate(
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
     """
+    tasks = asked_for(data, protocols, options)
     loaded = load_model(model, image_size=image_size, trust=trust)
-    return prepared(loaded, data, protocols, options=options, root=root, out=out, seed=seed, **how).run(pictures, say)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A protocol on a source: what it opened, and its options."""
-
-    source: Any
-    name: str
-    opened: Any
-    options: Any
+    how |= {"root": root, "out": out, "seed": seed, "tell": lambda label, text: say(text)}
+    return prepared(loaded, agreed([loaded], tasks), **how).run(pictures)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """One model's protocols, checked and ready to run.
 
-    tasks: in their order. subjects: of the model, by source. folder: of the results.
+    tasks: in their order, each with what its protocol opened. subjects: of the model, by source. folder: of the
+    results. tell: called with a label ("" for most) and a text.
     """
 
-    tasks: Sequence[Task]
+    tasks: Sequence[tuple[Task, Any]]
     subjects: Mapping[str, Subject]
     folder: Path
+    tell: Tell
 
-    def run(self, pictures: bool = False, say: Callable[[str], None] = lambda line: None) -> list[Result]:
+    def run(self, pictures: bool = False) -> list[Result]:
         """Run every protocol and keep each result at once; see `evaluate`."""
         results: list[Result] = []
         previous = None
         make_folder(self.folder)
-        for task in self.tasks:
-            subject, images = self.subjects[str(task.source)], isinstance(task.opened, Subject)
+        for task, opened in self.tasks:
+            protocol, subject = family.find(task.name), self.subjects[str(task.source)]
+            images = isinstance(opened, Subject)
             if images and task.source is not previous and (note := _twins(subject)):
-                say(note)
+                self.tell("", note)
             previous = task.source if images else previous
-            say(f"{task.name} on {task.source}")
-            for result in family.find(task.name).run(task.opened, task.options):
+            for line in protocol.terminal.plan(opened, task):
+                self.tell(*line)
+            for result in protocol.run(opened, task.options):
                 results.append(subject.noted(result))
-                store.append(self.folder, results[-1])
-        if pictures:
-            classified = dict.fromkeys(str(task.source) for task in self.tasks if task.name in ("linear", "knn"))
-            drawn = draw(self.folder, results, map(self.subjects.get, classified))
-            say(f"pictures: {', '.join(path.name for path in drawn)}")
+                if rank() == 0:
+                    store.append(self.folder, results[-1])
+        if pictures and results:
+            self._draw(results)
         return results
+
+    def _draw(self, results: Sequence[Result]) -> None:
+        classified = [task for task, _ in self.tasks if family.find(task.name).terminal.classifies]
+        sources = dict.fromkeys(str(task.source) for task in classified)
+        drawn = draw(self.folder, results, map(self.subjects.get, sources))
+        self.tell("", f"pictures: {', '.join(path.name for path in drawn)}")
+
+
+def asked_for(
+    data: Any, protocols: Sequence[str] | None, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[Task]:
+    """The protocols on their sources in the order in which they are run, with checked options. Raises UserError."""
+    plan = planned(data, protocols)
+    chosen = {name: _options(name, (options or {}).get(name, {})) for _, name in plan}
+    return [Task(name, source, chosen[name]) for source, name in plan]
+
+
+def check_fits(model: LoadedModel, tasks: Sequence[Task]) -> None:
+    """Check that every protocol can judge the network, which `open` checks too. Raises UserError."""
+    for task in tasks:
+        family.find(task.name).terminal.fits(model, task.options)
+
+
+def agreed(models: Sequence[LoadedModel], tasks: Sequence[Task]) -> list[Task]:
+    """The tasks, completed by what the models agree on."""
+    return [family.find(task.name).terminal.agreed(models, task) for task in tasks]
 
 
 def prepared(
     model: LoadedModel,
-    data: Any,
-    protocols: Sequence[str] | None,
+    tasks: Sequence[Task],
     *,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    tell: Tell,
     root: str | Path = "data",
     out: str | Path = "runs/evaluation",
     seed: int = 0,
+    every: float | None = None,
+    shared: dict[str, dict[Hashable, Any]] | None = None,
     **how: Any,
 ) -> Evaluation:
-    """Open and check all that `evaluate` needs; nothing is written or computed. Raises UserError."""
+    """Open and check all that `evaluate` needs; nothing is written or computed. Raises UserError.
+
+    shared: what is open of each source, for all models that are judged on them; it is filled here.
+    """
     checked("seed", seed, int, least=0, most=MOST_SEED)
     check_extraction(**how)
-    plan = planned(data, protocols)
-    chosen = {name: _options(name, (options or {}).get(name, {})) for _, name in plan}
-    folder = results_folder(model, out)
+    shared, folder = {} if shared is None else shared, results_folder(model, out)
+    given = {"root": root, "seed": seed, "how": how, "out": folder, "every": every, "say": partial(tell, "")}
     subjects: dict[str, Subject] = {}
-    tasks = []
-    for source, name in plan:  # a source that is not there is refused before another is extracted
-        subject = subjects.setdefault(str(source), Subject(model, source, root, seed, how, folder))
-        tasks.append(Task(source, name, family.find(name).open(subject, chosen[name]), chosen[name]))
-    return Evaluation(tasks, subjects, folder)
+    opened = []
+    for task in tasks:  # a source that is not there is refused before another is extracted
+        name = str(task.source)
+        if name not in subjects:
+            subjects[name] = Subject(model, task.source, **given, shared=shared.setdefault(name, {}))
+        opened.append((task, family.find(task.name).open(subjects[name], task.options)))
+    return Evaluation(opened, subjects, folder, tell)
 
 
 def make_folder(folder: Path) -> None:
@@ -162,7 +191,7 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
         embedded = {name for fitting in SUITE.values() for name in fitting}
         wanted = protocols or embedded
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
-        return pairs + [("fashion_mnist", name) for name in wanted if name not in embedded]
+        return pairs + [(family.find(name).terminal.usual, name) for name in wanted if name not in embedded]
     sources = list(data) if isinstance(data, (list, tuple)) else [data]
     return [(source, name) for source in sources for name in (protocols or DEFAULT)]
 

@@ -1,7 +1,9 @@
 """Terminal output of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,13 @@ from evaluation import protocols as family
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.plots import plot_results
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
-from evaluation.judging.run import Evaluation, prepared, results_folder
+from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared
+from evaluation.protocols.base import Judged, Task
 from evaluation.results import store
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
-from sslkit import say
+from sslkit import members, say
 from sslkit.distributed import rank
 from sslkit.errors import UserError
 
@@ -29,34 +32,87 @@ def judge(
     image_size: int | None = None,
     out: str | Path = "runs/evaluation",
     trust: str | Sequence[str] | None = (),
+    pictures: bool = False,
     **how: Any,
 ) -> list[Result]:
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
     checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`.
+    Under torchrun rank 0 speaks and writes.
     Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
     Raises UserError before anything is computed, and where no model is left.
     """
-    pictures = how.pop("pictures", False)
-    asked = opened(checkpoint, zoo, image_size=image_size, trust=trust)
-    ready = asked.of_each(lambda _, one: prepared(one.model, data, protocols, options=options, out=out, **how))
+    tasks = asked_for(data, protocols, options)
+    place = {"image_size": image_size, "out": out, **how}
+    with ExitStack() as stack:
+        for name in dict.fromkeys(task.name for task in tasks):
+            stack.enter_context(family.find(name).terminal.processes(how.get("device", "auto")))
+        fits = partial(check_fits, tasks=tasks)
+        asked = opened(checkpoint, zoo, image_size=image_size, trust=trust, check=fits)
+        tasks = agreed([one.model for one in asked.values()], tasks)
+        done = _each_judged(asked, tasks, pictures, out=out, **how)
+        if rank() == 0:
+            _conclude(list(done.values()), tasks, place, pictures)
+            print_left_out(done.left_out)
+            _print_following(list(done.values()), tasks, place)
+    return [result for one in done.values() for result in one.results]
 
-    def judged(name: str, evaluation: Evaluation) -> list[Result]:
-        say.line(f"model     {described(asked[name].model)}")
-        return evaluation.run(pictures, _line)
 
-    done = ready.of_each(judged)
-    models, results = [asked[name].model for name in done], [result for each in done.values() for result in each]
+def judge_alone(
+    protocol: str,
+    /,
+    checkpoint: Any = None,
+    zoo: str | Path | None = None,
+    data: Any = None,
+    *,
+    trust: str | Sequence[str] | None = (),
+    **words: Any,
+) -> list[Result]:
+    """Evaluate as `judge` by one protocol; words: its options beside the other arguments, as on a command line."""
+    own = members.options(family.find(protocol).Options)
+    options = {name: words.pop(name) for name in own if name in words}
+    return judge(checkpoint, zoo, data, [protocol], options={protocol: options}, trust=trust, **words)
+
+
+def _each_judged(asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool, **how: Any) -> Members[Judged]:
+    """Open the tasks of every model, then run them. how: see `prepared`. Raises UserError."""
+    shared: dict[str, dict[Hashable, Any]] = {}
+    ready = asked.of_each(lambda _, one: prepared(one.model, tasks, tell=_tell, shared=shared, **how))
+
+    def judged(name: str, evaluation: Evaluation) -> Judged:
+        one = asked[name]
+        _tell("model", described(one.model))
+        return Judged(one.asked, one.model, evaluation.folder, evaluation.run(pictures))
+
+    return ready.of_each(judged)
+
+
+def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any], pictures: bool) -> None:
+    """Print the table, the differences, and where the results are."""
+    results = [result for one in done for result in one.results]
     say.line(f"\n{table(shown(results))}\n")
     print_differences(results)
-    if len(models) > 1 and pictures:
-        plot_results(results, Path(out) / "comparison.png")
-        say.line(f"picture   {Path(out) / 'comparison.png'}")
-    folders = dict.fromkeys(str(results_folder(model, out) / store.RESULTS) for model in models)
+    for name in dict.fromkeys(task.name for task in tasks):
+        for line in family.find(name).terminal.remarks([_of_protocol(one, name) for one in done]):
+            say.line(line)
+    if len(done) > 1 and pictures:
+        path = Path(place["out"]) / "comparison.png"
+        plot_results(results, path)
+        say.line(f"picture   {path}")
+    folders = dict.fromkeys(str(one.folder / store.RESULTS) for one in done)
     say.line(f"results   {', '.join(folders)}" + ("; pictures beside them" if pictures else ""))
-    print_left_out(done.left_out)
-    say.line(f"next      {hint(models)}")
-    return results
+
+
+def _of_protocol(one: Judged, name: str) -> Judged:
+    return replace(one, results=[result for result in one.results if result.protocol == name])
+
+
+def _print_following(done: Sequence[Judged], tasks: Sequence[Task], place: Mapping[str, Any]) -> None:
+    """Print the next command: that of the only task, or that of evaluate.py; where it is "", nothing."""
+    told = family.find(tasks[0].name).terminal.following(done, tasks[0], place) if len(tasks) == 1 else None
+    told = hint([one.model for one in done]) if told is None else told
+    if told:
+        say.line(f"next      {told}")
 
 
 def shown(results: list[Result]) -> list[Result]:
@@ -166,5 +222,7 @@ def hint(models: list[LoadedModel]) -> str:
     return f"python recipes/evaluate.py checkpoint={name} data=PATH/TO/YOUR/IMAGES"
 
 
-def _line(text: str) -> None:
-    say.line(f"          {text}")
+def _tell(label: str, text: str) -> None:
+    """Print a line with its label, on rank 0 alone."""
+    if rank() == 0:
+        say.line(f"{label:<10}{text}")

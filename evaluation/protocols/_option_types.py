@@ -25,4 +25,4 @@ Readers = Annotated[int, Limits(least=0, most=256)]
 ReadersOrAuto = Annotated[int | str, Limits(least=0, most=256, choices=("auto",))]
 SizeOrNone = Annotated[int | None, Limits(least=1, most=4096)]  # pixels, or frames
 Fraction = Annotated[int | float, Limits(above=0)]  # a share, or a whole number of images
-Trials = Annotated[int, Limits(least=1, most=1000)]
+TrialsOrNone = Annotated[int | None, Limits(least=1, most=1000)]

@@ -1,10 +1,11 @@
 """The contract of protocols, and their subject: one model on one data set, features extracted on first use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from evaluation import datasets
 from evaluation.datasets.base import Split
@@ -16,23 +17,73 @@ from sslkit.data.sources import splits as source_splits
 from sslkit.errors import UserError
 
 NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A protocol to run. source: of the data, None where the protocol finds its own. options: its `Options`."""
+
+    name: str
+    source: Any
+    options: Any
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A model and its results of one protocol.
+
+    asked: a zoo entry, or the word of a command line. folder: of its results.jsonl.
+    """
+
+    asked: Any
+    model: LoadedModel
+    folder: Path
+    results: list[Result]
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Steps of the judge that a protocol may replace; `Terminal()` has the usual ones.
+
+    usual: the source where none is named; None: `open` finds the data.
+    classifies: whether a map and the confusions are drawn of its data.
+    fits(model, options): raises UserError for a network that it cannot judge. Of several models each is checked before
+        the data are opened.
+    agreed(models, task): the task, completed by what the models that are judged together agree on.
+    plan(opened, task): lines said before it is run, each a label and a text.
+    remarks(judged): lines said below the table.
+    following(judged, task, place): the next command; None: that of evaluate.py, "": none. place: the judge's arguments.
+    processes(device): the context in which all models are judged.
+    """
+
+    usual: str | None = "fashion_mnist"
+    classifies: bool = False
+    fits: Callable[[LoadedModel, Any], None] = lambda model, options: None
+    agreed: Callable[[Sequence[LoadedModel], Task], Task] = lambda models, task: task
+    plan: Callable[[Any, Task], list[tuple[str, str]]] = lambda opened, task: [("", f"{task.name} on {task.source}")]
+    remarks: Callable[[Sequence[Judged]], list[str]] = lambda judged: []
+    following: Callable[[Sequence[Judged], Task, Mapping[str, Any]], str | None] = lambda judged, task, place: None
+    processes: Callable[[str], AbstractContextManager[Any]] = lambda device: nullcontext()
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The four names that every protocol defines.
+    """The five names that every protocol defines.
 
     Options: a frozen dataclass of keywords, each with a default and annotated with its range (see `_option_types`).
     open(subject, options): opens data and model and checks everything before anything is computed; what it gives is
         for `run`, and is the subject itself where the data are labelled images. Raises UserError.
     run(opened, options): the results.
     beside(result): names in `result.others` that are further rows of the table and of the page.
+    terminal: what the judge checks and says in another way than usual.
     """
 
     Options: type
     open: Callable[["Subject", Any], Any]
     run: Callable[[Any, Any], list[Result]]
     beside: Callable[[Result], tuple[str, ...]]
+    terminal: Terminal
 
 
 def among(result: Result, *names: str) -> tuple[str, ...]:
@@ -47,6 +98,8 @@ class Subject:
     model: loaded. data, root: as `evaluation.datasets.open_split` takes them. seed: of the protocol's draws.
     how: further arguments of `evaluation.extract` (cache, precision, batch_size, device, ...).
     out: folder of what a protocol keeps beside its result, such as a grid's finished runs.
+    every: seconds between two checkpoints; None: the protocol's own. say: called with a line when something is done.
+    shared: what `once` opened of the data, one mapping for all models that are judged on them.
     """
 
     model: LoadedModel
@@ -55,15 +108,21 @@ class Subject:
     seed: int = 0
     how: Mapping[str, Any] = field(default_factory=dict)
     out: Path = Path("runs/evaluation")
+    every: float | None = None
+    say: Callable[[str], None] = lambda line: None
+    shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     _features: dict[str, Features] = field(default_factory=dict, repr=False)
-    _opened: dict[str, Split] = field(default_factory=dict, repr=False)
+
+    def once(self, part: Hashable, opening: Callable[[], T]) -> T:
+        """Return what `opening` gives of a part of the data, opened once for all models."""
+        if part not in self.shared:
+            self.shared[part] = opening()
+        return self.shared[part]
 
     def opened(self, split: str) -> Split:
         """Return one split, opened once: its labels are known before anything is extracted."""
-        if split not in self._opened:
-            reading = {"on_error": self.how.get("on_error", "skip"), "counts": self.how.get("counts", "raise")}
-            self._opened[split] = datasets.open_split(self.data, split, root=self.root, **reading)
-        return self._opened[split]
+        reading = {"on_error": self.how.get("on_error", "skip"), "counts": self.how.get("counts", "raise")}
+        return self.once(("split", split), lambda: datasets.open_split(self.data, split, root=self.root, **reading))
 
     def features(self, split: str) -> Features:
         """Of one split; a second protocol that asks costs no forward pass."""

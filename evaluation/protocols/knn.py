@@ -16,7 +16,7 @@ from evaluation.learners.linear_parts import in_both
 from evaluation.learners.neighbours import neighbours, vote
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import Count, Positive
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, Terminal
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, mean_per_class, share
 from sslkit.errors import UserError
@@ -147,3 +147,6 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     return ()
+
+
+terminal = Terminal(classifies=True)

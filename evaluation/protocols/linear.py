@@ -20,7 +20,7 @@ from evaluation.learners.logistic import Probe, fit_one_vs_rest, fit_path
 from evaluation.protocols import linear_aug
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._linear_options import RECIPES, SELECT, Options, check_on_features, check_together
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, Terminal
 from evaluation.results.choice import highest_of, lowest_of
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
@@ -123,6 +123,9 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     return ()
+
+
+terminal = Terminal(classifies=True)
 
 
 def _check(**options: tuple[str, tuple[str, ...]]) -> None:

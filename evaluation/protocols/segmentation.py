@@ -10,21 +10,24 @@ from evaluation.protocols import detection
 from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.measure import Opened, measured, opened
 from evaluation.protocols.detection.options import Options, Place
+from evaluation.protocols.detection.words import TERMINAL
 from evaluation.results.result import Result
 
 
 def segmentation(
     model: Any,
-    data: Any,
+    data: Any = None,
     *,
-    arch: str = Options.arch,
-    schedule: str = Options.schedule,
-    trials: int = Options.trials,
+    recipe: str | None = Options.recipe,
+    arch: str | None = Options.arch,
+    schedule: str | None = Options.schedule,
+    trials: int | None = Options.trials,
     trainable: str = Options.trainable,
     steps: int | None = Options.steps,
     batch_size: int | None = Options.batch_size,
     lr: float | None = Options.lr,
     seed: int = Place.seed,
+    image_size: int | None = Place.image_size,
     out: str | Path | None = Place.out,
     root: str | Path = Place.root,
     precision: str = Place.precision,
@@ -42,15 +45,18 @@ def segmentation(
     Raises UserError as `detection` does, and for a set without masks.
     """
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
-    options = Options(arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
-    how = {"device": device, "workers": workers, "counts": counts, "every": every, "progress": progress}
+    options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
+    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
+    how |= {"every": every, "progress": progress}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return run(opened("segmentation", model, data, options, place, masks=True), options)
 
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the data, the network and the schedule before anything is computed. Raises UserError."""
-    return opened("segmentation", subject.model, subject.data, options, Place.of(subject), masks=True)
+    return opened(
+        "segmentation", subject.model, subject.data, options, Place.of(subject), masks=True, once=subject.once
+    )
 
 
 def run(opened: Opened, options: Options) -> list[Result]:
@@ -61,3 +67,6 @@ def run(opened: Opened, options: Options) -> list[Result]:
 def beside(result: Result) -> tuple[str, ...]:
     """As of detection."""
     return detection.beside(result)
+
+
+terminal = TERMINAL

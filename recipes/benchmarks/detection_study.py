@@ -24,8 +24,9 @@ from results import keep, load
 from tqdm import tqdm
 
 import sslkit
-from evaluation.judging.detection import TASKS
+from evaluation.protocols.detection import detection
 from evaluation.protocols.detection.measure import open_splits
+from evaluation.protocols.segmentation import segmentation
 
 RESULTS = "detection_study"
 STEPS = 400
@@ -83,7 +84,8 @@ def one(detector: str, seed: int, weights: str, zoo: Path) -> None:
     config, arch, task = DETECTORS[detector]
     entry = pretrained(config, seed, zoo)
     train, test = open_splits("clipart_boxes", masks=task == "masks")
-    found = TASKS[task](
+    judge = segmentation if task == "masks" else detection
+    found = judge(
         str(entry) if weights == "pretrained" else f"random:{entry}:{seed}",
         {"train": train, "test": test},
         arch=arch,

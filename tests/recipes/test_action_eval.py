@@ -1,6 +1,7 @@
 """action_eval.py as a person types it, and what it calls."""
 
 import dataclasses
+import functools
 import importlib
 import os
 import shlex
@@ -13,9 +14,10 @@ import pytest
 from motion_films import write_motions
 
 from evaluation.features.models import load_model
-from evaluation.judging.action import hint, judge
+from evaluation.judging.summary import judge_alone
 from evaluation.protocols.action import Options, action
 from evaluation.protocols.action.recipes import RECIPES as NAMED
+from evaluation.protocols.action.words import hint
 from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
@@ -24,6 +26,7 @@ from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+judge = functools.partial(judge_alone, "action")
 NET = ["checkpoint=random:narrow_slow", "image_size=16", "frames=4", "stride=2"]
 QUICK = ["epochs=1", "batch_size=8", "clips=2", "crops=1", "workers=0"]
 

@@ -1,5 +1,7 @@
 """The evaluating command lines as a person types them."""
 
+import importlib
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -8,8 +10,9 @@ import numpy as np
 import pytest
 
 from evaluation import protocols
-from sslkit import backbones, zoo
+from sslkit import backbones, members, zoo
 from sslkit.data.sources import open_images
+from sslkit.settings import declared, plain
 
 
 @pytest.fixture
@@ -69,6 +72,22 @@ def test_help_names_every_protocol_and_option(tmp_path: Path, typed) -> None:
     for setting in ("checkpoint=null", "few_shot.episodes=2000", "knn.k=20", "cache=runs/cache"):
         assert setting in said
     assert "k_shot=[1,5]" in typed("few_shot", "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("recipe", ["detect", "action_eval"])
+def test_options_stand_with_their_protocol_alone(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "recipes"))
+    command, shared = importlib.import_module(recipe), importlib.import_module("evaluating")
+    known = {one.path: one for one in declared(command.Settings())}
+    assert all(one.help for one in known.values()), "each has its line"
+    of_all = {one.path: one for one in declared(shared.Settings())}
+    for part in (command.Options, command.Place):
+        for name, own in inspect.signature(part).parameters.items():
+            if name in shared.SHARED:
+                assert known[name] == of_all[name]
+            elif name != "say":
+                assert (known[name].default, known[name].limits) == (own.default, plain(own.annotation)[1])
+                assert members.texts(part)[name] == known[name].help
 
 
 @pytest.mark.parametrize(

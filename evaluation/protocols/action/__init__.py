@@ -18,6 +18,7 @@ from evaluation.protocols.action.reading import EvalViews
 from evaluation.protocols.action.results import fold_name, result_of
 from evaluation.protocols.action.runs import Run, done
 from evaluation.protocols.action.training import RunOptions
+from evaluation.protocols.action.words import TERMINAL
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
@@ -123,6 +124,9 @@ def run(opened: Opened, options: Options) -> list[Result]:
 def beside(result: Result) -> tuple[str, ...]:
     """The top-5, and each official split."""
     return tuple(name for name in result.others if name in BESIDE)
+
+
+terminal = TERMINAL
 
 
 def _say_unreadable(films: datasets.Films, say: Callable[[str], None]) -> None:

@@ -19,16 +19,49 @@ from evaluation.protocols._option_types import (
     Seed,
     SizeOrNone,
 )
+from evaluation.protocols.action.recipes import PROTOCOLS
+from evaluation.protocols.action.runs import FEATURES
 from evaluation.protocols.action.training import SAVE_SECONDS
 from evaluation.protocols.base import Subject
 from sslkit.settings import Limits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """See `evaluation.protocols.action.action`."""
+class Asked:
+    """Further words of recipes/action_eval.py.
 
-    protocol: str | None = None
+    checkpoint: zoo entry of a network of clips, random:NAME (slow_r50, r3d_18, ...), or a list
+    data: video:FOLDER, kinetics400, ucf101, hmdb51, NAME:ROOT; null: the recipe's or the entry's
+    """
+
+    checkpoint: str | list[str] | None = None
+    data: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Settings of the training and of the test; see also `evaluation.protocols.action.action`.
+
+    protocol: linear or fine_tune; null: the recipe's, else linear
+    recipe: a name of those above; null: paper_k400 for linear, else paper_ucf101
+    folds: official splits, as [1,2,3]; null: the recipe's
+    epochs: null: the recipe's; so are the next four
+    batch_size: clips a step; a rate that is not given goes with it
+    lr: highest learning rate
+    weight_decay: added to the gradient, but for batch normalisation
+    dropout: in front of the linear layer
+    frames: of a clip; null: the network's
+    stride: frames from one to the next; null: as pretrained, else 64 / frames
+    clips: of a test film
+    crops: of a test clip: 1 or 3
+    rule: where the test clips start: slowfast, slowfast_offset or endpoints
+    features: once: the linear protocol on features that are extracted once, not augmented
+    precision: of the network: float32 or bfloat16
+    on_error: a film that cannot be decoded: skip (counted and named), or raise
+    save_seconds: between two checkpoints
+    """
+
+    protocol: Annotated[str | None, Limits(choices=PROTOCOLS)] = None
     recipe: str | None = None
     folds: CountsOrNone = None
     epochs: CountOrNone = None
@@ -41,7 +74,7 @@ class Options:
     clips: Count = 10
     crops: Annotated[int, Limits(least=1, most=3)] = 3
     rule: str = "slowfast"
-    features: str = "live"
+    features: Annotated[str, Limits(choices=FEATURES)] = "live"
     precision: Precision = "float32"
     on_error: OnError = "skip"
     save_seconds: Seconds = SAVE_SECONDS
@@ -49,16 +82,24 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Output folder, device, seed and other settings of the runs; see `evaluation.protocols.action.action`."""
+    """Output folder, device, seed and other settings of the runs; see also `evaluation.protocols.action.action`.
+
+    seed: of order, clips, crops, colours and the head's start
+    image_size: pixels; null: the network's
+    cache: folder of the index of films
+    counts: a published set with another number of films than published: raise, or warn
+    workers: processes that decode
+    progress: bars on a terminal
+    """
 
     seed: Seed = 0
+    image_size: SizeOrNone = None
     root: str | Path = "data"
-    out: str | Path = "runs/evaluation"
     cache: str | Path | None = "runs/cache"
+    out: str | Path = "runs/evaluation"
     counts: CountsRule = "raise"
     device: str = "auto"
     workers: ReadersOrAuto = "auto"
-    image_size: SizeOrNone = None
     progress: bool = True
     say: Callable[[str], None] = lambda line: None
 
@@ -67,4 +108,4 @@ class Place:
         """Return the settings of a subject of evaluation."""
         told = ("cache", "counts", "device", "workers", "progress")
         how = {name: subject.how[name] for name in told if name in subject.how}
-        return cls(seed=subject.seed, root=subject.root, out=subject.out, **how)
+        return cls(seed=subject.seed, root=subject.root, out=subject.out, say=subject.say, **how)

@@ -10,21 +10,24 @@ from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.measure import Opened, measured, opened
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.results import seed_name
+from evaluation.protocols.detection.words import TERMINAL
 from evaluation.results.result import Result
 
 
 def detection(
     model: Any,
-    data: Any,
+    data: Any = None,
     *,
-    arch: str = Options.arch,
-    schedule: str = Options.schedule,
-    trials: int = Options.trials,
+    recipe: str | None = Options.recipe,
+    arch: str | None = Options.arch,
+    schedule: str | None = Options.schedule,
+    trials: int | None = Options.trials,
     trainable: str = Options.trainable,
     steps: int | None = Options.steps,
     batch_size: int | None = Options.batch_size,
     lr: float | None = Options.lr,
     seed: int = Place.seed,
+    image_size: int | None = Place.image_size,
     out: str | Path | None = Place.out,
     root: str | Path = Place.root,
     precision: str = Place.precision,
@@ -39,6 +42,8 @@ def detection(
     model: see `evaluation.load_model`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
         Images of colour become gray (luma) for a network of one channel.
     data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, counts: likewise.
+    recipe: a name of RECIPES, which says data, schedule, arch and trials where they are None; without one they are
+        none, "full", "c4" and 1.
     arch: "c4", "fpn" or "vit_pyramid". trainable: "full", or "frozen" for the backbone as it is.
     schedule: "full" (MoCo's for VOC 07 and 07+12, 1x for COCO), "full_2x", "short" or "smoke"; all but full are marked
         as not comparable to published numbers. steps, batch_size, lr: others than the schedule's, which are marked so.
@@ -46,7 +51,7 @@ def detection(
     out: folder of `detection.jsonl`, to which every finished trial is added, and of `detection/`: checkpoints from
         which a killed run goes on to the same weights, the detectors' weights, pictures. None: nothing is kept.
     precision: "float32", or "bfloat16" autocast. device: "auto" is a GPU if there is one. workers: processes that read
-        images. every: seconds between two checkpoints.
+        images. image_size: of random:NAME. every: seconds between two checkpoints.
 
     Under torchrun the ranks share every batch, with synchronised batch norm; ranks other than 0 return [].
     Returns COCO's result (coco_ap; coco_ap50 and coco_ap75 in `others`) and VOC's (voc_ap50; voc_ap, voc_ap75), each
@@ -55,15 +60,16 @@ def detection(
     loss that is NaN or infinite.
     """
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
-    options = Options(arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
-    how = {"device": device, "workers": workers, "counts": counts, "every": every, "progress": progress}
+    options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
+    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
+    how |= {"every": every, "progress": progress}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return run(opened("detection", model, data, options, place, masks=False), options)
 
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the data, the network and the schedule before anything is computed. Raises UserError."""
-    return opened("detection", subject.model, subject.data, options, Place.of(subject), masks=False)
+    return opened("detection", subject.model, subject.data, options, Place.of(subject), masks=False, once=subject.once)
 
 
 def run(opened: Opened, options: Options) -> list[Result]:
@@ -74,3 +80,6 @@ def run(opened: Opened, options: Options) -> list[Result]:
 def beside(result: Result) -> tuple[str, ...]:
     """Every number under its own name, without the trials."""
     return tuple(name for name in result.others if name not in map(seed_name, result.seeds))
+
+
+terminal = TERMINAL

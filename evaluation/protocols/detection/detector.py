@@ -1,10 +1,9 @@
 """Build Faster or Mask R-CNN on the backbone of a loaded model."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torchvision.models.detection import FasterRCNN
 
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.detection.body import check_trainable
@@ -12,6 +11,9 @@ from evaluation.protocols.detection.sizes import Sizes
 from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError
 from sslkit.members import nearest
+
+if TYPE_CHECKING:  # importing it takes more than a second
+    from torchvision.models.detection import FasterRCNN
 
 ARCHITECTURES = ("c4", "fpn", "vit_pyramid")
 
@@ -25,7 +27,7 @@ def build_detector(
     trainable: str = "full",
     sizes: Sizes | None = None,
     seed: int = 0,
-) -> FasterRCNN:
+) -> "FasterRCNN":
     """Build a torchvision detector, in training mode, on a copy of a model's network; the model is not changed.
 
     model: see `evaluation.load_model`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and

@@ -1,6 +1,7 @@
 """What the protocols of detection and of segmentation share: the data, the schedule, the trials."""
 
 import tempfile
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_ap import CocoAP
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.options import Options, Place
+from evaluation.protocols.detection.recipes import source_of
 from evaluation.protocols.detection.results import results_of
 from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.sources import open_boxes
@@ -21,6 +23,8 @@ from evaluation.protocols.detection.trials import Bench
 from evaluation.results.result import Result
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED
+
+Once = Callable[[Hashable, Callable[[], tuple[Boxes, Boxes]]], tuple[Boxes, Boxes]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,23 +62,37 @@ def open_splits(
     return train, test
 
 
-def opened(name: str, model: Any, data: Any, options: Options, place: Place, *, masks: bool) -> Opened:
-    """Open and check all that the trials of protocol `name` need. Raises UserError."""
+def opened(
+    name: str,
+    model: Any,
+    data: Any,
+    options: Options,
+    place: Place,
+    *,
+    masks: bool,
+    once: Once = lambda _, read: read(),
+) -> Opened:
+    """Open and check all that the trials of protocol `name` need. once: see `Subject.once`. Raises UserError."""
+    options, source = options.settled(), source_of(data, options.recipe)
     check_trials(options.trials, place.seed)
     whole_number("workers", place.workers, 0)
     CocoAP("box")  # says now, not after the training, that its packages are missing
     device_of(place.device)
-    loaded = load_model(model)
+    loaded = load_model(model, image_size=place.image_size)
     check_fit(loaded, options.arch)
-    train, test = open_splits(data, place.root, masks=masks, counts=place.counts)
+
+    def read() -> tuple[Boxes, Boxes]:
+        train, test = open_splits(source, place.root, masks=masks, counts=place.counts)
+        return (train, test) if masks else (train.without_masks(), test.without_masks())
+
+    train, test = once(("boxes", masks, options.recipe), read)
     planned(train, options, place, masks=masks)
-    train, test = (train, test) if masks else (train.without_masks(), test.without_masks())
     return Opened(name, loaded, train, test, masks, place)
 
 
 def measured(opened: Opened, options: Options) -> list[Result]:
     """The results of the trials; see `evaluation.protocols.detection.detection`."""
-    place = opened.place
+    place, options = opened.place, options.settled()
     training = planned(opened.train, options, place, masks=opened.masks)
     seeds = list(range(place.seed, place.seed + options.trials))
     with ExitStack() as stack:
@@ -94,7 +112,7 @@ def check_trials(trials: int, seed: int) -> None:
 
 
 def planned(train: Boxes, options: Options, place: Place, *, masks: bool) -> Training:
-    """How a detector is trained on a set. Raises UserError for options out of range."""
+    """How a detector is trained on a set, by settled options. Raises UserError for options out of range."""
     check_trainable(options.trainable)
     schedule = find_schedule(options.schedule, train.name)
     chosen = schedule.changed(options.steps, options.batch_size, options.lr)

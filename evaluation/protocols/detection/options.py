@@ -1,6 +1,6 @@
 """Options of detection and of segmentation, and where and how their trials are done: the one place of the defaults."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,45 +12,87 @@ from evaluation.protocols._option_types import (
     Readers,
     Seconds,
     Seed,
-    Trials,
+    SizeOrNone,
+    TrialsOrNone,
 )
 from evaluation.protocols.base import Subject
+from evaluation.protocols.detection import recipes
 from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.detector import ARCHITECTURES
+from evaluation.protocols.detection.recipes import TASKS
 from evaluation.tuning.checkpoint import EVERY
 from sslkit.settings import Limits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """See `evaluation.protocols.detection.detection`."""
+class Asked:
+    """Further words of recipes/detect.py.
 
-    arch: Annotated[str, Limits(choices=ARCHITECTURES)] = "c4"
-    schedule: str = "full"
-    trials: Trials = 1
+    checkpoint: zoo entry, random:ENTRY, timm:NAME:FILE, published:NAME:FILE, ..., or a list
+    data: clipart_boxes, coco:FOLDER, voc07, voc0712, voc0712_paper or coco2017
+    task: boxes, or masks (instance segmentation); null: the recipe's, else boxes
+    """
+
+    checkpoint: str | list[str] | None = None
+    data: str | None = None
+    task: Annotated[str | None, Limits(choices=tuple(TASKS))] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Settings of the training; see also `evaluation.protocols.detection.detection`.
+
+    recipe: paper_voc07, paper_voc0712 or paper_coco: data, task, schedule and trials
+    schedule: full, full_2x (COCO), short or smoke; null: the recipe's, else full
+    arch: c4, fpn, or vit_pyramid for a plain ViT; null: c4
+    trials: trained from as many seeds; null: the recipe's, else 1
+    trainable: full, or frozen: the backbone stays as it is
+    steps: null: the schedule's; so are the next two
+    batch_size: images a step, of all processes; the rate goes with it
+    lr: learning rate at that batch
+    """
+
+    recipe: str | None = None
+    schedule: str | None = None
+    arch: Annotated[str | None, Limits(choices=ARCHITECTURES)] = None
+    trials: TrialsOrNone = None
     trainable: Annotated[str, Limits(choices=TRAINABLE)] = "full"
     steps: CountOrNone = None
     batch_size: CountOrNone = None
     lr: PositiveOrNone = None
+
+    def settled(self) -> "Options":
+        """Return them with what the recipe or else the usual says of None. Raises UserError for an unknown recipe."""
+        said, own = recipes.found(self.recipe), vars(self)
+        return replace(self, **{name: said[name] for name in ("schedule", "arch", "trials") if own[name] is None})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where and how trials are done.
 
+    seed: of the first trial
+    precision: float32 or bfloat16
+    image_size: pixels, for random:NAME, whose stem depends on it; null: 224
+    root: of the data, see `open_boxes`
+    counts: a published set with another number of images than published: raise, or warn
     out: folder of NAME.jsonl (the records) and of NAME/ (checkpoints, finished detectors' weights, pictures); None: a
-        temporary one. root, counts: of the data, see `open_boxes`. seed: of the first trial.
-    device: "auto" is a GPU if there is one. workers: processes that read images. every: seconds between checkpoints.
+        temporary one
+    every: seconds between two checkpoints
+    device: "auto" is a GPU if there is one
+    workers: processes that read images, for each process that trains
+    progress: bars on a terminal
     """
 
     seed: Seed = 0
-    out: str | Path | None = None
-    root: str | Path = "data"
     precision: Precision = "float32"
+    image_size: SizeOrNone = None
+    root: str | Path = "data"
+    counts: CountsRule = "raise"
+    out: str | Path | None = None
+    every: Seconds = EVERY
     device: str = "auto"
     workers: Readers = 0
-    counts: CountsRule = "raise"
-    every: Seconds = EVERY
     progress: bool = True
 
     @classmethod
@@ -58,4 +100,5 @@ class Place:
         """Return the settings of a subject of evaluation; workers=auto is 0 here."""
         told = ("precision", "device", "counts", "progress", "workers")
         how = {name: subject.how[name] for name in told if subject.how.get(name, "auto") != "auto"}
+        how |= {} if subject.every is None else {"every": subject.every}
         return cls(seed=subject.seed, out=subject.out, root=subject.root, **how)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from torchvision.models.detection import FasterRCNN
 from tqdm import tqdm
 
 from evaluation.protocols.detection.body import as_input
@@ -14,6 +14,9 @@ from evaluation.protocols.detection.boxes import Boxes, Pixels, Target
 from evaluation.protocols.detection.coco_ap import CocoAP
 from evaluation.protocols.detection.voc_ap import voc_ap
 from sslkit.data.loader import plain_errors
+
+if TYPE_CHECKING:  # importing it takes more than a second
+    from torchvision.models.detection import FasterRCNN
 
 INSIDE = 0.5  # smallest mask probability of a pixel of the object
 Prediction = dict[str, Tensor]
@@ -35,7 +38,7 @@ class _Images(Dataset):
 
 @torch.inference_mode()
 def predictions(
-    detector: FasterRCNN,
+    detector: "FasterRCNN",
     data: Boxes,
     in_chans: int,
     *,

@@ -9,6 +9,7 @@ import torch
 
 import evaluation
 from evaluation.judging.summary import judge
+from evaluation.protocols import base
 from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
@@ -57,6 +58,19 @@ def test_a_zoo_is_judged_without_its_damaged_members(place: Path, capsys: pytest
         assert f"left out  {name}: " in first and f"left out  {name}: " in end
     assert "left out  numbers: numbers gives features that are not finite" in end
     assert len(json.loads((place / "zoo" / "sound" / "results.jsonl").read_text().splitlines()[0])) > 3
+
+
+def test_the_data_are_opened_once_for_all_models(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, real = [], base.datasets.open_split
+    monkeypatch.setattr(base.datasets, "open_split", lambda *a, **k: opened.append(a[1]) or real(*a, **k))
+    both = [str(place / "zoo" / name) for name in ("sound", "sound2")]
+    judge(both, data=str(place / "few.npz"), protocols=["knn", "crowding"], cache=None, progress=False)
+    assert sorted(opened) == ["test", "train"]
+
+
+def test_a_network_that_a_protocol_cannot_judge_is_named_before_the_data_are_opened(place: Path) -> None:
+    with pytest.raises(UserError, match="sound takes images"):
+        judge(str(place / "zoo" / "sound"), data="video:nowhere", protocols="action", out=place / "out")
 
 
 def test_a_zoo_is_ranked_without_its_damaged_members(place: Path, capsys: pytest.CaptureFixture) -> None:

@@ -12,8 +12,9 @@ import pytest
 import evaluation
 from evaluation import protocols
 from evaluation.features.models import load_model
+from evaluation.judging import run
 from evaluation.judging.summary import shown
-from evaluation.protocols.base import Protocol, Subject
+from evaluation.protocols.base import Protocol, Subject, Task, Terminal
 from evaluation.results.result import Result
 from evaluation.results.tables import table
 from sslkit import members
@@ -31,7 +32,7 @@ OWN = '''"""How many training images there are."""
 from dataclasses import dataclass
 from typing import Annotated
 
-from evaluation.protocols.base import Subject, among
+from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
@@ -58,6 +59,9 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     return among(result, "rows", "missing")
+
+
+terminal = Terminal()
 '''
 
 
@@ -66,13 +70,14 @@ def test_the_folder_is_the_list_of_protocols() -> None:
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_a_protocol_is_four_names(name: str) -> None:
+def test_a_protocol_is_five_names(name: str) -> None:
     module, protocol = importlib.import_module(f"evaluation.protocols.{name}"), protocols.find(name)
     assert isinstance(protocol, Protocol) and [field.name for field in dataclasses.fields(Protocol)] == [
         "Options",
         "open",
         "run",
         "beside",
+        "terminal",
     ]
     for part in ("open", "run", "beside"):
         function = getattr(protocol, part)
@@ -86,7 +91,20 @@ def test_a_protocol_is_four_names(name: str) -> None:
     assert running.return_annotation == list[Result] and protocol.open.__doc__ and protocol.run.__doc__
     beside = inspect.signature(protocol.beside)
     assert list(beside.parameters) == ["result"] and beside.return_annotation == tuple[str, ...]
+    assert isinstance(protocol.terminal, Terminal) and protocol.terminal is module.terminal
     assert not {"evaluate", "open_data", "check"} & set(vars(module))
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_what_is_said_by_default_and_where_no_data_are_named(name: str) -> None:
+    terminal = protocols.find(name).terminal
+    assert terminal.usual is None or terminal.usual in run.SUITE
+    assert run.planned(None, [name])[-1] in [(source, name) for source in (terminal.usual, *run.SUITE)]
+    assert all(
+        type(getattr(terminal, field.name)) in (bool, str, type(None)) or callable(getattr(terminal, field.name))
+        for field in dataclasses.fields(terminal)
+    )
+    assert Terminal().plan(None, Task(name, "digits", None)) == [("", f"{name} on digits")]
 
 
 @pytest.mark.parametrize("name", LISTED)
