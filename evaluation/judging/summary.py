@@ -1,7 +1,6 @@
 """Terminal output of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +16,9 @@ from evaluation.results import store
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from evaluation.tuning.processes import process_group
 from sslkit import members, say
-from sslkit.distributed import rank
+from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 
 
@@ -44,9 +44,9 @@ def judge(
     """
     tasks = asked_for(data, protocols, options)
     place = {"image_size": image_size, "out": out, **how}
-    with ExitStack() as stack:
-        for name in dict.fromkeys(task.name for task in tasks):
-            stack.enter_context(family.find(name).terminal.processes(how.get("device", "auto")))
+    with process_group(how.get("device", "auto")) as device:
+        if world_size() > 1:
+            how["device"] = str(device)  # of this process
         fits = partial(check_fits, tasks=tasks)
         asked = opened(checkpoint, zoo, image_size=image_size, trust=trust, check=fits)
         tasks = agreed([one.model for one in asked.values()], tasks)

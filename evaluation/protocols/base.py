@@ -1,7 +1,6 @@
 """The contract of protocols, and their subject: one model on one data set, features extracted on first use."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +53,6 @@ class Terminal:
     plan(opened, task): lines said before it is run, each a label and a text.
     remarks(judged): lines said below the table.
     following(judged, task, place): the next command; None: that of evaluate.py, "": none. place: the judge's arguments.
-    processes(device): the context in which all models are judged.
     """
 
     usual: str | None = "fashion_mnist"
@@ -64,7 +62,6 @@ class Terminal:
     plan: Callable[[Any, Task], list[tuple[str, str]]] = lambda opened, task: [("", f"{task.name} on {task.source}")]
     remarks: Callable[[Sequence[Judged]], list[str]] = lambda judged: []
     following: Callable[[Sequence[Judged], Task, Mapping[str, Any]], str | None] = lambda judged, task, place: None
-    processes: Callable[[str], AbstractContextManager[Any]] = lambda device: nullcontext()
 
 
 @dataclass(frozen=True)

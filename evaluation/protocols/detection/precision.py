@@ -6,16 +6,18 @@ would be rounded to bfloat16, which around 600 knows only every fourth pixel.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torchvision.models.detection import FasterRCNN
 
 from evaluation.tuning.precision import autocast
 
+if TYPE_CHECKING:  # importing it takes more than a second
+    from torchvision.models.detection import FasterRCNN
 
-def set_precision(detector: FasterRCNN, precision: str, device: torch.device) -> FasterRCNN:
+
+def set_precision(detector: "FasterRCNN", precision: str, device: torch.device) -> "FasterRCNN":
     """The same detector, whose layers compute in `precision` ("float32" or "bfloat16") and hand on float32.
 
     Proposals, regions, losses and decoded boxes are float32 in any case.

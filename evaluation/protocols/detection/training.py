@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torchvision.models.detection import FasterRCNN
 
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.batches import training_batches
@@ -23,6 +22,9 @@ from evaluation.tuning.precision import check_precision
 from evaluation.tuning.seeds import seed_of
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
+
+if TYPE_CHECKING:  # importing it takes more than a second
+    from torchvision.models.detection import FasterRCNN
 
 UNDECAYED = ("pos_embed", "cls_token", "reg_token")
 PERIOD = 20  # steps of which the mean loss is kept
@@ -53,7 +55,7 @@ class Training:
 class Trained:
     """detector: in eval mode, on its device. losses: (step, mean loss since the one before), every 20 steps."""
 
-    detector: FasterRCNN
+    detector: "FasterRCNN"
     losses: list[tuple[int, float]]
 
 
@@ -134,7 +136,7 @@ def _total_loss(detector: nn.Module, batch: Any) -> Tensor:
     return sum(detector(*batch).values())
 
 
-def _settle(detector: FasterRCNN, batches: Iterator[Any], first: int, seed: int, device: torch.device) -> None:
+def _settle(detector: "FasterRCNN", batches: Iterator[Any], first: int, seed: int, device: torch.device) -> None:
     """Compute precise batch norm statistics, with the draws of the steps from `first` on."""
     steps = count(first)
 

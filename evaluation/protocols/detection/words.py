@@ -9,7 +9,6 @@ from evaluation.protocols.base import Judged, Task, Terminal
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.measure import Opened, planned
 from evaluation.protocols.detection.options import Options, Place
-from evaluation.protocols.detection.ranks import process_group
 from evaluation.protocols.detection.recipes import TASKS, USUAL, source_of
 from evaluation.protocols.detection.results import described
 from sslkit.distributed import world_size
@@ -84,4 +83,4 @@ def _usual(name: str) -> Any:
     return {**vars(Place()), **vars(Options()), **USUAL, "out": OUT}.get(name)
 
 
-TERMINAL = Terminal(usual=None, fits=fits, plan=plan, remarks=remarks, following=following, processes=process_group)
+TERMINAL = Terminal(usual=None, fits=fits, plan=plan, remarks=remarks, following=following)
