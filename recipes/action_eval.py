@@ -9,7 +9,7 @@ python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_ucf101 root=
 Recipes: paper_k400, paper_ucf101, paper_hmdb51, slowfast_ucf101, slowfast_hmdb51; see
 evaluation/protocols/action/recipes.py.
 FOLDER holds train/CLASS/FILM and test/CLASS/FILM. The same command goes on where it was stopped;
-a split with features=once begins anew.
+features=once extracts its features again.
 """
 
 import os

@@ -96,7 +96,7 @@ def without_former(member: type, given: Mapping[str, Any], where: str) -> dict[s
 
 
 def texts(documented: Any) -> dict[str, str]:
-    """What each option of a class or function means: the first sentence of its `name: text` in the docstring.
+    """The meaning of each option of a class or function: the first sentence of its `name: text` in the docstring.
 
     `a, b: text` stands for both. What a class does not say, its bases may.
     """

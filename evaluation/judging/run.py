@@ -93,7 +93,7 @@ class Evaluation:
                 results.append(subject.noted(result))
                 if rank() == 0:
                     store.append(self.folder, results[-1])
-        if pictures and results:
+        if pictures and results and rank() == 0:
             self._draw(results)
         return results
 

@@ -84,7 +84,7 @@ class Protocol:
 
 
 def among(result: Result, *names: str) -> tuple[str, ...]:
-    """Those of the names that `result.others` has."""
+    """Return the names that `result.others` has."""
     return tuple(name for name in names if name in result.others)
 
 
@@ -122,7 +122,7 @@ class Subject:
         return self.once(("split", split), lambda: datasets.open_split(self.data, split, root=self.root, **reading))
 
     def features(self, split: str) -> Features:
-        """Of one split; a second protocol that asks costs no forward pass."""
+        """Return the features of a split; they are extracted once for all protocols."""
         if split not in self._features:
             opened = self.opened(split)
             self._features[split] = extract(self.model, opened, opened.split, **self.how)

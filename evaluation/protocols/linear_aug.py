@@ -45,7 +45,7 @@ from sslkit.settings import Limits
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the layer is trained.
+    """A schedule for the layer.
 
     lr: at the start, for a batch of 256. epochs: published number. weight_decay: added to the gradient.
     milestones: epochs, of the published number, at which the rate is divided by 10; none: a cosine to 0.
@@ -59,7 +59,7 @@ class Recipe:
     norm: bool = False
 
     def factor(self, done: float) -> float:
-        """Of the learning rate, when this share of the epochs is done."""
+        """Return the factor of the learning rate after this share of the epochs."""
         if not self.milestones:
             return cosine(done, 1)
         return 0.1 ** sum(done * self.epochs >= milestone - 1e-9 for milestone in self.milestones)

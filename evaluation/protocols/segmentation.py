@@ -65,7 +65,7 @@ def run(opened: Opened, options: Options) -> list[Result]:
 
 
 def beside(result: Result) -> tuple[str, ...]:
-    """As of detection."""
+    """Name the further metrics, as detection does."""
     return detection.beside(result)
 
 

@@ -111,7 +111,7 @@ def semi_supervised(
 
 @dataclass(frozen=True)
 class _Tuning:
-    """What all runs share. Raises UserError for epochs below 1; `Setting` checks the rest."""
+    """Settings that all runs share. Raises UserError for epochs below 1; `Setting` checks the rest."""
 
     epochs: int
     batch_size: int

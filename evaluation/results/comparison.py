@@ -1,4 +1,4 @@
-"""Is one result better than another? Paired tests on the same images or episodes, with detectable differences."""
+"""Differences between results: paired tests on the same images or episodes, with detectable differences."""
 
 import dataclasses
 import itertools

@@ -13,7 +13,7 @@ SMALL = 64  # pixels: up to this size a stem that shrinks the image by four lose
 
 @dataclass
 class Recipe:
-    """How to rebuild a network in plain Python, as written in a card.
+    """Instructions of a card to rebuild a network in plain Python.
 
     lines: Python whose last line binds `net`. stem: description of the change for small images.
     padded_stem: conv1 is exported as a larger kernel, padded with zeros.

@@ -55,7 +55,7 @@ def _of_simclr_v2(name: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a project's files name their tensors.
+    """Names of the tensors in a project's files.
 
     prefix: of the backbone's tensor names. rename: the rest of the name -> timm's name.
     dropped: prefixes of the names that do not belong to the backbone; checked before `prefix`.

@@ -79,7 +79,7 @@ def _tested(run: Run, record: dict[str, Any]) -> str:
 
 
 def _digests(runs: list[Run]) -> dict[str, str]:
-    """Of the weights, and the manifests of the films."""
+    """Return the digests of the weights, and the manifests of the videos."""
     found = {"model": runs[0].model.digest}
     for run in runs:
         mark = f" {run.test.films.fold}" if len(runs) > 1 else ""

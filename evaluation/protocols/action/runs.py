@@ -48,7 +48,7 @@ class Run:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the result depends on: equal keys, equal results."""
+        """Everything that the result depends on: equal keys give equal results."""
         model, films = self.model, self.test.films
         return {
             "model": model.name,

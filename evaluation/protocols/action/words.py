@@ -32,7 +32,7 @@ def agreed(models: Sequence[LoadedModel], task: Task) -> Task:
 
 
 def remarks(judged: Sequence[Judged]) -> list[str]:
-    """Why networks that were judged by other clips have no verdict; see `evaluation.protocols.action.results`."""
+    """Say why networks with other clips are not compared; see `evaluation.protocols.action.results`."""
     results = [result for one in judged for result in one.results]
     shapes = {result.model: "{length} x {stride} at {sizes[crop]} px".format(**result.details) for result in results}
     if len(set(shapes.values())) == 1:

@@ -1,4 +1,4 @@
-"""What the protocols of detection and of segmentation share: the data, the schedule, the trials."""
+"""Data, schedule and trials, shared by detection and segmentation."""
 
 import tempfile
 from collections.abc import Callable, Hashable
@@ -29,7 +29,7 @@ Once = Callable[[Hashable, Callable[[], tuple[Boxes, Boxes]]], tuple[Boxes, Boxe
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """What the trials of protocol `name` work on, checked."""
+    """Checked model and data of the trials of protocol `name`."""
 
     name: str
     model: LoadedModel
@@ -112,7 +112,7 @@ def check_trials(trials: int, seed: int) -> None:
 
 
 def planned(train: Boxes, options: Options, place: Place, *, masks: bool) -> Training:
-    """How a detector is trained on a set, by settled options. Raises UserError for options out of range."""
+    """Return the training of a detector on a set, from settled options. Raises UserError for options out of range."""
     check_trainable(options.trainable)
     schedule = find_schedule(options.schedule, train.name)
     chosen = schedule.changed(options.steps, options.batch_size, options.lr)

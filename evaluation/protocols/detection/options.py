@@ -69,7 +69,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where and how trials are done.
+    """Output folder, data folder, device and other settings of the trials.
 
     seed: of the first trial
     precision: float32 or bfloat16

@@ -58,7 +58,7 @@ def described(training: Training, model: LoadedModel, train: Boxes, test: Boxes)
 
 
 def comparable(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> bool:
-    """Whether this is what a published schedule says: its task, a ResNet-50 C4, float32, all images of the sets.
+    """Return whether this follows a published schedule: its task, a ResNet-50 C4, float32, all images of the sets.
 
     What torchvision does in another way than detectron2 is named in `evaluation.protocols.detection.c4`.
     """

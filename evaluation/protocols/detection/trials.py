@@ -64,7 +64,7 @@ class Bench:
         return self.place.out / self.name
 
     def key(self, training: Training) -> dict[str, Any]:
-        """What a trial depends on: equal keys, equal results."""
+        """Everything that a trial depends on: equal keys give equal results."""
         model = self.model
         return {
             "model": model.name,
