@@ -1,11 +1,11 @@
-"""Protocols: one file or folder each, found by its name, with the five names that `base.Protocol` describes.
+"""Protocols: one file or folder each, found by its name, with the names that `base.Protocol` describes.
 
 The fields of a protocol's `Options` are its options; command lines and help are made from them.
 """
 
 import importlib
 
-from evaluation.protocols.base import Protocol
+from evaluation.protocols.base import Protocol, Terminal
 from sslkit import members
 from sslkit.errors import UserError
 
@@ -20,4 +20,5 @@ def find(name: str) -> Protocol:
     if name not in names():
         raise UserError(f"there is no protocol {name!r}: {members.nearest(name, names())}")
     module = importlib.import_module(f"{__name__}.{name}")
-    return Protocol(module.Options, module.open, module.run, module.beside, module.terminal)
+    terminal = vars(module).get("terminal", Terminal())
+    return Protocol(module.Options, module.open, module.run, module.beside, terminal)

@@ -66,7 +66,7 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Protocol:
-    """The five names that every protocol defines.
+    """The four names that every protocol defines, and `terminal`, which most do not.
 
     Options: a frozen dataclass of keywords, each with a default and annotated with its range (see `_option_types`).
     open(subject, options): opens data and model and checks everything before anything is computed; what it gives is

@@ -15,7 +15,7 @@ import torch
 from evaluation.datasets._labels import check_classes, check_labels
 from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
-from evaluation.protocols.base import Subject, Terminal, among
+from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, generator, interval_of, jackknife
 from sslkit import diagnostics
@@ -214,6 +214,3 @@ def run(opened: Subject, options: Options) -> list[Result]:
 def beside(result: Result) -> tuple[str, ...]:
     """The variance around the centroids of the main result, and the effective rank."""
     return among(result, f"intra/{result.details.get('centroid')}", "rankme")
-
-
-terminal = Terminal()

@@ -18,7 +18,7 @@ from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, 
 from evaluation.learners.episodes import EpisodeTable, draw_episodes, one_label
 from evaluation.learners.neighbours import unit_rows
 from evaluation.protocols._option_types import AtLeastTwo, Count, Counts
-from evaluation.protocols.base import Subject, Terminal, among
+from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError
@@ -200,6 +200,3 @@ def run(opened: Subject, options: Options) -> list[Result]:
 def beside(result: Result) -> tuple[str, ...]:
     """The result of the classifier without hyper-parameters."""
     return among(result, "nearest_centroid")
-
-
-terminal = Terminal()

@@ -16,7 +16,7 @@ import numpy as np
 from evaluation.features.checks import whole_number
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Precision, Seeds, Workers
-from evaluation.protocols.base import Subject, Terminal
+from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.task import open_task
@@ -230,6 +230,3 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     return ()
-
-
-terminal = Terminal()

@@ -18,7 +18,7 @@ from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.protocols.base import Subject, Terminal, among
+from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import bootstrap_mean, jackknife
 from sslkit import diagnostics
@@ -203,6 +203,3 @@ def run(opened: Subject, options: Options) -> list[Result]:
 def beside(result: Result) -> tuple[str, ...]:
     """The alignment, the distance between the views of one image."""
     return among(result, "alignment")
-
-
-terminal = Terminal()

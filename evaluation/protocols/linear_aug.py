@@ -23,7 +23,7 @@ from evaluation.datasets.base import Split
 from evaluation.features.models import load_model
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
-from evaluation.protocols.base import Subject, Terminal
+from evaluation.protocols.base import Subject
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import generator, mean_per_class
@@ -142,9 +142,6 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     return ()
-
-
-terminal = Terminal()
 
 
 def _chosen(recipe: str, epochs: int | None) -> Recipe:

@@ -17,7 +17,7 @@ from evaluation.datasets._subsets import label_subset, list_digest
 from evaluation.features.checks import whole_number
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Fraction, Precision, Workers
-from evaluation.protocols.base import Subject, Terminal
+from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
@@ -253,6 +253,3 @@ def run(opened: Subject, options: Options) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     return ()
-
-
-terminal = Terminal()
