@@ -19,18 +19,9 @@ from evaluation.protocols._option_types import AtLeastTwo, Count, Precision, See
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
+from evaluation.tuning.outcomes import best, mean_record, require_sound, result_of, spread, told
 from evaluation.tuning.task import open_task
-from evaluation.tuning.trials import (
-    Runner,
-    Trial,
-    best,
-    mean_record,
-    open_runner,
-    require_sound,
-    result_of,
-    spread,
-    told,
-)
+from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
 from sslkit.members import nearest
 

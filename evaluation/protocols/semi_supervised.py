@@ -21,18 +21,9 @@ from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
+from evaluation.tuning.outcomes import best, mean_record, require_sound, result_of, spread, told
 from evaluation.tuning.task import Task, open_task
-from evaluation.tuning.trials import (
-    Runner,
-    Trial,
-    best,
-    mean_record,
-    open_runner,
-    require_sound,
-    result_of,
-    spread,
-    told,
-)
+from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by

@@ -11,7 +11,7 @@ from evaluation.protocols.action.recipes import Recipe, fit_of
 from evaluation.protocols.action.runs import FEATURES, ONCE, Run
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
-from evaluation.tuning.trials import spread, unpacked
+from evaluation.tuning.outcomes import spread, unpacked
 
 NAMED = 50  # films left out that a result names; action.jsonl has all of them
 

@@ -20,8 +20,8 @@ from evaluation.results.measures import measured
 from evaluation.results.records import Records
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State
+from evaluation.tuning.outcomes import packed
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks
-from evaluation.tuning.trials import packed
 from sslkit.distributed import rank
 from sslkit.errors import UserError
 

@@ -6,7 +6,7 @@ import torch
 
 from evaluation.protocols.linear import _best, _best_strength
 from evaluation.results.choice import equal_scores, first_largest, highest_of, last_least, levelled, lowest_of
-from evaluation.tuning.trials import best
+from evaluation.tuning.outcomes import best
 
 UP = 1 + 2.0**-52
 

@@ -1,0 +1,120 @@
+"""Outcomes of trials: the choice of the best setting on held-out images, and the result of the final runs."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evaluation.results.choice import highest_of, lowest_of
+from evaluation.results.result import Result, rows_digest
+from evaluation.results.statistics import Estimate, over_seeds
+from evaluation.tuning.task import Task
+from sslkit.errors import UserError
+
+
+def best(records: Sequence[dict[str, Any]], where: str) -> int:
+    """Return the index of the record with the highest value; ties (see results/choice.py) are broken by lowest loss,
+    then by largest weight decay, then by lowest learning rates, then by order.
+
+    Raises UserError if all diverged.
+    """
+    sound = [number for number, record in enumerate(records) if not record["diverged"]]
+    if not sound:
+        raise UserError(
+            f"{where}: all {len(records)} settings diverged (first: {records[0]['reason']}); check the model, "
+            "or give a grid of lower learning rates"
+        )
+    highest = [sound[at] for at in highest_of([records[number]["value"] for number in sound])]
+    lowest = [highest[at] for at in lowest_of([records[number]["loss"] for number in highest])]
+    return max(lowest, key=lambda number: (*_penalty(records[number]), -number))
+
+
+def _penalty(record: dict[str, Any]) -> tuple[float, ...]:
+    return record["weight_decay"], -record["lr"], -(record.get("head_lr") or 0.0)
+
+
+def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Average value and loss of one setting over several seeds; diverged if one of them diverged."""
+    broken = next((record for record in records if record["diverged"]), None)
+    if broken is not None:
+        return broken
+    means = {name: float(np.mean([record[name] for record in records])) for name in ("value", "loss")}
+    return {**records[0], **means}
+
+
+def require_sound(records: Sequence[dict[str, Any]], where: str) -> None:
+    """Raise UserError if one of the final runs diverged."""
+    for record in records:
+        if record["diverged"]:
+            raise UserError(
+                f"{where}: the chosen setting (lr {record['lr']:g}, weight decay {record['weight_decay']:g}) diverged "
+                f"when it was tuned on all images with seed {record['seed']} ({record['reason']}); leave this lr out"
+            )
+
+
+def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str], kind: str, **fields: Any) -> Result:
+    """Make the result of the final runs on the test images.
+
+    records: of R runs. names: of the runs ("seed 0"). kind: of the t interval ("seeds").
+    One run has its interval over images, and outcomes by image. For several runs the value is the mean, outcomes are
+    the R values, and each value with its interval is in `others`. fields: further fields of Result.
+    """
+    test_rows = rows_digest(task.test.ids, task.test.y)
+    values = [record["value"] for record in records]
+    if len(records) == 1:
+        (record,) = records
+        estimate = _estimate(record)
+        others = {name: _estimate(other) for name, other in record["others"].items()}
+        right = record["right"] and unpacked(record["right"], len(task.test))
+        outcomes, paired_on = (None, "") if right is None else (right, test_rows)
+    else:
+        estimate = _mean(values, kind)
+        extra = list(records[0]["others"])
+        others = {name: _mean([record["others"][name]["value"] for record in records], kind) for name in extra}
+        others |= {name: _estimate(record) for name, record in zip(names, records, strict=True)}
+        outcomes = np.array(values)
+        paired_on = hashlib.sha256(f"{test_rows} {list(names)}".encode()).hexdigest()
+    return Result.of(
+        estimate,
+        metric=task.metric,
+        model=task.model.name,
+        data=task.name,
+        others=others,
+        outcomes=outcomes,
+        paired_on=paired_on,
+        **fields,
+    )
+
+
+def _mean(values: Sequence[float], kind: str) -> Estimate:
+    return replace(over_seeds(values), kind=f"t over {len(values)} {kind}")
+
+
+def _estimate(record: dict[str, Any]) -> Estimate:
+    interval = record["interval"]
+    return Estimate(record["value"], interval and tuple(interval), record["kind"], record["n"], record["unit"])
+
+
+def spread(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the values of several final runs and their standard deviation (ddof = 1), for `details`."""
+    values = [record["value"] for record in records]
+    return {"values": values, "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
+
+
+def told(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the setting with its outcome, for `details`."""
+    names = ("lr", "head_lr", "weight_decay", "optimizer", "value", "loss", "diverged")
+    return {name: record.get(name) for name in names}
+
+
+def packed(right: np.ndarray) -> str:
+    """Encode (N,) bool as text, eight to a byte."""
+    return base64.b64encode(np.packbits(right)).decode()
+
+
+def unpacked(text: str, n: int) -> np.ndarray:
+    """Decode (n,) bool from the text of `packed`."""
+    return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=n).astype(bool)
