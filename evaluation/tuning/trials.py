@@ -1,4 +1,4 @@
-"""Trials: fine-tuning runs on a task, each recorded once; the best of a grid is chosen on held-out images."""
+"""Trials: fine-tuning runs on a task with some setting, each recorded once."""
 
 import pickle
 import time
