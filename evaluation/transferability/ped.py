@@ -10,9 +10,8 @@ from torch import Tensor
 
 from evaluation.results.choice import equal_scores
 from evaluation.transferability import sfda
-from evaluation.transferability._degenerate import check_scale
 from evaluation.transferability._scatter import EPS
-from evaluation.transferability.base import NO_REFERENCE, Sample, Score
+from evaluation.transferability.base import NO_REFERENCE, Sample, Score, check_scale
 from sslkit.errors import UserError
 
 MOST_STEPS = {"code": 6, "paper": 5}
