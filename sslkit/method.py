@@ -248,7 +248,7 @@ def method(
         parts,
         recipe=recipe,
         image_size=image_size,
-        normalize=normalize or _normalization(in_chans),
+        normalize=normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)),
         seed=seed,
     )
 
@@ -263,10 +263,6 @@ def _parts(
             raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
     found, given = classes(name), {"objective": objective, **plugins}
     return found, {part: members.check_options(found[part], given.get(part) or {}, part) for part in found}
-
-
-def _normalization(in_chans: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:

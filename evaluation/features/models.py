@@ -91,11 +91,7 @@ class LoadedModel:
 
 
 def load_model(
-    model: Any,
-    *,
-    image_size: int | None = None,
-    in_chans: int | None = None,
-    trust: str | Sequence[str] | None = (),
+    model: Any, *, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
 ) -> LoadedModel:
     """Load a network.
 
