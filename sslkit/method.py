@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import backbones, distributed, members, objectives, regularizers, step_checks
+from sslkit.backbones.published import IMAGENET
 from sslkit.data.clip_views import augment_clips
 from sslkit.data.recipe import for_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
@@ -18,8 +19,6 @@ from sslkit.regularizers.base import Regularizer
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
-
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 class Method(nn.Module):

@@ -285,10 +285,8 @@ def npz(path: Path, labels: list[int], **more: np.ndarray) -> str:
 def test_data_that_cannot_serve_are_refused_before_anything_is_extracted(
     name: str, kind: str, model: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("features were extracted")
-
-    monkeypatch.setattr("evaluation.features.extraction._extracted", never)
+    extracted = "evaluation.features.extraction._extracted"
+    monkeypatch.setattr(extracted, lambda *_, **__: pytest.fail("features were extracted"))
     labels = [4] * 40 if kind == "one class" else [0, 1] * 19 + [-1, -1]
     with pytest.raises(UserError, match=r"class|label"):
         evaluation.evaluate(model, npz(tmp_path / "few.npz", labels), [name], out=tmp_path / "out", cache=None)
