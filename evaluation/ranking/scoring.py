@@ -4,7 +4,7 @@ import math
 import re
 import time
 import warnings as python_warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -161,30 +161,30 @@ def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
     is not in brackets.
     """
     parts = _split(name)
-    chain = [(part, {}) for part, _ in parts]
-    for part, _ in parts:
-        find(part)
-    for part, _ in parts[:-1]:
-        if part not in wrappers():
+    *outer, last = [find(part) for part, _ in parts]
+    for module, (part, _) in zip(outer, parts, strict=False):
+        if not hasattr(module, "wrapped"):
             raise UserError(f"{name!r}: {part} wraps no other metric, only {', '.join(wrappers())} do")
+    functions = [*(module.wrapped for module in outer), last.score]  # their keyword arguments are the options
+    given: list[dict[str, Any]] = [{} for _ in parts]
     for key, value in (options or {}).items():
-        chain[_owner(parts, key, name)][1][key] = value
-    for k, (_, inner) in enumerate(parts):
-        twice = sorted(set(inner) & set(chain[k][1]))
+        given[_owner(parts, functions, key, name)][key] = value
+    for (_, inner), own in zip(parts, given, strict=True):
+        twice = sorted(set(inner) & set(own))
         if twice:
             raise UserError(f"{name}: {twice[0]} is given twice, in brackets and as an option")
-        chain[k][1].update(inner)
-    for k, (part, given) in enumerate(chain):
-        if given:
-            members.check_options(_function(parts, k), given, part)
-    return Spec(name, tuple(chain))
+        own.update(inner)
+    for (part, _), own, function in zip(parts, given, functions, strict=True):
+        if own:
+            members.check_options(function, own, part)
+    return Spec(name, tuple((part, own) for (part, _), own in zip(parts, given, strict=True)))
 
 
-def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
+def _owner(parts: Sequence[tuple[str, dict]], functions: Sequence[Callable], key: str, name: str) -> int:
     """Return the index of the part of the chain that has this option."""
-    owners = [k for k in range(len(parts)) if key in _options(parts, k)]
+    owners = [k for k, function in enumerate(functions) if key in members.options(function)]
     if not owners:
-        known = [option for k in range(len(parts)) for option in _options(parts, k)]
+        known = [option for function in functions for option in members.options(function)]
         raise UserError(f"{name} has no option {key!r}: {members.nearest(key, known)}")
     if len(owners) > 1:
         written = ("+".join(part + f"({key}=...)" * (k == own) for k, (part, _) in enumerate(parts)) for own in owners)
@@ -193,16 +193,6 @@ def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
             f"{' or '.join(written)}"
         )
     return owners[0]
-
-
-def _function(parts: Sequence[tuple[str, dict]], k: int) -> Any:
-    """Return the function with the options of part k of a chain: `wrapped` of wrappers, `score` of the last."""
-    module = find(parts[k][0])
-    return module.wrapped if k < len(parts) - 1 else module.score
-
-
-def _options(parts: Sequence[tuple[str, dict]], k: int) -> dict[str, Any]:
-    return members.options(_function(parts, k))
 
 
 def _split(name: str) -> list[tuple[str, dict[str, Any]]]:
