@@ -25,7 +25,7 @@ from sslkit.allocator import keep_freed_memory
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.method import classes, settable, signature
-from sslkit.settings import declared, overlaid, takes_text
+from sslkit.settings import as_word, declared, overlaid, takes_text
 
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
 QUIET = {  # no output folder and no log of Hydra
@@ -127,7 +127,7 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any
     lines = [usage, "", "settings, with their defaults", *_settings_lines(settings)]
     for part, known in options.items():
         lines += ["", f"options of {part}"] if known and part else [""]
-        lines += [f"  {f'{part}.{key}'.lstrip('.')}={_shown(value)}" for key, value in known.items()]
+        lines += [f"  {f'{part}.{key}'.lstrip('.')}={as_word(value)}" for key, value in known.items()]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -200,7 +200,7 @@ def _method_lines(method: str) -> Iterator[str]:
     texts["views"] = members.texts(View) | members.texts(ViewRecipe)
     for part, options in signature(method).items():
         for name, value in options.items():
-            yield f"  {f'method.{part}.{name}={_shown(value)}':<44} {_text(texts[part].get(name, ''))}"
+            yield f"  {f'method.{part}.{name}={as_word(value)}':<44} {_text(texts[part].get(name, ''))}"
 
 
 def _text(text: str) -> str:
@@ -213,10 +213,4 @@ def _experiments() -> list[str]:
 
 def _settings_lines(settings: Any) -> Iterator[str]:
     for one in declared(settings):
-        yield f"  {f'{one.path}={_shown(one.default)}':<34} {one.help}"
-
-
-def _shown(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return "[" + ",".join(map(_shown, value)) + "]" if isinstance(value, (list, tuple)) else str(value)
+        yield f"  {f'{one.path}={as_word(one.default)}':<34} {one.help}"

@@ -78,11 +78,8 @@ def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassG
     # Means of n rows and sums of D products, each at most 1.
     rounding = (counts[kept] + features.shape[1] + 8) * EPS
     variance = variance.where(variance > rounding, 0.0)
-    return ClassGeometry(names[kept], _distances(centre), variance, int((~kept).sum()))
-
-
-def _distances(rows: Tensor) -> Tensor:
-    return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")  # matmul loses half of the digits
+    distances = torch.cdist(centre, centre, compute_mode="donot_use_mm_for_euclid_dist")  # matmul loses half the digits
+    return ClassGeometry(names[kept], distances, variance, int((~kept).sum()))
 
 
 def _class_moments(features: Any, y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,11 @@ class UserError(ValueError):
     """
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its class if the message is empty."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known name, then all of them."""
     known = sorted(known)

@@ -19,7 +19,9 @@ def attributes(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, _, attribute = names[name].partition(":")
         found = importlib.import_module(module)
-        return getattr(found, attribute) if attribute else found
+        found = getattr(found, attribute) if attribute else found
+        setattr(sys.modules[package], name, found)  # from now on Python finds it without this function
+        return found
 
     def listed() -> list[str]:
         return sorted({*vars(sys.modules[package]), *names})

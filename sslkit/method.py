@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import backbones, distributed, members, objectives, regularizers, step_checks
+from sslkit.backbones.published import IMAGENET
 from sslkit.data.clip_views import augment_clips
 from sslkit.data.recipe import for_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
@@ -18,8 +19,6 @@ from sslkit.regularizers.base import Regularizer
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
-
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 class Method(nn.Module):
@@ -248,7 +247,7 @@ def method(
         parts,
         recipe=recipe,
         image_size=image_size,
-        normalize=normalize or _normalization(in_chans),
+        normalize=normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)),
         seed=seed,
     )
 
@@ -263,10 +262,6 @@ def _parts(
             raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
     found, given = classes(name), {"objective": objective, **plugins}
     return found, {part: members.check_options(found[part], given.get(part) or {}, part) for part in found}
-
-
-def _normalization(in_chans: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:

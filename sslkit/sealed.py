@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from sslkit.errors import first_line
+
 MARK = b"sslkit-sha256:"
 SEAL = re.compile(re.escape(MARK) + rb"[0-9a-f]{64}")
 SEALED = len(MARK) + 64  # bytes
@@ -40,11 +42,6 @@ def damage(path: Path) -> str | None:
             return _bytes_damage(file, path.stat().st_size)
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the name of its class if the message is empty."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _digest(file: IO[bytes], size: int) -> bytes:

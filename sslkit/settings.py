@@ -138,6 +138,13 @@ def plain(kind: Any) -> tuple[Any, Limits]:
     return stripped, next((one for one in limits if one != Limits()), Limits())
 
 
+def as_word(value: Any) -> str:
+    """A value as a command line writes it: `null`, `true`, `[a,b]`."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "[" + ",".join(map(as_word, value)) + "]" if isinstance(value, (list, tuple)) else str(value)
+
+
 def takes_text(kind: Any) -> bool:
     """Return whether this annotation takes text, or lists of texts, and neither numbers nor true or false."""
     return set(alternatives(kind)) <= {str, types.NoneType, list[str]} and str in alternatives(kind)

@@ -24,6 +24,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 def test_a_name_is_imported_when_it_is_asked_for(package) -> None:
     assert package.own == 1 and "colorsys" not in sys.modules
     assert package.colours is sys.modules["colorsys"] and package.rgb is package.colours.hsv_to_rgb
+    assert vars(package)["rgb"] is package.rgb  # found without the table from then on
 
 
 def test_names_are_listed_without_an_import(package) -> None:

@@ -1,5 +1,6 @@
 """Entries and exports from a stranger: nothing is executed, no connection is opened, each is one clear error."""
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -16,6 +18,8 @@ from sslkit import backbones, zoo
 from sslkit.errors import UserError
 
 TIMM = "import timm\nnet = timm.create_model({})"
+ABOUT = {"format": 1, "name": "x", "method": "", "lines": [], "width": 4, "image_size": 28, "in_chans": 1}
+ABOUT |= {"mean": [0.5], "std": [0.5], "crop_pct": 1.0, "interpolation": "bicubic"}
 
 
 class Evil:
@@ -113,14 +117,9 @@ def test_timm_is_called_with_what_sslkit_gives_it_alone(
 @pytest.mark.parametrize("keyword", ["checkpoint_path='evil.pth'", "pretrained=True", "depth=1000000000"])
 @pytest.mark.parametrize("form", ["timm", "hf", "torchvision"])
 def test_exports_are_held_to_the_same(form: str, keyword: str, tmp_path: Path, no_sockets, monkeypatch) -> None:
-    import safetensors.torch
     import timm
 
-    lines = TIMM.format(f"'resnet18', {keyword}").splitlines()
-    about = {"format": 1, "name": "x", "method": "", "lines": lines, "width": 4, "image_size": 28, "in_chans": 1}
-    about |= {"mean": [0.5], "std": [0.5], "crop_pct": 1.0, "interpolation": "bicubic"}
-    path = write_export(form, tmp_path, about)
-    assert safetensors.torch and timm
+    path = write_export(form, tmp_path, ABOUT | {"lines": TIMM.format(f"'resnet18', {keyword}").splitlines()})
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("timm was called"))
     with pytest.raises(UserError, match="make no timm network, and are not run"):
         zoo.load(path)
@@ -128,10 +127,6 @@ def test_exports_are_held_to_the_same(form: str, keyword: str, tmp_path: Path, n
 
 def write_export(form: str, folder: Path, about: object) -> Path:
     """A file or folder of this form that says `about` of itself, around one tensor."""
-    import hashlib
-
-    import safetensors.torch
-
     state = {"a": torch.zeros(2)}
     if form == "hf":
         (folder / "hub").mkdir()
@@ -170,9 +165,7 @@ def write_export(form: str, folder: Path, about: object) -> Path:
     ],
 )
 def test_what_an_export_says_of_itself_is_checked(form: str, about: object, tmp_path: Path, no_sockets) -> None:
-    good = {"format": 1, "name": "x", "method": "", "lines": [], "width": 4, "image_size": 28, "in_chans": 1}
-    good |= {"mean": [0.5], "std": [0.5], "crop_pct": 1.0, "interpolation": "bicubic"}
-    given = good | about if isinstance(about, dict) and len(about) and "format" not in about else about
+    given = ABOUT | about if isinstance(about, dict) and len(about) and "format" not in about else about
     with pytest.raises(UserError, match="damaged, export again"):
         zoo.load(write_export(form, tmp_path, given))
 
@@ -200,8 +193,6 @@ def test_a_function_of_ones_own_is_called_where_it_is_trusted(entry) -> None:
     name = f"{__name__}:plain"
     folder = entry(f"from {__name__} import plain\nnet = plain()", name=name)
     net = plain()
-    import safetensors.torch
-
     (folder / zoo.WEIGHTS).write_bytes(safetensors.torch.save(net.state_dict()))
     x = torch.rand(2, 1, 28, 28)
     for trust in (name, [name], ["other.module:name", name]):

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from sslkit.data.decode import EXTENSIONS, open_image
-from sslkit.data.decoded import DecodedImages
-from sslkit.data.folder import PathList
+from sslkit.data.decode import EXTENSIONS
+from sslkit.data.folder import FolderImages, PathList
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
 
 
-class ListedImages(DecodedImages):
+class ListedImages(FolderImages):
     """The files `paths` below `root`, in the order given.
 
     y, groups: also covered by the digest; y may be (N, K), and `identity.labels` is then None.
@@ -30,19 +28,8 @@ class ListedImages(DecodedImages):
         y: np.ndarray,
         groups: np.ndarray | None = None,
     ) -> None:
-        self.root = root
-        self._paths = PathList(list(paths))
         self._y, self._groups = y, groups
-        super().__init__(identity, options)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def path(self, row: int) -> str:
-        return os.path.join(self.root, self._paths[row])
-
-    def _open(self, row: int) -> Image.Image:
-        return open_image(self.path(row))
+        super().__init__(root, PathList(list(paths)), identity, options)
 
     def _update_digest(self, digest: Any) -> None:
         digest.update(self._y.tobytes())

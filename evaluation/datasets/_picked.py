@@ -1,6 +1,5 @@
 """A subset of the rows of other images, used by rankings of large data sets."""
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -26,17 +25,13 @@ class PickedImages(Images):
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         asked = self.rows[rows]
         batch = self.images.__getitems__(asked.tolist())
-        same = (
-            batch["index"].numpy() == asked
-        )  # an unreadable image is replaced by another, which may be outside `rows`
+        same = batch["index"].numpy() == asked  # an unreadable image is replaced by another, also from outside `rows`
         return batch | {"index": torch.from_numpy(np.where(same, rows, -1))}
 
     def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "PickedImages":
-        images = self.images.at(image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
-        other = copy.copy(self)
-        other.__dict__.pop("digest", None)
-        other.images, other.options, other.fit = images, images.options, fit
-        other.image_size, other.channels = image_size, channels
+        options = {"image_size": image_size, "channels": channels, "fit": fit, "interpolation": interpolation}
+        other = super().at(**options)
+        other.images = self.images.at(**options)
         return other
 
     def _check_channels(self, channels: int) -> None:

@@ -8,7 +8,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 
 
 def read(path: Path) -> Any:
@@ -22,7 +22,7 @@ def read(path: Path) -> Any:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except Exception as error:  # a damaged pickle can raise anything
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise UserError(
             f"{path} is not a pickle of plain values and arrays ({reason}): use the published file"
         ) from error

@@ -1,7 +1,7 @@
 """Held-out part of a training split, for selection: drawn by a hash of the names, the same share of each class."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,11 +17,15 @@ def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 
     """
     keys = draw_keys(ids, seed)
     labels = y if y.ndim == 1 else np.zeros(len(y), np.int64)
-    chosen = np.zeros(len(labels), bool)
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        count = min(max(round(share * len(rows)), 1), len(rows) - 1)
-        chosen[rows[np.argsort(keys[rows], kind="stable")[:count]]] = True
+    return first_of_each(labels, keys, lambda n: min(max(round(share * n), 1), n - 1))
+
+
+def first_of_each(y: np.ndarray, keys: np.ndarray, count: Callable[[int], int]) -> np.ndarray:
+    """Return the mask (N,) bool of the first `count(n)` images of each class of n, in the order of the keys (N,)."""
+    chosen = np.zeros(len(y), bool)
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        chosen[rows[np.argsort(keys[rows], kind="stable")[: count(len(rows))]]] = True
     return chosen
 
 

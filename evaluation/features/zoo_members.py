@@ -98,10 +98,7 @@ def entries_of(folder: str | Path) -> Members[zoos.ZooEntry]:
 
 
 def load_member(
-    one: Any,
-    image_size: int | None = None,
-    in_chans: int | None = None,
-    trust: str | Sequence[str] | None = (),
+    one: Any, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
 ) -> LoadedModel:
     """Load a member of a zoo, see `evaluation.load_model`; image_size is for models outside a zoo only."""
     named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()

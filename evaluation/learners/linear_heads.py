@@ -184,11 +184,15 @@ def _top_class(scores: Tensor) -> Tensor:
 
 def accuracy(guess: np.ndarray, y: np.ndarray, metric: str) -> float:
     """Return the share of correct labels: "top1" over all, "mean_per_class" by class. guess, y: (N,) int64."""
-    right = guess == y
+    return mean_of(guess == y, y, metric)
+
+
+def mean_of(values: np.ndarray, y: np.ndarray, metric: str) -> float:
+    """Return the mean of values (N,), for "mean_per_class" that of the class means. y: (N,) int64."""
     if metric != "mean_per_class":
-        return float(right.mean())
+        return float(values.mean())
     counts = np.bincount(y)
-    return float((np.bincount(y, weights=right)[counts > 0] / counts[counts > 0]).mean())
+    return float((np.bincount(y, weights=values)[counts > 0] / counts[counts > 0]).mean())
 
 
 def _places(n: int, grid: Grid, seed: int) -> Iterator[np.ndarray]:

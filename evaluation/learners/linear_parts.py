@@ -6,7 +6,7 @@ import numpy as np
 
 from evaluation.datasets._splits import held_out
 from evaluation.features.table import Features
-from evaluation.learners.linear_heads import accuracy
+from evaluation.learners.linear_heads import accuracy, mean_of
 from evaluation.results.measures import map11, top_class
 from sslkit.errors import UserError
 
@@ -35,10 +35,7 @@ class Part:
             return float(np.logaddexp(0, -self.y[counts] * scores[counts].astype(np.float64)).mean())
         scores = scores.astype(np.float64)
         losses = np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(scores)), self.y]
-        if metric != "mean_per_class":
-            return float(losses.mean())
-        counts = np.bincount(self.y)
-        return float((np.bincount(self.y, weights=losses)[counts > 0] / counts[counts > 0]).mean())
+        return mean_of(losses, self.y, metric)
 
     def and_also(self, other: "Part") -> "Part":
         """Return both parts together, in memory."""

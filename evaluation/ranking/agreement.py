@@ -86,12 +86,7 @@ def relative_at(truth: Values, scores: Values, k: int = 1) -> float:
 
 
 def agreement(
-    truth: Values,
-    scores: Values,
-    *,
-    measures: Sequence[str] | None = None,
-    n: int = 1000,
-    seed: int = 0,
+    truth: Values, scores: Values, *, measures: Sequence[str] | None = None, n: int = 1000, seed: int = 0
 ) -> list[Agreement]:
     """Return every measure with its interval, from n bootstrap draws of the models.
 

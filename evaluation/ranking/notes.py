@@ -6,10 +6,10 @@ import numpy as np
 
 from evaluation.ranking.agreement import FEWEST
 from evaluation.ranking.candidates import Candidate
+from evaluation.ranking.samples import doubts
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
 from evaluation.results.choice import levelled
 from evaluation.transferability import base
-from evaluation.transferability._degenerate import doubts
 from sslkit.errors import UserError
 
 LACKS = {

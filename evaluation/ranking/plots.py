@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.ranking import Ranking, floor_of
 from sslkit.errors import UserError
 from sslkit.figures import save_figure
 
@@ -57,11 +57,9 @@ def _panels(count: int, height: float, width: float) -> tuple[Any, list[Any]]:
 
 
 def _bars(axis: Any, ranking: Ranking, k: int) -> None:
-    known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
-    order = known[np.argsort(-ranking.scores[known, k], kind="stable")]
-    scores, ends = ranking.scores[order, k], ranking.intervals[order, k]
-    ends = np.where(np.isnan(ends), scores[:, None], ends)
-    start = _floor(ends) if len(order) else 0.0
+    order = ranking.ranked_by(k)
+    scores, ends = ranking.scores[order, k], ranking.ends(order, k)
+    start = floor_of(ends) if len(order) else 0.0
     colours = [TIED_BAR if ranking.tied[m, k] and place else BAR for place, m in enumerate(order)]
     axis.barh(range(len(order)), scores - start, left=start, color=colours, height=0.62)
     whiskers = np.clip(np.stack([scores - ends[:, 0], ends[:, 1] - scores]), 0, None)
@@ -72,16 +70,10 @@ def _bars(axis: Any, ranking: Ranking, k: int) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _floor(ends: np.ndarray) -> float:
-    """Return the start of the bars: scores have no natural zero, only differences matter."""
-    low, high = float(ends.min()), float(ends.max())
-    return low - 0.15 * (high - low or abs(high) or 1.0)
-
-
 def _scatter(axis: Any, ranking: Ranking, k: int) -> None:
     known = ~np.isnan(ranking.scores[:, k])
     scores, truth = ranking.scores[known, k], ranking.truth[known]
-    ends = np.where(np.isnan(ranking.intervals[known, k]), scores[:, None], ranking.intervals[known, k])
+    ends = ranking.ends(known, k)
     whiskers = np.clip(np.stack([scores - ends[:, 0], ends[:, 1] - scores]), 0, None)
     axis.errorbar(scores, truth, xerr=whiskers, fmt="o", color=BAR, ecolor="#AAAAAA", ms=5, lw=1)
     for name, x, y in zip(np.array(ranking.models)[known], scores, truth, strict=True):

@@ -84,7 +84,7 @@ def rank(
         notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
-        details={spec.name: _details(results, names) for spec, results in scored},
+        details={spec.name: {names[m]: dict(one.diagnostics) for m, one in own.items()} for spec, own in scored},
         left_out=found.left_out,
         made=_made(seed=seed, bootstrap=bootstrap, device=device, **{name: how[name] for name in SAID if name in how}),
         **stacked,
@@ -153,10 +153,6 @@ def _agreements(
         if spec.name not in without:
             found[spec.name] = agreement(truth[known], scores[known, k], seed=seed)
     return found
-
-
-def _details(results: Mapping[int, MetricResult], names: Sequence[str]) -> dict[str, Any]:
-    return {names[m]: dict(result.diagnostics) for m, result in results.items()}
 
 
 def _made(**chosen: Any) -> dict[str, Any]:

@@ -58,6 +58,16 @@ class Ranking:
     def best(self) -> str:
         return self.order[0]
 
+    def ranked_by(self, k: int) -> np.ndarray:
+        """Return the models (n,) with a score by metric k, best first."""
+        known = np.flatnonzero(~np.isnan(self.scores[:, k]))
+        return known[np.argsort(-self.scores[known, k], kind="stable")]
+
+    def ends(self, models: np.ndarray, k: int) -> np.ndarray:
+        """Return the ends (n, 2) of the intervals of metric k, the score itself if there is none."""
+        ends = self.intervals[models, k]
+        return np.where(np.isnan(ends), self.scores[models, k][:, None], ends)
+
     def table(self, style: str = "text") -> str:
         """See `evaluation.ranking.table.table`."""
         return as_table(self, style)
@@ -70,6 +80,12 @@ class Ranking:
     def from_json(cls, path: str | Path) -> "Ranking":
         """Read a file of `to_json`. Raises UserError for an invalid file."""
         return cls(**read_ranking(Path(path), {own.name for own in fields(cls)}))
+
+
+def floor_of(ends: np.ndarray) -> float:
+    """Return the start of bars of scores, which have no natural zero. ends: (n, 2) of their whiskers."""
+    low, high = float(ends.min()), float(ends.max())
+    return low - 0.15 * (high - low or abs(high) or 1.0)
 
 
 def borda(ranks: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from evaluation.ranking.scoring import Spec, scored
-from evaluation.transferability._scatter import labels_or_one
 from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
@@ -128,7 +127,7 @@ def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
 def half(sample: Sample, seed: int, number: int) -> Tensor:
     """Draw rows (n,), ascending: half of each class, at least one image, in total at most about LARGEST."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-    y, classes = labels_or_one(sample)
+    y, classes = sample.labels_or_one
     y = y.cpu()
     share = min(0.5, LARGEST / len(y))
     order = torch.randperm(len(y), generator=generator)

@@ -1,19 +1,16 @@
 """score and evaluate_metric: run a transferability metric by its name, for one model on one task."""
 
-import inspect
 import math
 import re
 import time
 import warnings as python_warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaluation import transferability
 from evaluation.ranking.memory import PeakMemory
-from evaluation.ranking.samples import as_sample
-from evaluation.transferability._degenerate import check_scale, doubts
-from evaluation.transferability.base import Sample, Score
+from evaluation.ranking.samples import as_sample, doubts
+from evaluation.transferability.base import Sample, Score, check_scale, find, names, wrappers
 from sslkit import members
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
@@ -59,14 +56,14 @@ class Spec:
     @property
     def reads_features(self) -> bool:
         """True if the score depends on the values of the features."""
-        own = getattr(transferability.find(self.metric), "READS_FEATURES", "features" in needs(self.metric))
+        own = getattr(find(self.metric), "READS_FEATURES", "features" in needs(self.metric))
         return len(self.chain) > 1 or own
 
     @property
     def over_zoo(self) -> Any:
         """The function that computes a zoo's scores from its models' parts, or None."""
         for name, options in self.chain:
-            module = transferability.find(name)
+            module = find(name)
             own = options.get("lam") == "both" or (name == self.metric and not hasattr(module, "wrapped"))
             if own and hasattr(module, "over_zoo"):
                 return module.over_zoo
@@ -75,17 +72,17 @@ class Spec:
 
 def metrics() -> tuple[str, ...]:
     """Return the names of all transferability metrics; `ped` may also wrap any other, as in `ped+logme`."""
-    return transferability.names()
+    return names()
 
 
 def needs(name: str) -> tuple[str, ...]:
     """Return the required inputs of a metric, of "features", "source_probs", "model"."""
-    return getattr(transferability.find(name), "NEEDS", ("features",))
+    return getattr(find(name), "NEEDS", ("features",))
 
 
 def takes_numbers(name: str) -> bool:
     """Return True if a metric is also defined for several labels per image, and other numbers."""
-    return getattr(transferability.find(name), "TAKES_NUMBERS", False)
+    return getattr(find(name), "TAKES_NUMBERS", False)
 
 
 def score(
@@ -108,17 +105,20 @@ def score(
     options: of the metric, or of its wrapper (see `help(evaluation.transferability.find(name).score)`).
     Raises UserError for an unknown name or option, unsound input, and metrics that exist only over a zoo.
     """
-    given = {"source_probs": source_probs, "reference": reference, "model": model, "seed": seed, "device": device}
-    result = evaluate_metric(name, features, labels, **given, **options)
-    if math.isnan(result.score) and result.parts:
-        parts = ", ".join(f"{part}={value:.4g}" for part, value in result.parts.items())
+    spec = parse(name, options)
+    inputs = {"source_probs": source_probs, "reference": reference, "model": model}
+    sample = as_sample(features, labels, **inputs, seed=seed, device=device)
+    shared = _checked_input(spec, sample)
+    found = _finite(spec, scored(spec, sample))
+    if math.isnan(found.value):
+        parts = ", ".join(f"{part}={value:.4g}" for part, value in found.parts.items())
         raise UserError(
             f"{name} has no score for one model, only over a zoo (evaluation.rank); its parts here: {parts}; "
             "evaluation.evaluate_metric gives them"
         )
-    for warning in result.warnings:
+    for warning in (*shared, *found.warnings):
         python_warnings.warn(f"{name}: {warning}", stacklevel=2)
-    return result.score
+    return found.value
 
 
 def evaluate_metric(
@@ -135,9 +135,9 @@ def evaluate_metric(
 ) -> MetricResult:
     """Return the score with its cost, diagnostics and warnings. Arguments and errors as in `score`."""
     spec = parse(name, options)
-    kept = {"source_probs": source_probs, "reference": reference, "model": model}
+    inputs = {"source_probs": source_probs, "reference": reference, "model": model}
     return_freed_memory()
-    return of_sample(spec, as_sample(features, labels, **kept, seed=seed, device=device))
+    return of_sample(spec, as_sample(features, labels, **inputs, seed=seed, device=device))
 
 
 def of_sample(spec: Spec, sample: Sample) -> MetricResult:
@@ -145,17 +145,12 @@ def of_sample(spec: Spec, sample: Sample) -> MetricResult:
 
     Raises UserError for features that the metric cannot score; warns of degenerate ones.
     """
-    _check_needs(spec, sample)
-    shared: tuple[str, ...] = ()
-    if spec.reads_features:
-        check_scale(sample)
-        shared = doubts(sample)
+    shared = _checked_input(spec, sample)
     with PeakMemory(sample.device) as memory:
         start = time.perf_counter()
         found = scored(spec, sample)
         seconds = time.perf_counter() - start
-    _check_finite(spec, found)
-    said = (*shared, *found.warnings)
+    said = (*shared, *_finite(spec, found).warnings)
     return MetricResult(spec.name, found.value, found.diagnostics, said, found.parts, seconds, memory.peak, found)
 
 
@@ -166,29 +161,30 @@ def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
     is not in brackets.
     """
     parts = _split(name)
-    chain = [(part, {}) for part, _ in parts]
-    for part, _ in parts:
-        transferability.find(part)
-    for part, _ in parts[:-1]:
-        if part not in transferability.wrappers():
-            raise UserError(f"{name!r}: {part} wraps no other metric, only {', '.join(transferability.wrappers())} do")
+    *outer, last = [find(part) for part, _ in parts]
+    for module, (part, _) in zip(outer, parts, strict=False):
+        if not hasattr(module, "wrapped"):
+            raise UserError(f"{name!r}: {part} wraps no other metric, only {', '.join(wrappers())} do")
+    functions = [*(module.wrapped for module in outer), last.score]  # their keyword arguments are the options
+    given: list[dict[str, Any]] = [{} for _ in parts]
     for key, value in (options or {}).items():
-        chain[_owner(parts, key, name)][1][key] = value
-    for k, (_, inner) in enumerate(parts):
-        twice = sorted(set(inner) & set(chain[k][1]))
+        given[_owner(parts, functions, key, name)][key] = value
+    for (_, inner), own in zip(parts, given, strict=True):
+        twice = sorted(set(inner) & set(own))
         if twice:
             raise UserError(f"{name}: {twice[0]} is given twice, in brackets and as an option")
-        chain[k][1].update(inner)
-    for k, (part, given) in enumerate(chain):
-        members.check_options(_function(parts, k), given, part)
-    return Spec(name, tuple(chain))
+        own.update(inner)
+    for (part, _), own, function in zip(parts, given, functions, strict=True):
+        if own:
+            members.check_options(function, own, part)
+    return Spec(name, tuple((part, own) for (part, _), own in zip(parts, given, strict=True)))
 
 
-def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
+def _owner(parts: Sequence[tuple[str, dict]], functions: Sequence[Callable], key: str, name: str) -> int:
     """Return the index of the part of the chain that has this option."""
-    owners = [k for k in range(len(parts)) if key in _options(parts, k)]
+    owners = [k for k, function in enumerate(functions) if key in members.options(function)]
     if not owners:
-        known = [option for k in range(len(parts)) for option in _options(parts, k)]
+        known = [option for function in functions for option in members.options(function)]
         raise UserError(f"{name} has no option {key!r}: {members.nearest(key, known)}")
     if len(owners) > 1:
         written = ("+".join(part + f"({key}=...)" * (k == own) for k, (part, _) in enumerate(parts)) for own in owners)
@@ -197,16 +193,6 @@ def _owner(parts: Sequence[tuple[str, dict]], key: str, name: str) -> int:
             f"{' or '.join(written)}"
         )
     return owners[0]
-
-
-def _function(parts: Sequence[tuple[str, dict]], k: int) -> Any:
-    """Return the function with the options of part k of a chain: `wrapped` of wrappers, `score` of the last."""
-    module = transferability.find(parts[k][0])
-    return module.wrapped if k < len(parts) - 1 else module.score
-
-
-def _options(parts: Sequence[tuple[str, dict]], k: int) -> dict[str, Any]:
-    return members.options(_function(parts, k))
 
 
 def _split(name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -241,7 +227,8 @@ def _value(text: str) -> Any:
     return text
 
 
-def _check_needs(spec: Spec, sample: Sample) -> None:
+def _checked_input(spec: Spec, sample: Sample) -> tuple[str, ...]:
+    """Return warnings about the sample's features. Raises UserError if an input is missing or out of range."""
     have = {"features": sample.x, "source_probs": sample.source_probs, "model": sample.model}
     how = {
         "features": "give features (N, D)",
@@ -251,29 +238,26 @@ def _check_needs(spec: Spec, sample: Sample) -> None:
     for need in spec.needs:
         if have[need] is None:
             raise UserError(f"{spec.name} needs {need}: {how[need]}")
+    if not spec.reads_features:
+        return ()
+    check_scale(sample)
+    return doubts(sample)
 
 
-def _check_finite(spec: Spec, found: Score) -> None:
-    """Raise UserError for a score, or a part of one, that is not finite."""
+def _finite(spec: Spec, found: Score) -> Score:
+    """Return the score. Raises UserError if it, or a part of it, is not finite."""
     over_zoo = found.parts and math.isnan(found.value)
     for value in found.parts.values() if over_zoo else [found.value]:
         if not math.isfinite(value):
             raise UserError(f"{spec.name} of these features is {value}, which cannot rank models")
+    return found
 
 
 def scored(spec: Spec, sample: Sample) -> Score:
     """Return the bare score of a parsed metric."""
-    return _scored(spec.chain, sample)
-
-
-def _scored(chain: Sequence[tuple[str, dict[str, Any]]], sample: Sample) -> Score:
-    (name, options), rest = chain[0], chain[1:]
-    module = transferability.find(name)
+    (name, options), *rest = spec.chain
+    module = find(name)
     if not rest:
         return module.score(sample, **options)
-    return module.wrapped(sample, lambda moved: _scored(rest, moved), **options)
-
-
-def signature(name: str) -> inspect.Signature:
-    """Return the options of a metric, for help and documentation."""
-    return inspect.signature(transferability.find(name).score)
+    inner = replace(spec, chain=tuple(rest))
+    return module.wrapped(sample, lambda moved: scored(inner, moved), **options)

@@ -103,7 +103,8 @@ def file_names(tasks: Sequence[str]) -> dict[str, str]:
     shared = _shared(short)
     long = {task: _plain(task) if task in shared else name for task, name in short.items()}
     shared = _shared(long)
-    return {task: f"{name}-{_digest(task)}" if task in shared else name for task, name in long.items()}
+    unique = {task: f"{long[task]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}" for task in shared}
+    return {task: unique.get(task, name) for task, name in long.items()}
 
 
 def _short(task: str) -> str:
@@ -114,10 +115,6 @@ def _short(task: str) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"[^\w.+]+", "-", text).strip("-.") or "task"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _shared(names: Mapping[str, str]) -> set[str]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from evaluation.ranking.agreement import Agreement
 from sslkit.errors import UserError
+from sslkit.text_tables import aligned, markdown
 
 STYLES = ("text", "markdown")
 TIED = "="  # beside a score: tied with the metric's best model on these images
@@ -40,7 +41,7 @@ def table(ranking: Numbers, style: str = "text") -> str:
         header.insert(1, "truth")
     order = np.argsort(ranking.mean_rank, kind="stable")
     lines = [header, *([_row(ranking, m) for m in order]), *_feet(ranking)]
-    return _markdown(lines) if style == "markdown" else _text(lines)
+    return markdown(lines, range(1, len(header))) if style == "markdown" else aligned(lines)
 
 
 def _row(ranking: Numbers, m: int) -> list[str]:
@@ -76,17 +77,3 @@ def _feet(ranking: Numbers) -> list[list[str]]:
 
 def _agreement(value: float, interval: tuple[float, float] | None) -> str:
     return f"{value:.2f}" if interval is None else f"{value:.2f} ({interval[0]:.2f} to {interval[1]:.2f})"
-
-
-def _text(lines: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    rule = ["-" * width for width in widths]
-    shown = [lines[0], rule, *lines[1:]]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in shown
-    )
-
-
-def _markdown(lines: list[list[str]]) -> str:
-    rule = ["---", *["---:"] * (len(lines[0]) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.ranking import Ranking, floor_of
 
 WIDTH, HEIGHT = 300, 180
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 30  # margins
@@ -107,11 +107,9 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
 
 def bars(ranking: Ranking, k: int) -> BarChart:
     """Make a chart of models by rank of metric k: bars of scores, whiskers of 95 % over images."""
-    known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
-    order = known[np.argsort(-ranking.scores[known, k], kind="stable")]
-    scores, ends = ranking.scores[order, k], _ends(ranking, order, k)
-    low, high = (float(ends.min()), float(ends.max())) if len(order) else (0.0, 1.0)
-    floor = low - 0.15 * (high - low or abs(high) or 1.0)  # scores have no natural zero, only differences matter
+    order = ranking.ranked_by(k)
+    scores, ends = ranking.scores[order, k], ranking.ends(order, k)
+    floor, high = (floor_of(ends), float(ends.max())) if len(order) else (0.0, 1.0)
     scale = Axis(floor, high if high > floor else floor + 1, 2, WIDTH - 4, [])
     drawn = []
     for place, m in enumerate(order):
@@ -135,7 +133,7 @@ def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
     known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
     if len(known) < 2:
         return None
-    ends, truth = _ends(ranking, known, k), ranking.truth
+    ends, truth = ranking.ends(known, k), ranking.truth
     x = _axis([*ends.ravel(), *ranking.scores[known, k]], LEFT, WIDTH - RIGHT)
     y = _axis(truth[known], HEIGHT - BOTTOM, TOP)
     places = truth_places(ranking)
@@ -157,12 +155,6 @@ def truth_places(ranking: Ranking) -> list[int]:
 def shortened(name: str) -> str:
     half = NAME // 2
     return name if len(name) <= NAME else f"{name[:half]}…{name[1 - half :]}"
-
-
-def _ends(ranking: Ranking, models: np.ndarray, k: int) -> np.ndarray:
-    """Return the ends (n, 2) of the intervals, the score itself if there is none."""
-    ends = ranking.intervals[models, k]
-    return np.where(np.isnan(ends), ranking.scores[models, k][:, None], ends)
 
 
 def _line_chart(

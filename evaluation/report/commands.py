@@ -9,6 +9,7 @@ from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.errors import UserError
 from sslkit.method import signature
+from sslkit.settings import as_word
 from sslkit.training.config import Config
 
 RANKED_BY = ("max_images", "image_size", "bootstrap", "seed")
@@ -29,7 +30,7 @@ def training(card: Mapping[str, Any]) -> str:
     words |= {
         f"method.{path}": value for path, value in _leaves(chosen) if path in known and value not in (None, known[path])
     }
-    return " ".join(["python recipes/train.py", *(f"{key}={_word(value)}" for key, value in words.items())])
+    return " ".join(["python recipes/train.py", *(f"{key}={as_word(value)}" for key, value in words.items())])
 
 
 def judging(result: Result, folder: Any) -> str:
@@ -49,7 +50,7 @@ def ranking(found: Ranking, zoo: Any, entries: Container[str]) -> str:
     models = f"[{','.join(map(str, (zoo, *others)))}]" if others else zoo
     metrics = ",".join(f'"{name}"' if "=" in name else name for name in found.metrics)
     words = [f"zoo={models}", f"data={found.data}", f"metrics=[{metrics}]"]
-    words += [f"{name}={_word(found.made[name])}" for name in RANKED_BY if name in found.made]
+    words += [f"{name}={as_word(found.made[name])}" for name in RANKED_BY if name in found.made]
     return " ".join(["python recipes/rank.py", *words])
 
 
@@ -68,9 +69,3 @@ def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         return
     for name, value in node.items():
         yield from _leaves(value, f"{path}.{name}".lstrip("."))
-
-
-def _word(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return "[" + ",".join(map(_word, value)) + "]" if isinstance(value, (list, tuple)) else str(value)

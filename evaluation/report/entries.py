@@ -1,6 +1,6 @@
 """The zoo as a table, and the card of each of its entries."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,7 +195,6 @@ def _quick(member: Member) -> Table | None:
 def _facts(member: Member) -> list[tuple[str, Cell]]:
     card, weights = member.card, member.weights
     image_size = dig(card, "backbone", "image_size")
-    versions = dig(card, "versions")
     return [
         ("folder", Cell(str(member.folder))),
         ("weights, sha256", of_text(weights and weights.digest)),
@@ -205,14 +204,14 @@ def _facts(member: Member) -> list[tuple[str, Cell]]:
         ("images", of_text(f"{image_size} px, channels: {dig(card, 'backbone', 'in_chans')}" if image_size else None)),
         ("stem", of_text(dig(card, "backbone", "stem"))),
         ("commit", of_text(dig(card, "commit"))),
-        ("versions", of_text(_listed(versions, lambda name, version: f"{name} {version}"))),
+        ("versions", of_text(_listed(dig(card, "versions")))),
         ("date", of_text(dig(card, "date"))),
         ("notes", of_text(_notes(dig(card, "notes")))),
     ]
 
 
-def _listed(mapping: Any, form: Callable[[str, Any], str]) -> str:
-    return ", ".join(form(*item) for item in mapping.items()) if isinstance(mapping, Mapping) else ""
+def _listed(versions: Any) -> str:
+    return ", ".join(f"{name} {one}" for name, one in versions.items()) if isinstance(versions, Mapping) else ""
 
 
 def _notes(notes: Any) -> str:

@@ -11,17 +11,7 @@ from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.scoring import parse
 from evaluation.report import commands
-from evaluation.report.cells import (
-    MISSING,
-    NOTHING,
-    Cell,
-    Column,
-    Table,
-    made,
-    of_bytes,
-    of_number,
-    of_seconds,
-)
+from evaluation.report.cells import MISSING, NOTHING, Cell, Column, Table, made, of_bytes, of_number, of_seconds
 from evaluation.report.charts import BarChart, ScatterChart, bars, scatter, truth_places
 from evaluation.report.reading import Material, Ranked
 from sslkit import members

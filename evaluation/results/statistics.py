@@ -144,13 +144,15 @@ def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
     With n rows the bootstrap's variance is (n - 1) / n of the true one, and the mean has a t distribution with n - 1
     degrees of freedom. For strata, a mean of means of equal variance is assumed (Welch-Satterthwaite).
     """
+    from scipy.special import ndtr
+
     sizes = np.asarray(sizes, dtype=float)
     more = sizes[sizes > 1]
     if not len(more):
         raise UserError("a bootstrap interval needs at least two rows in a stratum, these have one each")
     widen = ((1 / sizes).sum() / ((more - 1) / more**2).sum()) ** 0.5
     free = (1 / more).sum() ** 2 / (1 / (more**2 * (more - 1))).sum()
-    tail = _normal_cdf(-widen * t_quantile(0.975, free))
+    tail = float(ndtr(-widen * t_quantile(0.975, free)))
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return float(low), float(high)
 
@@ -242,12 +244,6 @@ def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, f
 def _effective(sizes: Sequence[int]) -> float:
     """Return the size of a single stratum whose mean has the variance of the mean of these strata's means."""
     return len(sizes) ** 2 / sum(1 / size for size in sizes)
-
-
-def _normal_cdf(z: float) -> float:
-    from scipy.special import ndtr
-
-    return float(ndtr(z))
 
 
 def _resampled_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -99,8 +99,6 @@ def _load(folder: Path, sha: str) -> np.ndarray:
     if not re.fullmatch("[0-9a-f]{64}", str(sha)):
         raise UserError(f"{folder / RESULTS} names outcomes {str(sha)[:80]!r}, which is not a sha256: measure again")
     path = folder / OUTCOMES / f"{sha}.npy"
-    if not re.fullmatch("[0-9a-f]{64}", str(sha)):
-        raise UserError(f"{folder / RESULTS} names outcomes {sha!r}, which is not a sha256: remove that line")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -6,18 +6,13 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.text_tables import aligned, markdown
 
 STYLES = ("text", "markdown")
 COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")
 ALIGNED_RIGHT = ("value", "n")
 SYMMETRIC = 0.02  # ends that differ by less than this share of the half width are written as one ±
-DROPPED = (
-    "in_train",
-    "unreadable",
-    "left_out",
-    "dropped",
-    "classes_of_one_image",
-)  # details that count left-out items
+DROPPED = ("in_train", "unreadable", "left_out", "dropped", "classes_of_one_image")  # details that count left-out items
 
 
 def table(results: Sequence[Result], style: str = "text") -> str:
@@ -35,7 +30,8 @@ def table(results: Sequence[Result], style: str = "text") -> str:
     rows = [_cells(result) for result in results]
     columns = [name for name in COLUMNS if any(row[name] for row in rows)]
     lines = [list(columns), *([row[name] for name in columns] for row in rows)]
-    return _markdown(columns, lines) if style == "markdown" else _text(columns, lines)
+    right = [columns.index(name) for name in ALIGNED_RIGHT if name in columns]
+    return (markdown if style == "markdown" else aligned)(lines, right)
 
 
 def with_interval(estimate: Estimate) -> str:
@@ -91,22 +87,3 @@ def _digits(size: float, unit: str) -> int:
 
 def _rounded(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}"
-
-
-def _text(columns: list[str], lines: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    rule = ["-" * width for width in widths]
-    shown = [
-        "  ".join(
-            cell.rjust(width) if name in ALIGNED_RIGHT else cell.ljust(width)
-            for name, cell, width in zip(columns, line, widths, strict=True)
-        ).rstrip()
-        for line in (lines[0], rule, *lines[1:])
-    ]
-    return "\n".join(shown)
-
-
-def _markdown(columns: list[str], lines: list[list[str]]) -> str:
-    rule = ["---:" if name in ALIGNED_RIGHT else "---" for name in columns]
-    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))

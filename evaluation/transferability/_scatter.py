@@ -1,43 +1,17 @@
-"""Sums over the rows of a sample that most transferability metrics need: computed once, shared by all."""
+"""Sums over the rows of a sample that most transferability metrics need, and the eigenvectors of their scatter."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.transferability._eigenbasis import Diagonal, Eigenbasis, eigenbasis
-
 PANEL = 256  # columns of a Gram made at a time
 EPS = torch.finfo(torch.float64).eps
-
-
-class Rows(Protocol):
-    """The attributes of a metric's `Sample` that are read here."""
-
-    x: Tensor
-    y: Tensor | None
-
-    def __len__(self) -> int: ...
-
-    def blocks(self) -> Iterator[tuple[slice, Tensor]]: ...
-
-    @property
-    def n_classes(self) -> int: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    @property
-    def features(self) -> Tensor: ...
-
-    @property
-    def moments(self) -> "ClassMoments": ...
-
-    @property
-    def diagonal(self) -> Tensor | None: ...
+DIRECT = 300  # up to this order a full eigendecomposition is as fast
+SHARE = 4  # fewer than 1 / SHARE of the eigenvectors are computed separately
 
 
 def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
@@ -46,11 +20,6 @@ def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
     Deviations up to it count as 0.
     """
     return mean.abs() * n * EPS
-
-
-def mean_of_rows(x: Tensor) -> Tensor:
-    """Return the column means (D,) of (N, D), exact for constant columns."""
-    return (x - x[0]).mean(0) + x[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,20 +32,6 @@ class ClassMoments:
     counts: Tensor
     means: Tensor
     variances: Tensor
-
-    @classmethod
-    def of(cls, sample: Rows) -> "ClassMoments":
-        """Compute in two passes over the blocks: variances are about the means, so a large offset costs no digits."""
-        y, c = labels_or_one(sample)
-        counts = torch.bincount(y, minlength=c).double()
-        means = torch.zeros(c, sample.x.shape[1], dtype=torch.float64, device=sample.device)
-        squares = torch.zeros_like(means)
-        for rows, x in sample.blocks():
-            means.index_add_(0, y[rows], x)
-        means /= counts[:, None]
-        for rows, x in sample.blocks():
-            squares.index_add_(0, y[rows], x.sub_(means[y[rows]]).square_())
-        return cls(counts, means, squares / counts[:, None]).settled()
 
     def settled(self) -> "ClassMoments":
         """Return the moments with rounding-level variances set to 0, and one mean for constant columns."""
@@ -139,21 +94,6 @@ class Scatter:
     within: Tensor
     diagonal: Tensor | None = None
 
-    @classmethod
-    def of(cls, sample: Rows) -> "Scatter":
-        y, _ = labels_or_one(sample)
-        moments = sample.moments
-        d = sample.x.shape[1]
-        within = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
-        for rows, x in sample.blocks():
-            add_upper_gram(within, x.sub_(moments.means[y[rows]]))
-        within = mirror_upper(within)
-        still = (moments.variances == 0).all(0)  # in every class: the rest is rounding of the means
-        if still.any():
-            within[still] = 0
-            within[:, still] = 0
-        return cls(moments, within, sample.diagonal)
-
     @property
     def n(self) -> float:
         return self.moments.n
@@ -169,9 +109,9 @@ class Scatter:
         return self.within + self.between
 
     @cached_property
-    def eigenbasis(self) -> Eigenbasis:
+    def eigenbasis(self) -> "Eigenbasis":
         """Eigenbasis of `total`."""
-        return eigenbasis(self.total) if self.diagonal is None else Diagonal.of(self.diagonal)
+        return eigenbasis_of(self.total) if self.diagonal is None else Diagonal.of(self.diagonal)
 
     @cached_property
     def values(self) -> Tensor:
@@ -183,6 +123,11 @@ class Scatter:
     def varies(self) -> Tensor:
         """(D,) bool: the eigenvalues above rounding."""
         return self.values > self.values[-1] * self.precision
+
+    @property
+    def rank(self) -> int:
+        """Rank of the centred rows: the number of eigenvalues above rounding."""
+        return int(self.varies.sum())
 
     @property
     def precision(self) -> float:
@@ -221,21 +166,13 @@ def mirror_upper(gram: Tensor) -> Tensor:
     return gram
 
 
-def labels_or_one(sample: Rows) -> tuple[Tensor, int]:
-    """Return the labels (N,) and C; without labels all rows are one class."""
-    if sample.y is not None:
-        return sample.y, sample.n_classes
-    return torch.zeros(len(sample), dtype=torch.int64, device=sample.device), 1
+def compacted(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows (N, r), r <= N, and (1, ..., 1) on the rows' principal axes, and the total scatter (r,) along each.
 
-
-def compacted(sample: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the rows (N, r), r <= N, and (1, ..., 1) on the rows' principal axes, and the total scatter (r,) along
-    each axis.
-
-    From the N x N Gram of the centred rows; the mean gets its own direction, with scatter 0.
+    x: (N, D), centred in place. From its N x N Gram; the mean gets its own direction, with scatter 0.
     """
-    x = sample.features
-    n, mean = len(x), mean_of_rows(x)
+    n = len(x)
+    mean = (x - x[0]).mean(0) + x[0]  # exact for constant columns
     x -= mean
     values, vectors = torch.linalg.eigh(x @ x.T)
     noise = n * float(mean_rounding(mean, n).square().sum())
@@ -249,3 +186,115 @@ def compacted(sample: Rows) -> tuple[Tensor, Tensor, Tensor]:
     ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > known else rest * 0
     rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
     return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])
+
+
+class Eigenbasis(Protocol):
+    """A = V diag(values) V', A (D, D), values (D,) ascending."""
+
+    values: Tensor
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        """Return V' b of b (D, K)."""
+
+    def leading(self, k: int) -> Tensor:
+        """Return the eigenvectors (D, k) of the largest values, ascending."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """All eigenvectors. vectors: (D, D), as columns."""
+
+    values: Tensor
+    vectors: Tensor
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return self.vectors.T @ b
+
+    def leading(self, k: int) -> Tensor:
+        return self.vectors[:, len(self.values) - k :]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """Eigenbasis of a diagonal matrix. values: ascending. order: (D,) the axis of each value."""
+
+    values: Tensor
+    order: Tensor
+
+    @classmethod
+    def of(cls, diagonal: Tensor) -> "Diagonal":
+        return cls(*diagonal.sort(stable=True))
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return b[self.order]
+
+    def leading(self, k: int) -> Tensor:
+        return torch.eye(len(self.order)).to(self.values)[:, self.order[len(self.order) - k :]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tridiagonal:
+    """A = Q T Q', T = S diag(values) S' tridiagonal, V = Q S. The product Q S, half of a solver's time, is skipped.
+
+    main, beside: (D,) and (D - 1,) diagonals of T. reflectors, factors: (D - 1, D - 1) and (D - 1,), LAPACK's form of
+    Q, which keeps the first axis.
+    """
+
+    main: np.ndarray
+    beside: np.ndarray
+    reflectors: np.ndarray
+    factors: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> "Tridiagonal":
+        from scipy.linalg import lapack
+
+        a = matrix.numpy().T  # symmetric: a view in LAPACK's order of columns
+        work = int(lapack.dsytrd_lwork(len(a), lower=1)[0])
+        reduced, main, beside, factors, info = lapack.dsytrd(a, lower=1, lwork=work)
+        if info:
+            raise ValueError(f"LAPACK's dsytrd failed with {info}")
+        return cls(main, beside, np.asfortranarray(reduced[1:, :-1]), factors)
+
+    @cached_property
+    def values(self) -> Tensor:
+        from scipy.linalg import eigvalsh_tridiagonal
+
+        return torch.from_numpy(eigvalsh_tridiagonal(self.main, self.beside, lapack_driver="sterf"))
+
+    @cached_property
+    def small(self) -> Tensor:
+        """Return S (D, D)."""
+        from scipy.linalg import eigh_tridiagonal
+
+        return torch.from_numpy(eigh_tridiagonal(self.main, self.beside, lapack_driver="stevd")[1])
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return self.small.T @ self._turned(b, "T")
+
+    def leading(self, k: int) -> Tensor:
+        n = len(self.main)
+        if k * SHARE > n:
+            return self._turned(self.small[:, n - k :], "N")
+        if k == 0:
+            return torch.zeros(n, 0, dtype=torch.float64)
+        from scipy.linalg import eigh_tridiagonal
+
+        wanted = {"select": "i", "select_range": (n - k, n - 1), "lapack_driver": "stemr"}
+        return self._turned(torch.from_numpy(eigh_tridiagonal(self.main, self.beside, **wanted)[1]), "N")
+
+    def _turned(self, b: Tensor, side: str) -> Tensor:
+        """Return Q b ("N") or Q' b ("T")."""
+        from scipy.linalg import lapack
+
+        out = np.array(b.numpy(), order="F")
+        work = 64 * max(out.shape[1], 64)
+        out[1:] = lapack.dormqr("L", side, self.reflectors, self.factors, out[1:], lwork=work)[0]
+        return torch.from_numpy(out)
+
+
+def eigenbasis_of(matrix: Tensor) -> Eigenbasis:
+    """Decompose a symmetric (D, D) float64 matrix; large ones on the CPU only to tridiagonal form at first."""
+    if matrix.device.type != "cpu" or len(matrix) <= DIRECT:
+        return Dense(*torch.linalg.eigh(matrix))
+    return Tridiagonal.of(matrix)

@@ -1,20 +1,42 @@
-"""The input and the output of a transferability metric."""
+"""A transferability metric: how it is found, its input and its output."""
 
 import hashlib
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evaluation.transferability._scatter import ClassMoments, Scatter, compacted
+from evaluation.transferability._scatter import ClassMoments, Scatter, add_upper_gram, compacted, mirror_upper
+from sslkit import members
 from sslkit.errors import UserError
 
 # PED's warning, which a ranking shows once per model and not per metric.
 NO_REFERENCE = "no reference=(mean, std) of the model's own training images: these features' own were taken"
 BLOCK = 2**21  # numbers converted to float64 at a time: 16 MB; from 32 MB on, new pages make each block half as fast
+DOUBLE = torch.finfo(torch.float64)
+SMALLEST = (DOUBLE.tiny / DOUBLE.eps) ** 0.25  # its fourth power keeps full precision
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all metrics."""
+    return members.names(__package__)
+
+
+def find(name: str) -> ModuleType:
+    """Return the module of a metric. Raises UserError for an unknown name and suggests the nearest."""
+    if name not in names():
+        raise UserError(f"there is no transferability metric {name!r}: {members.nearest(name, names())}")
+    return importlib.import_module(f"{__package__}.{name}")
+
+
+def wrappers() -> tuple[str, ...]:
+    """Return the metrics that can be written before a `+`."""
+    return tuple(name for name in names() if hasattr(find(name), "wrapped"))
 
 
 @dataclass(frozen=True)
@@ -82,6 +104,13 @@ class Sample:
         return self.y
 
     @property
+    def labels_or_one(self) -> tuple[Tensor, int]:
+        """Labels (N,) and C; if the labels are not classes, all rows are one class."""
+        if self.y is not None:
+            return self.y, self.n_classes
+        return torch.zeros(len(self), dtype=torch.int64, device=self.device), 1
+
+    @property
     def device(self) -> torch.device:
         return next(part for part in (self.x, self.y, self.targets) if part is not None).device
 
@@ -102,13 +131,39 @@ class Sample:
 
     @cached_property
     def moments(self) -> ClassMoments:
-        """Counts, means and variances of the classes (of all rows as one class without labels)."""
-        return ClassMoments.of(self) if self.origin is None else self.origin.moments.moved(self.shift)
+        """Counts, means and variances of the classes, or of all rows as one class; O(N D).
+
+        In two passes over the blocks: variances are about the means, so a large offset costs no digits.
+        """
+        if self.origin is not None:
+            return self.origin.moments.moved(self.shift)
+        y, c = self.labels_or_one
+        counts = torch.bincount(y, minlength=c).double()
+        means = torch.zeros(c, self.x.shape[1], dtype=torch.float64, device=self.device)
+        squares = torch.zeros_like(means)
+        for rows, x in self.blocks():
+            means.index_add_(0, y[rows], x)
+        means /= counts[:, None]
+        for rows, x in self.blocks():
+            squares.index_add_(0, y[rows], x.sub_(means[y[rows]]).square_())
+        return ClassMoments(counts, means, squares / counts[:, None]).settled()
 
     @cached_property
     def scatter(self) -> Scatter:
-        """Within-class and total scatter (D, D), with the latter's eigenvectors on demand."""
-        return Scatter.of(self) if self.origin is None else self.origin.scatter.moved(self.shift)
+        """Within-class and total scatter (D, D), with the latter's eigenvectors on demand; one pass of O(N D^2)."""
+        if self.origin is not None:
+            return self.origin.scatter.moved(self.shift)
+        y, _ = self.labels_or_one
+        moments, d = self.moments, self.x.shape[1]
+        within = torch.zeros(d, d, dtype=torch.float64, device=self.device)
+        for rows, x in self.blocks():
+            add_upper_gram(within, x.sub_(moments.means[y[rows]]))
+        within = mirror_upper(within)
+        still = (moments.variances == 0).all(0)  # in every class: the rest is rounding of the means
+        if still.any():
+            within[still] = 0
+            within[:, still] = 0
+        return Scatter(moments, within, self.diagonal)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value shared by several metrics: made on the first call, cached with the sample."""
@@ -125,8 +180,15 @@ class Sample:
         """
         if self.x.shape[1] <= len(self) or self.dim != self.x.shape[1]:
             return self
-        x, ones, diagonal = compacted(self)
+        x, ones, diagonal = compacted(self.features)
         return replace(self, x=x, shift=None, origin=None, ones=ones, diagonal=diagonal, reference=None)
+
+    def principal_coordinates(self, dims: int) -> Tensor:
+        """Return the centred rows (N, dims) float64 on the `dims` axes of largest variance, the largest first."""
+        rows = self.compact
+        mean = rows.scatter.moments.mean
+        axes = rows.scatter.eigenbasis.leading(dims).flip(1)
+        return torch.cat([(x - mean) @ axes for _, x in rows.blocks()])
 
     def moved(self, shift: Tensor) -> "Sample":
         """Return the sample with each class shifted rigidly. shift: (C, D)."""
@@ -152,3 +214,16 @@ class Sample:
         """Return a CPU generator for one purpose, independent of other purposes."""
         digest = hashlib.sha256(f"{self.seed} {purpose}".encode()).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def check_scale(sample: Sample) -> None:
+    """Raise UserError if fourth moments of the features are out of float64's range."""
+    largest = sample.largest
+    if not largest:  # unknown, or all zeros
+        return
+    if not largest <= DOUBLE.max**0.25 / sample.x.numel() ** 0.5:
+        raise UserError(
+            f"features are as large as {largest:.3g}: sums of their squares overflow float64; divide all of them"
+        )
+    if largest < SMALLEST:
+        raise UserError(f"features are at most {largest:.3g}: their squares underflow float64; multiply all of them")

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from evaluation.transferability._diagonal_mixture import fit_diagonal_mixture
-from evaluation.transferability._projection import principal_coordinates, rank
 from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.leep import leep_terms
@@ -21,7 +20,7 @@ def energy_dims(scatter: Scatter, energy: float) -> int:
     """Return the smallest number of axes with more than `energy` of the variance; 0 if all rows are equal."""
     values = scatter.values
     shares = values.flip(0).cumsum(0) / values.sum()
-    return min(int((shares <= energy + scatter.precision).sum()) + 1, rank(scatter))
+    return min(int((shares <= energy + scatter.precision).sum()) + 1, scatter.rank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +92,7 @@ def score(
         p = torch.ones(len(y), 1, dtype=torch.float64, device=y.device)
         terms = leep_terms(p, y, log)
         return Score(float(terms.mean()), {"dims": 0}, ("all rows of features are equal",), terms)
-    x = principal_coordinates(sample, dims).cpu()
+    x = sample.principal_coordinates(dims).cpu()
     components = max(min(components_per_class * sample.n_classes, len(y) // 2), 1)
     seed = int(torch.randint(2**31 - 1, (1,), generator=sample.generator("nleep")))
     fitted = fitted_mixture(x, components, covariance, seed)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from evaluation.results.choice import first_largest
-from evaluation.transferability._projection import principal_coordinates, rank
 from evaluation.transferability._scatter import EPS, mean_rounding
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
@@ -137,7 +136,7 @@ def principal_features(sample: Sample, dims: int) -> Tensor:
     Profiles are centred over the axes, so that the signs matter; the published code uses the solver's signs, which
     changes the score by up to half a point.
     """
-    x = principal_coordinates(sample, min(dims, rank(sample.compact.scatter)))
+    x = sample.principal_coordinates(min(dims, sample.compact.scatter.rank))
     size = x.abs()
     first = first_largest(size.T, max(sample.x.shape) * EPS * size.max() if x.numel() else 0.0)
     return x * x.gather(0, first[None]).sign()

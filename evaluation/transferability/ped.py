@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
-from evaluation.results.choice import equal_scores
+from evaluation.results.choice import levelled
 from evaluation.transferability import sfda
-from evaluation.transferability._degenerate import check_scale
 from evaluation.transferability._scatter import EPS
-from evaluation.transferability.base import NO_REFERENCE, Sample, Score
+from evaluation.transferability.base import NO_REFERENCE, Sample, Score, check_scale
 from sslkit.errors import UserError
 
 MOST_STEPS = {"code": 6, "paper": 5}
@@ -199,19 +200,8 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
     """Return minus each model's mean rank over the lam (1 is best, ties at their mean rank), from the `parts`."""
-    names = [f"lam={lam}" for lam in BOTH]
-    ranks = [_ranks([part[name] for part in parts]) for name in names]
-    return [-sum(both) / len(names) for both in zip(*ranks, strict=True)]
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Return ranks, 1 for the highest; scores equal up to rounding share the mean."""
-    tied = [[equal_scores(v, w) for w in values] for v in values]
-    above = [
-        sum(w > v and not same for w, same in zip(values, row, strict=True))
-        for v, row in zip(values, tied, strict=True)
-    ]
-    return [more + (sum(row) + 1) / 2 for more, row in zip(above, tied, strict=True)]
+    ranks = [rankdata(-levelled([part[f"lam={lam}"] for part in parts])) for lam in BOTH]
+    return (-np.mean(ranks, 0)).tolist()
 
 
 def score(

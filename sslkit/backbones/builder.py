@@ -144,9 +144,8 @@ def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
         tries = [*told, {}] if transformer else [{}, *reversed(told)]
     if module in ("vision_transformer", "deit"):
         named = int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
-        plain = [
-            image_size % sizes.get("patch_size", named) == 0 for sizes in tries
-        ]  # else timm refuses the size itself
+        # else timm refuses the size itself
+        plain = [image_size % sizes.get("patch_size", named) == 0 for sizes in tries]
         tries = [sizes | ({"dynamic_img_size": True} if one else {}) for sizes, one in zip(tries, plain, strict=True)]
     return tries
 

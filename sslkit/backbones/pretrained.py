@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 from sslkit.members import nearest
 
 
@@ -36,8 +36,7 @@ def timm_network(name: str, weights: str = "", *, where: str, local: str, head: 
 
 def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
     """The error for weights that a library could not get; error: of any class."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return UserError(f"cannot get the weights of {where} ({reason}); {remedy}")
+    return UserError(f"cannot get the weights of {where} ({first_line(error)}); {remedy}")
 
 
 def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> Any:
@@ -57,8 +56,7 @@ def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> A
         with torch.serialization.safe_globals(list(allowed)) if allowed else nullcontext():
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each raise their own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"{where}: {path} is no state dict of tensors: {reason}") from error
+        raise UserError(f"{where}: {path} is no state dict of tensors: {first_line(error)}") from error
 
 
 def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:

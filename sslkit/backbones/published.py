@@ -35,10 +35,6 @@ HOLDERS = ("state_dict", "model", "resnet")  # keys that may hold the state dict
 SHOWN = 4
 
 
-def _same(name: str) -> str:
-    return name
-
-
 def _of_simclr_v2(name: str) -> str:
     """`1.blocks.0.net.3.0.bias` -> `layer1.0.bn2.bias`: stage, block, then convolutions at even places, norms at odd"""
     if stem := re.fullmatch(r"0\.(?:0|1\.0)\.(\w+)", name):
@@ -64,7 +60,7 @@ class Layout:
 
     prefix: str
     dropped: tuple[str, ...]
-    rename: Callable[[str], str] = _same
+    rename: Callable[[str], str] = str  # unchanged
 
 
 LAYOUTS = {

@@ -46,13 +46,8 @@ class ArrayImages(Images):
         images = convert_channels(torch.from_numpy(self.pixels[index]), self.channels)
         height, width = self.native_size
         aspect = width / height if self.fit == "squash" else 1.0
-        return {
-            "images": fit_square(images, self.image_size, self.fit, self.options.interpolation),
-            "index": torch.from_numpy(index),
-            "label": self._labels_of(index),
-            "aspect": torch.full((len(index),), aspect),
-            "bad": [],
-        }
+        images = fit_square(images, self.image_size, self.fit, self.options.interpolation)
+        return self._batch(images, index, torch.full((len(index),), aspect), [])
 
     def _check_channels(self, channels: int) -> None:
         check_channels(self.pixels.shape[1], channels, self.name)

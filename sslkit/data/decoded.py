@@ -56,13 +56,8 @@ class DecodedImages(Images):
         bad: dict[int, None] = {}
         for place, row in enumerate(rows):
             index[place], images[place], aspect[place] = self._next_readable(int(row), bad)
-        return {
-            "images": torch.from_numpy(images),
-            "index": torch.from_numpy(index),
-            "label": self._labels_of(index),
-            "aspect": torch.from_numpy(aspect),
-            "bad": [self.path(row) for row in bad],
-        }
+        unread = [self.path(row) for row in bad]
+        return self._batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread)
 
     def _next_readable(self, row: int, bad: dict[int, None]) -> tuple[int, np.ndarray, float]:
         reason = ""

@@ -143,10 +143,13 @@ class Images(Dataset):
         """Feed the identity of the content to a hashlib object."""
         raise NotImplementedError
 
-    def _labels_of(self, rows: np.ndarray) -> torch.Tensor:
-        if self.labels is None:
-            return torch.full((len(rows),), -1)
-        return torch.from_numpy(self.labels[rows])
+    def _batch(
+        self, images: torch.Tensor, index: np.ndarray, aspect: torch.Tensor, bad: list[str], **more: torch.Tensor
+    ) -> dict[str, Any]:
+        """The batch of `__getitems__` for these rows, with their labels."""
+        label = torch.full((len(index),), -1) if self.labels is None else torch.from_numpy(self.labels[index])
+        found = {"images": images, "index": torch.from_numpy(index), "label": label, "aspect": aspect}
+        return {**found, **more, "bad": bad}
 
 
 def check_split(name: str, split: str, splits: tuple[str, ...]) -> None:

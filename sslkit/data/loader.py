@@ -140,13 +140,7 @@ def without_traceback(error: UserError) -> UserError:
 
 
 def make_loader(
-    dataset: Images,
-    *,
-    batch_size: int,
-    seed: int,
-    workers: int | str = "auto",
-    rank: int = 0,
-    world_size: int = 1,
+    dataset: Images, *, batch_size: int, seed: int, workers: int | str = "auto", rank: int = 0, world_size: int = 1
 ) -> TimedLoader:
     """Shuffled full batches for training.
 

@@ -91,14 +91,8 @@ class Videos(Images):
             index[place] = read = self._next_readable(int(row), seed, epoch, images[place], bad)
             frames[place] = self.frame_numbers(read, seed, epoch)
             aspect[place] = self.index.numbers["aspect"][read] if self.fit == "squash" else 1.0
-        return {
-            "images": torch.from_numpy(images),
-            "index": torch.from_numpy(index),
-            "label": self._labels_of(index),
-            "aspect": torch.from_numpy(aspect),
-            "frames": torch.from_numpy(frames),
-            "bad": [self.path(row) for row in bad],
-        }
+        unread, numbers = [self.path(row) for row in bad], torch.from_numpy(frames)
+        return self._batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, frames=numbers)
 
     def sampled(self, sampling: str, *, clips: int | None = None) -> "Videos":
         """The same videos with other clips, without listing or surveying again. Options as in `open_videos`."""

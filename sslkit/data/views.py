@@ -135,12 +135,7 @@ def augment(
 
 
 def draw_views(
-    views: Sequence[View],
-    images: Tensor,
-    generator: torch.Generator,
-    aspect: Tensor | None,
-    rank: int,
-    world_size: int,
+    views: Sequence[View], images: Tensor, generator: torch.Generator, aspect: Tensor | None, rank: int, world_size: int
 ) -> list[Draw]:
     """One draw of each view for each of N images (N, C, H, W) or clips (N, C, T, H, W); other arguments: `augment`."""
     n, channels, *_, height, width = images.shape

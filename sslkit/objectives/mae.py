@@ -76,13 +76,11 @@ class MAE(Objective):
             raise UserError(f"position={position!r} is not known: sincos or learned")
         if position == "sincos":
             masked_vit.fix_positions(net)
-        self.decoder = masked_vit.Decoder(
-            backbone.width,
-            net.patch_embed.grid_size,
-            values,
-            dim=_decoder_dim(backbone.width) if decoder_dim is None else decoder_dim,
-            depth=_decoder_depth(len(net.blocks)) if decoder_depth is None else decoder_depth,
-        )
+        if decoder_dim is None:
+            decoder_dim = min(512, max(1, round(backbone.width * 2 / 3 / masked_vit.HEAD)) * masked_vit.HEAD)
+        depth = min(8, max(1, len(net.blocks) * 2 // 3)) if decoder_depth is None else decoder_depth
+        grid = net.patch_embed.grid_size
+        self.decoder = masked_vit.Decoder(backbone.width, grid, values, dim=decoder_dim, depth=depth)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Reconstructed:
         """views: one tensor (N, C, H, W). One forward of the encoder over all visible sets, one of the decoder."""
@@ -119,14 +117,6 @@ def _visible(patches: int, mask_ratio: float, sets: int) -> int:
             f"hidden, and sets={sets} disjoint visible sets must fit; 0.75 suits, and sets=1 needs no second set"
         )
     return visible
-
-
-def _decoder_dim(width: int) -> int:
-    return min(512, max(1, round(width * 2 / 3 / masked_vit.HEAD)) * masked_vit.HEAD)
-
-
-def _decoder_depth(blocks: int) -> int:
-    return min(8, max(1, blocks * 2 // 3))
 
 
 def _moved(x: Tensor, device: torch.device) -> Tensor:

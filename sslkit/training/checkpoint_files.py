@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit import sealed
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 
 KINDS = {  # parts of a checkpoint that a run needs
     "epoch": int,
@@ -70,7 +70,7 @@ def _parts_damage(path: Path) -> str | None:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a damaged or foreign pickle can raise any class
-        return f"is no checkpoint of a run ({sealed.first_line(error)})"
+        return f"is no checkpoint of a run ({first_line(error)})"
     missing = next(_missing(state), None)
     return f"is no checkpoint of a run: {missing} is missing" if missing else None
 

@@ -36,9 +36,7 @@ class DataConfig:
     )
     clips: int | None = setting(None, "videos only: clips of each video in a step; null: 2", least=1, most=4096)
     decoder: str | None = setting(
-        None,
-        "videos only: pyav or torchcodec; null: the first that is installed",
-        choices=("pyav", "torchcodec"),
+        None, "videos only: pyav or torchcodec; null: the first that is installed", choices=("pyav", "torchcodec")
     )
 
     @property

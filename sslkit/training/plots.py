@@ -18,7 +18,6 @@ from sslkit.method import Method
 
 matplotlib.use("Agg")
 
-
 FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
 
 

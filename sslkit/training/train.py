@@ -107,7 +107,8 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
         callbacks.append(Bar(loading))
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
     launched_outside = "LOCAL_RANK" in os.environ
-    module = Pretraining(method, config.optimizer, steps=_steps(config, data))
+    batches = len(data.train) // config.data.batch_size
+    module = Pretraining(method, config.optimizer, steps=config.epochs * -(-batches // config.trainer.accumulate))
     try:
         trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
     except OSError as error:  # for example from TensorBoard's writer
@@ -253,10 +254,6 @@ def _strategy(config: Config) -> Any:
     if asked == "auto" and ranks <= 1:
         return "auto"
     return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
-
-
-def _steps(config: Config, data: Data) -> int:
-    return config.epochs * -(-(len(data.train) // config.data.batch_size) // config.trainer.accumulate)
 
 
 def _leave_group(launched_outside: bool) -> None:

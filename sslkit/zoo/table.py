@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError
+from sslkit.text_tables import aligned
 from sslkit.zoo import weights
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 RESULTS = "results.jsonl"  # written by evaluation
 COLUMNS = ("name", "method", "data", "epochs", "kNN", "linear", "RankMe", "M params", "MB", "date")
-RIGHT = COLUMNS[3:9]
+RIGHT = range(3, 9)  # columns of numbers
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm: buffers, not parameters
-NOTES = {
-    "*": "by evaluation, on the same data",
-    "^": "at the end of training, on training images",
-}
+NOTES = {"*": "by evaluation, on the same data", "^": "at the end of training, on training images"}
 
 
 @dataclass(frozen=True)
@@ -45,15 +43,7 @@ def table(zoo: Iterable[ZooEntry], damaged: Mapping[Path, str]) -> str:
     """
     found = rows(zoo)
     cells = [[_cell(name, row) for name in COLUMNS] for row in found]
-    widths = [max(len(line[i]) for line in [COLUMNS, *cells]) for i in range(len(COLUMNS))]
-    lines = [list(COLUMNS), ["-" * width for width in widths], *cells]
-    text = [
-        "  ".join(
-            cell.rjust(width) if name in RIGHT else cell.ljust(width)
-            for name, cell, width in zip(COLUMNS, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
+    text = [aligned([COLUMNS, *cells], RIGHT)]
     marks = {row[key] for row in found for key in row if key.endswith("_mark")}
     text += [f"{mark} {said}" for mark, said in NOTES.items() if mark in marks]
     if damaged:

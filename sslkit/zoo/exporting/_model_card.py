@@ -15,7 +15,7 @@ def model_card(source: Source, load: list[str]) -> str:
             f"# {about.name}",
             "",
             f"A {card['backbone']['name']} that gives {about.width} features of images of {about.image_size} pixels "
-            f"with {_many(about.in_chans, 'channel')}, pretrained with sslkit"
+            f"with {about.in_chans} channel{'s' if about.in_chans != 1 else ''}, pretrained with sslkit"
             + (f" by `{about.method}`." if about.method else "."),
             "",
             "## Load it",
@@ -79,7 +79,3 @@ def _numbers(source: Source) -> list[str]:
     counted = [f"At the end of training: kNN and linear probe on {images:,.0f} images.", ""] if trained else []
     head = ["| | this network | random weights | measured |", "|---|---:|---:|---|"]
     return ["## Numbers", "", *head, *rows, "", *counted]
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count} {thing}" + ("s" if count != 1 else "")

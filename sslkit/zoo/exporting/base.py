@@ -126,7 +126,8 @@ def filled(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
     try:
         net.load_state_dict(state, strict=True)
     except RuntimeError as error:
-        raise UserError(f"the weights in {path} do not fit the network of its metadata: {_flat(error)}") from error
+        reason = " ".join(str(error).split()[:30])
+        raise UserError(f"the weights in {path} do not fit the network of its metadata: {reason}") from error
     return Frozen(net, about)
 
 
@@ -144,8 +145,3 @@ def pretrained_cfg(about: About) -> dict[str, object]:
 def timm_call(model: str, options: dict[str, object]) -> str:
     """The line `net = timm.create_model(...)`."""
     return f"net = timm.create_model({', '.join([repr(model), *(f'{k}={v!r}' for k, v in options.items())])})"
-
-
-def _flat(error: Exception, words: int = 30) -> str:
-    said: Sequence[str] = str(error).split()
-    return " ".join(said[:words])

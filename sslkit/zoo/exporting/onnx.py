@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 from sslkit.zoo.exporting.base import Source, Target
 from sslkit.zoo.frozen import About, Frozen
 
@@ -94,7 +94,7 @@ def _exported(source: Source) -> Any:
                 source.net, (torch.zeros(shape),), dynamo=True, dynamic_shapes=free, verbose=False, **names
             )
     except Exception as error:  # the exporter, its decompositions and the network raise many classes
-        raise UserError(f"torch cannot export {source.about.name} to onnx: {_first_line(error)}") from error
+        raise UserError(f"torch cannot export {source.about.name} to onnx: {first_line(error)}") from error
     return program.model_proto
 
 
@@ -138,7 +138,7 @@ def _check_whole(path: Path) -> None:
     try:
         proto = onnx.load(path, load_external_data=False)
     except Exception as error:  # of protobuf's own classes
-        raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error
+        raise UserError(f"{path} is no whole onnx file: {first_line(error)}; export or copy it again") from error
     if _lies_elsewhere(proto):
         raise UserError(f"{path} keeps tensors in other files, which sslkit neither writes nor reads: export it again")
 
@@ -157,10 +157,6 @@ def _lies_elsewhere(message: Any) -> bool:
     return False
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
 def _session(path: Path) -> Any:
     import onnxruntime
 
@@ -169,4 +165,4 @@ def _session(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of onnxruntime's own classes
-        raise UserError(f"{path} is no whole onnx file: {_first_line(error)}; export or copy it again") from error
+        raise UserError(f"{path} is no whole onnx file: {first_line(error)}; export or copy it again") from error

@@ -99,6 +99,12 @@ def test_a_study_that_is_no_json_is_named(content: bytes, tmp_path: Path) -> Non
         read_json(path)
 
 
+def damaged(text: str, field: str, value: object) -> str:
+    """The JSON of a record with another value of a field, or without it for `...`."""
+    other = {name: own for name, own in json.loads(text).items() if name != field}
+    return json.dumps(other if value is ... else other | {field: value})
+
+
 @pytest.fixture(scope="module")
 def ranked(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a ranking's file says."""
@@ -133,12 +139,7 @@ def ranked(tmp_path_factory: pytest.TempPathFactory) -> str:
 )
 def test_a_damaged_field_of_a_ranking_names_the_file(field: str, value: object, ranked: str, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
-    record = json.loads(ranked)
-    if value is ...:
-        del record[field]
-    else:
-        record[field] = value
-    path.write_text(json.dumps(record))
+    path.write_text(damaged(ranked, field, value))
     with pytest.raises(UserError, match=r"file\.json is not a ranking"):
         Ranking.from_json(path)
 
@@ -172,12 +173,7 @@ def kept(folder: Path) -> Path:
 )
 def test_a_damaged_record_of_a_result_names_the_file(field: str, value: object, tmp_path: Path) -> None:
     path = kept(tmp_path)
-    record = json.loads(path.read_text())
-    if value is ...:
-        del record[field]
-    else:
-        record[field] = value
-    path.write_text(json.dumps(record) + "\n")
+    path.write_text(damaged(path.read_text(), field, value) + "\n")
     with pytest.raises(UserError, match=r"results\.jsonl"):
         store.read(tmp_path)
 
@@ -289,10 +285,8 @@ def npz(path: Path, labels: list[int], **more: np.ndarray) -> str:
 def test_data_that_cannot_serve_are_refused_before_anything_is_extracted(
     name: str, kind: str, model: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("features were extracted")
-
-    monkeypatch.setattr("evaluation.features.extraction._extracted", never)
+    extracted = "evaluation.features.extraction._extracted"
+    monkeypatch.setattr(extracted, lambda *_, **__: pytest.fail("features were extracted"))
     labels = [4] * 40 if kind == "one class" else [0, 1] * 19 + [-1, -1]
     with pytest.raises(UserError, match=r"class|label"):
         evaluation.evaluate(model, npz(tmp_path / "few.npz", labels), [name], out=tmp_path / "out", cache=None)

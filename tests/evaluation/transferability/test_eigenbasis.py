@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import evaluation
-from evaluation.transferability._eigenbasis import DIRECT, Diagonal, Tridiagonal, eigenbasis
+from evaluation.transferability._scatter import DIRECT, Diagonal, Tridiagonal, eigenbasis_of
 
 
 def gram(n: int, rank: int | None = None) -> Tensor:
@@ -17,7 +17,7 @@ def gram(n: int, rank: int | None = None) -> Tensor:
 @pytest.mark.parametrize("n", [1, 2, 7, DIRECT, DIRECT + 1, DIRECT + 37])
 def test_it_is_that_of_eigh(n: int) -> None:
     matrix = gram(n)
-    basis = eigenbasis(matrix)
+    basis = eigenbasis_of(matrix)
     values, vectors = torch.linalg.eigh(matrix)
     assert isinstance(basis, Tridiagonal) == (n > DIRECT)
     assert torch.allclose(basis.values, values, rtol=1e-9, atol=1e-9 * float(values[-1]))
@@ -29,7 +29,7 @@ def test_it_is_that_of_eigh(n: int) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 1.0])
 def test_leading_vectors(n: int, share: float) -> None:
     matrix, k = gram(n), round(share * n)
-    leading = eigenbasis(matrix).leading(k)
+    leading = eigenbasis_of(matrix).leading(k)
     assert leading.shape == (n, k)
     assert torch.allclose(leading.T @ leading, torch.eye(k, dtype=torch.float64), atol=1e-10)
     wanted = torch.linalg.eigvalsh(matrix)[n - k :]
@@ -38,7 +38,7 @@ def test_leading_vectors(n: int, share: float) -> None:
 
 def test_coordinates_belong_to_the_values() -> None:
     matrix = gram(DIRECT + 60)
-    basis = eigenbasis(matrix)
+    basis = eigenbasis_of(matrix)
     b = torch.from_numpy(np.random.default_rng(2).normal(size=(len(matrix), 2)))
     turned = basis.coordinates(b)
     assert torch.allclose((turned.square() * basis.values[:, None]).sum(0), (b * (matrix @ b)).sum(0), rtol=1e-10)
@@ -50,7 +50,7 @@ def test_dead_and_repeated_directions() -> None:
     matrix = torch.zeros(n, n, dtype=torch.float64)
     matrix[:60, :60] = gram(60, 20)
     matrix[60:90, 60:90] = 3 * torch.eye(30, dtype=torch.float64)
-    basis = eigenbasis(matrix)
+    basis = eigenbasis_of(matrix)
     assert torch.allclose(basis.values, torch.linalg.eigvalsh(matrix), atol=1e-11)
     leading = basis.leading(70)  # 50 of them are not 0
     assert torch.allclose(leading.T @ leading, torch.eye(70, dtype=torch.float64), atol=1e-10)
@@ -60,7 +60,7 @@ def test_dead_and_repeated_directions() -> None:
 
 def test_same_bits_in_whatever_order_it_is_asked() -> None:
     matrix = gram(DIRECT + 20)
-    one, other = eigenbasis(matrix), eigenbasis(matrix)
+    one, other = eigenbasis_of(matrix), eigenbasis_of(matrix)
     b = matrix[:, :4]
     first = one.leading(10), one.coordinates(b), one.values
     values, turned = other.values, other.coordinates(b)
@@ -85,5 +85,5 @@ def test_metrics_do_not_see_which_form_it_has(name: str, monkeypatch: pytest.Mon
     reference = (x.mean(0), x.std(0))
     assert x.shape[1] > DIRECT
     found = evaluation.score(name, x, y, reference=reference)
-    monkeypatch.setattr("evaluation.transferability._eigenbasis.DIRECT", 10**6)
+    monkeypatch.setattr("evaluation.transferability._scatter.DIRECT", 10**6)
     assert evaluation.score(name, x, y, reference=reference) == pytest.approx(found, rel=1e-9)

@@ -33,7 +33,7 @@ def test_scikit_learns_mixture_on_its_pca(covariance: str) -> None:
     x, y = draw()
     sample = as_sample(x, y)
     z = PCA(n_components=0.8, svd_solver="full").fit_transform(x)
-    ours = nleep.principal_coordinates(sample, nleep.energy_dims(sample.scatter, 0.8)).numpy()
+    ours = sample.principal_coordinates(nleep.energy_dims(sample.scatter, 0.8)).numpy()
     assert z.shape == ours.shape
     np.testing.assert_allclose(np.abs(z), np.abs(ours), atol=1e-10)
     result = evaluate_metric("nleep", x, y, covariance=covariance, components_per_class=2)

@@ -8,7 +8,7 @@ import torch
 
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability import base
-from evaluation.transferability._scatter import PANEL, ClassMoments, Scatter, add_upper_gram, mirror_upper
+from evaluation.transferability._scatter import PANEL, add_upper_gram, mirror_upper
 
 RNG = np.random.default_rng(0)
 N, D, C = 300, 20, 5
@@ -152,8 +152,8 @@ def test_compact_of_a_tall_sample_is_itself() -> None:
 def test_input_is_not_written_to_and_bits_repeat() -> None:
     x = torch.from_numpy(X.copy())
     first, second = as_sample(x, Y), as_sample(x, Y)
-    assert torch.equal(Scatter.of(first).within, Scatter.of(second).within)
-    assert torch.equal(ClassMoments.of(first).variances, ClassMoments.of(second).variances)
+    assert torch.equal(first.scatter.within, second.scatter.within)
+    assert torch.equal(first.moments.variances, second.moments.variances)
     assert np.array_equal(x.numpy(), X)
 
 
