@@ -42,7 +42,8 @@ def as_sample(
     seed: from 0 to 2**32 - 1.
     Raises UserError for NaN, shapes that do not match, fewer than two images or classes, an unavailable device.
     """
-    device, seed = device_of(device), checked_seed(seed)
+    seed = checked_seed(seed)
+    device = torch.device("cpu") if device == "cpu" else device_of(device)  # the CPU is always available
     if isinstance(features, Features) and labels is None:
         features = features.labelled()
         labels = features.y

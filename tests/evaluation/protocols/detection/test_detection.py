@@ -102,7 +102,7 @@ def test_evaluate_keeps_the_results_beside_the_weights(data: dict, undrawn: None
         ({"trials": 0}, "trials must be a whole number, at least 1"),
         ({"trainable": "half"}, "must be full or frozen"),
         ({"precision": "half"}, "no precision 'half'"),
-        ({"batch_size": 7, "steps": 1}, "only 4 training images"),
+        ({"batch_size": 7, "steps": 1}, "must be at most 4, the number of training images"),
     ],
 )
 def test_bad_options_are_refused_before_a_step(options: dict, said: str, data: dict, tmp_path: Path) -> None:
