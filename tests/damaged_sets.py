@@ -130,16 +130,15 @@ def _of_a_detector(path: Path) -> Kind:
     from detectors import images, narrow, schedule
 
     from evaluation.protocols.detection import training
+    from evaluation.tuning.checkpoint import Checkpoint
 
     model, data, settings = narrow(), images(2), training.Training(schedule(3))
 
     def train() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "SHOWN", 1)  # a checkpoint after each step
-            how = {"device": torch.device("cpu"), "workers": 0, "progress": False}
-            training.train_detector(model, data, settings, checkpoint=path, every=0, **how)
+        how = {"device": torch.device("cpu"), "workers": 0, "progress": False}
+        training.train_detector(model, data, settings, checkpoint=Checkpoint(path, every=0), **how)
 
-    return Kind(path.name, (path,), _stopped(train, path, training, "seed_step", after=2), may_mend=True)
+    return Kind(path.name, (path,), _stopped(train, path, training, "step_seed", after=2), may_mend=True)
 
 
 def _of_films(path: Path, root: Path) -> Kind:
@@ -153,19 +152,20 @@ def _of_films(path: Path, root: Path) -> Kind:
     from evaluation.protocols.action.films import survey
     from evaluation.protocols.action.reading import ClipShape, TrainingClips
     from evaluation.protocols.action.recipes import RECIPES
+    from evaluation.tuning.checkpoint import Checkpoint
     from sslkit import backbones
 
     films_of = survey(open_films(f"video:{write_motions(root / 'motion', train=2, test=1)}", "train"))
     clips = TrainingClips(films_of, ClipShape(4, 2, Sizes.of(16)), seed=0)
     model = load_model(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
     recipe = replace(RECIPES["paper_ucf101"], epochs=3, batch_size=2)
-    options = training.RunOptions(torch.device("cpu"), workers=0, progress=False, save_seconds=0.0)
+    options = training.RunOptions(torch.device("cpu"), workers=0, progress=False)
 
     def train() -> None:
         net = build_classifier(model, recipe.protocol, 2, dropout=0.0, seed=0)
-        training.train(net, model, clips, recipe, options, path)
+        training.train(net, model, clips, recipe, options, Checkpoint(path, every=0))
 
-    return Kind(path.name, (path,), _stopped(train, path, training, "own_randomness", after=2), may_mend=True)
+    return Kind(path.name, (path,), _stopped(train, path, training, "dropout_seed", after=2), may_mend=True)
 
 
 def _stopped(train: Callable[[], None], path: Path, module: Any, each_step: str, after: int) -> Callable[[], None]:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from evaluation.features.models import LoadedModel, load_model
 from sslkit import zoo as zoos
+from sslkit.distributed import world_size
 from sslkit.errors import UserError
 
 M = TypeVar("M")
@@ -30,14 +31,15 @@ class Members(dict[str, M]):
     def of_each(self, make: Callable[[str, M], Any], *, spare_all: bool = False) -> "Members[Any]":
         """Return `make(name, model)` for each member; leave out a listed one for which it raises UserError.
 
-        spare_all: also leave out explicitly given ones. Raises UserError when none is left.
+        spare_all: also leave out explicitly given ones. Raises UserError when none is left, and for the first failure
+        in a process group, whose ranks must do the same calls.
         """
         made, failed = {}, {}
         for name, model in self.items():
             try:
                 made[name] = make(name, model)
             except UserError as error:
-                if not (spare_all or name in self.listed):
+                if not (spare_all or name in self.listed) or world_size() > 1:
                     raise
                 failed[name] = str(error)
         if not made and len(set(failed.values())) == 1 and (len(failed) > 1 or not self.left_out):

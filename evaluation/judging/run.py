@@ -15,6 +15,7 @@ from evaluation.judging.pictures import draw
 from evaluation.protocols.base import Subject, Task
 from evaluation.results import store
 from evaluation.results.result import Result
+from evaluation.tuning.processes import process_group
 from sslkit import file_names, members
 from sslkit.distributed import rank
 from sslkit.errors import UserError
@@ -60,7 +61,8 @@ def evaluate(
     tasks = asked_for(data, protocols, options)
     loaded = load_model(model, image_size=image_size, trust=trust)
     how |= {"root": root, "out": out, "seed": seed, "tell": lambda label, text: say(text)}
-    return prepared(loaded, agreed([loaded], tasks), **how).run(pictures)
+    with process_group(how.get("device", "auto")):
+        return prepared(loaded, agreed([loaded], tasks), **how).run(pictures)
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ def asked_for(
 ) -> list[Task]:
     """The protocols on their sources in the order in which they are run, with checked options. Raises UserError."""
     plan = planned(data, protocols)
+    for name in options or ():
+        family.find(name)
     chosen = {name: _options(name, (options or {}).get(name, {})) for _, name in plan}
     return [Task(name, source, chosen[name]) for source, name in plan]
 

@@ -69,9 +69,10 @@ class Protocol:
     """The four names that every protocol defines, and `terminal`, which most do not.
 
     Options: a frozen dataclass of keywords, each with a default and annotated with its range (see `_option_types`).
-    open(subject, options): opens data and model and checks everything before anything is computed; what it gives is
-        for `run`, and is the subject itself where the data are labelled images. Raises UserError.
-    run(opened, options): the results.
+    open(subject, options): opens data and model and checks everything before anything is computed. Returns what `run`
+        takes: the subject itself for labelled images, else the protocol's own object. Raises UserError.
+    run(opened, options): the results, made by `Result.of` with the digests of the features that they depend on. Under
+        torchrun all ranks run it.
     beside(result): names in `result.others` that are further rows of the table and of the page.
     terminal: what the judge checks and says in another way than usual.
     """

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features.models import load_model
 from evaluation.protocols._label_checks import check_train_and_test
@@ -134,8 +133,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
-    name = opened.entry.train if opened.entry else "train"
-    train, test = (open_split(opened.data, split, root=opened.root) for split in (name, "test"))
+    train, test = (opened.opened(split) for split in (opened.entry.train if opened.entry else "train", "test"))
     how = {"seed": opened.seed, "out": opened.out, "device": opened.how.get("device", "auto")}
     return [linear_on_views(opened.model, train, test, **vars(options), **how)]
 

@@ -18,7 +18,10 @@ from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_member, members
 from evaluation.protocols.fine_tune import as_list, different_seeds, fine_tune, settings_of
 from evaluation.ranking.candidates import sampled
-from evaluation.results.records import Records, check_fields, each_once
+from evaluation.results.records import Records, check_fields
+from evaluation.tuning.processes import process_group
+from evaluation.tuning.recorded import each_recorded
+from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 
@@ -88,7 +91,8 @@ def ground_truth(
     out: folder of results.jsonl (a line for every model and task), of fine_tune.jsonl (a line for every run of them),
         and of truth.json and truth_details.json with all results of these settings, also of earlier calls. Results
         with the same weights, images and settings are not measured again.
-    A model that cannot be loaded or tuned is recorded in `failures`; the others go on.
+    A model that cannot be loaded or tuned is recorded in `failures`; the others go on. Under torchrun the processes
+    share every batch, and the first error ends them.
 
     A record: value and interval (t over the seeds), values (one per seed), chosen, grid, seconds, weights, image_size,
     train_images, test_images, and the rest of a `Result`.
@@ -111,19 +115,23 @@ def ground_truth(
     how = {**tuned, "out": out, "device": device, "workers": workers, "progress": progress}
     records = Records(Path(out) / RESULTS)
     records.read()  # report a damaged file before any measurement
-    for task, splits in tasks.items():
-        for name, model in models.items():
-            key = _key(name, model, task, splits, settings)
-            done = records.find(key) is not None
-            try:
-                (record,) = each_once([key], records, lambda _, one=model, on=splits: _measured(one, on, how))
-            except Exception as error:  # an error of one network does not stop the others
-                failures.append(Failure(name, task, _line(error)))
-                say(f"FAILED    {failures[-1]}")
-                continue
-            say(_told(task, name, record, done))
-            _write(records, settings, models, failures, Path(out))
-    return _write(records, settings, models, failures, Path(out))
+    with process_group(device):
+        say = say if rank() == 0 else lambda line: None
+        for task, splits in tasks.items():
+            for name, model in models.items():
+                key = _key(name, model, task, splits, settings)
+                done = records.find(key) is not None
+                try:
+                    (record,) = each_recorded([key], records, lambda _, one=model, on=splits: _measured(one, on, how))
+                except Exception as error:  # an error of one network does not stop the others
+                    if world_size() > 1:  # the ranks must do the same calls
+                        raise
+                    failures.append(Failure(name, task, _line(error)))
+                    say(f"FAILED    {failures[-1]}")
+                    continue
+                say(_told(task, name, record, done))
+                _write(records, settings, models, failures, Path(out))
+        return _write(records, settings, models, failures, Path(out))
 
 
 def load_zoo(
@@ -201,7 +209,7 @@ def _write(
     results = _results(records, settings, models)
     truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
     details = {"settings": settings, "results": results, "failures": [vars(failure) for failure in failures]}
-    for name, content in ((TRUTH, truth), (DETAILS, details)):
+    for name, content in ((TRUTH, truth), (DETAILS, details)) if rank() == 0 else ():
         with write_whole(out / name) as partial:
             partial.write_text(json.dumps(content, indent=1) + "\n")
     return GroundTruth(truth, results, settings, tuple(failures))

@@ -114,7 +114,7 @@ def each_once(
 
     work: index of a run -> values of its record. A run claimed by another process is waited for, and done here if that
     process dies.
-    done: called with the index once the record is written.
+    done: called with the index when the record is written, maybe more than once.
     needs: required fields of every record. Raises UserError for a record that lacks one, or is damaged.
     """
     while left := records.missing(keys):
@@ -122,6 +122,8 @@ def each_once(
         if len(others) == len(left):
             with records.claim(keys[others[0]], wait=True):
                 pass
+    for number in range(len(keys)):  # also of runs that were recorded just before their process was killed
+        done(number)
     found = records.read()
     wanted = [found[run_id(key)] for key in keys]
     for record in wanted:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from evaluation.features.checks import whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.loop import Diverged, Training, fit
+from evaluation.tuning.loop import Diverged, State, Training, fit
 from evaluation.tuning.optimizers import OPTIMIZERS, make_optimizer
 from evaluation.tuning.pixels import Pixels
 from evaluation.tuning.precision import PRECISIONS, autocast
@@ -30,7 +30,7 @@ from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.schedules import cosine
 
-EVALUATED = 256  # images of a forward pass without gradient
+PREDICT_BATCH = 256  # images of a forward pass without gradient
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,14 @@ def train_classifier(
     setting: Setting,
     *,
     classes: int,
+    state: State | None = None,
     checkpoint: Checkpoint | None = None,
     progress: bool | str = True,
 ) -> nn.Sequential:
     """Tune all weights of a copy of the network, with a linear head that starts at zero; see `loop.fit`.
 
     pixels: the n training images. y: (n,) int64 labels, or (n, K) int8 of 1, -1, 0 (do not count).
-    classes: K, outputs of the head. checkpoint, progress: see `loop.fit`.
+    classes: K, outputs of the head. state, checkpoint, progress: see `loop.fit`.
     Returns the classifier (`backbone`, `head`) in eval mode, normalised images (B, C, S, S) -> (B, K). All randomness
     comes from setting.seed: on one CPU with the same number of threads the weights are bit-identical.
     Raises Diverged when the loss is NaN or infinite.
@@ -112,7 +113,8 @@ def train_classifier(
         loss=lambda tuned, batch, step: training_loss(tuned(batch[0]), target[batch[1]]),
         seed_at=lambda step: dropout_seed(setting.seed, step),
     )
-    fit(training, pixels.device, precision=setting.precision, checkpoint=checkpoint, progress=progress)
+    how = {"precision": setting.precision, "checkpoint": checkpoint, "progress": progress}
+    fit(training, pixels.device, state=state, **how)
     return net.eval()
 
 
@@ -200,8 +202,10 @@ def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str =
     Raises Diverged if a score is NaN or infinite.
     """
     parts, normalize, n = [], Normalize(model, pixels.device), len(pixels.rows)
-    for places in torch.arange(rank(), n, world_size()).split(EVALUATED) if rank() < n else ():
-        for images, _ in pixels.batches(places[None]):
+    own = torch.arange(rank(), n, world_size())
+    full = len(own) // PREDICT_BATCH * PREDICT_BATCH
+    for places in (own[:full].view(-1, PREDICT_BATCH), own[None, full:]):
+        for images, _ in pixels.batches(places) if places.numel() else ():
             with autocast(precision, pixels.device):
                 parts.append(net(normalize(centre_crop(images, model.image_size))).float())
     scores = rows_of_ranks(torch.cat(parts) if parts else None, n)

@@ -1,6 +1,7 @@
 """The fine-tuning loop of all protocols that train weights, on Lightning Fabric.
 
-Devices, precision, several processes, exact resume and the progress bar are written here once. N processes end with the
+Devices, precision, several processes, exact resume and the progress bar are written here once. Every draw is a function
+of the step, so a checkpoint is the step, the weights, the optimizer and the running loss. N processes end with the
 weights of one, up to rounding and the draws of dropout, if each gets its part of every batch and the loss is the mean
 over that part.
 """
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import set_rates
-from evaluation.tuning.processes import fabric_of, same_on_all_ranks, union_of_ranks
+from evaluation.tuning.processes import fabric_of, from_rank_0, same_on_all_ranks, union_of_ranks
 from evaluation.tuning.progress import Progress
 from sslkit.distributed import rank, synchronize_batch_norm, world_size
 from sslkit.errors import UserError
@@ -35,7 +36,7 @@ class Training:
     """One training.
 
     net: in training mode, with its batch norm layers. saved: the part of it in a checkpoint; None: all.
-    optimizer: of `make_optimizer`. steps: of it. rate: step -> factor of the learning rates.
+    optimizer: from `make_optimizer`. steps: of the whole training. rate: step -> factor of the learning rates.
     batches: first step -> this process's part of the batches from that step on.
     loss: (net, batch, step) -> loss, the mean over this process's part of the batch.
     seed_at: step -> seed of PyTorch's global generators, from which dropout draws.
@@ -63,7 +64,7 @@ class Training:
 class State:
     """State of a training, apart from weights and optimizer.
 
-    step: number of finished ones. losses: (step, mean loss of the period that it ends). pending: sum of the losses
+    step: number of finished steps. losses: (step, mean loss of the period that it ends). pending: sum of the losses
     since then. notes: lines that the training adds, each once, such as files that could not be read.
     seconds: spent on training. before: of these, those before the last stop.
     """
@@ -129,17 +130,32 @@ class _Run:
                 state.losses.append((state.step, shown.loss))
                 state.pending = None
             state.seconds = state.before + time.monotonic() - started
-            if ended or time.monotonic() - saved >= self.checkpoint.every:
-                self.save()  # after the last step too: what follows, such as the test, may be killed
+            if self._due(time.monotonic() - saved):
+                self.save()
                 saved = time.monotonic()
+        if state.step != training.steps:
+            raise RuntimeError(f"the batches ended at step {state.step} of {training.steps}")
+
+    def _due(self, since: float) -> bool:
+        """Return whether to save now, `since` seconds after the last time; ranks agree at checks of the loss.
+
+        Always after the last step: what follows, such as the test, may be killed too.
+        """
+        if self.checkpoint.path is None:
+            return False
+        if self.state.step == self.training.steps or world_size() == 1:
+            return self.state.step == self.training.steps or since >= self.checkpoint.every
+        return self.state.step % self.training.check == 0 and from_rank_0(since >= self.checkpoint.every)
 
     def save(self) -> None:
-        """Write the checkpoint: rank 0 alone, as all ranks have the same state; not after a loss that diverged."""
-        if self.checkpoint.path is None or rank() != 0:
-            return
-        if self.state.pending is None or self.state.pending.isfinite():
+        """Gather the state of all ranks, and write it on rank 0; not after a loss that diverged."""
+        state = self.state
+        state.notes[:] = union_of_ranks(state.notes)
+        if state.pending is not None:
+            state.pending = self.fabric.all_reduce(state.pending.clone(), reduce_op="mean")
+        if rank() == 0 and (state.pending is None or state.pending.isfinite()):
             weights, optimizer = self.training.weights.state_dict(), self.training.optimizer.state_dict()
-            self.checkpoint.save({**vars(self.state), "weights": weights, "optimizer": optimizer})
+            self.checkpoint.save({**vars(state), "weights": weights, "optimizer": optimizer})
 
     def restore(self) -> None:
         """Load the checkpoint, if there is one."""

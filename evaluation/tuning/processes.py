@@ -1,4 +1,9 @@
-"""The processes of one training: this one alone, or those that torchrun started."""
+"""The processes of one training: this one alone, or those that torchrun started.
+
+All ranks do the same calls: each trains on its part of every batch (`loop.fit`) and scores its part of the images
+(`classifier.predict`); rank 0 alone claims and records runs (`recorded.py`), writes checkpoints, and tests detectors
+and classifiers of clips. An error on one rank ends its process, and torchrun then ends the others.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,17 +33,14 @@ def process_group(device: str | torch.device = "auto") -> Iterator[torch.device]
     A block inside another one joins the same group. Raises UserError for an unavailable device.
     """
     own = device_of(device)
-    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    ranks = int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
     inside = dist.is_available() and dist.is_initialized()
     if ranks == 1:
         yield own
         return
-    place = fabric_of(own, ranks=ranks).device
-    try:
-        yield place
-    finally:
-        if not inside:
-            dist.destroy_process_group()
+    yield fabric_of(own, ranks=ranks).device
+    if not inside:  # not after an error: the others may wait in the group, and torchrun ends them with this process
+        dist.destroy_process_group()
 
 
 def fabric_of(device: torch.device, precision: str = "float32", ranks: int | None = None) -> "Fabric":

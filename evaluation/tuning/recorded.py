@@ -66,11 +66,13 @@ def _together(
     if rank() != 0:
         if from_rank_0(None) is None:
             work(number)
-        return from_rank_0(None)
+        found = from_rank_0(None)
+        check_fields(found, needs, records.path)
+        return found
     with records.claim(key, wait=True):
         if from_rank_0(records.find(key)) is None:
             records.add(key, work(number))
-            done(number)
+        done(number)
         found = from_rank_0(records.find(key))
     check_fields(found, needs, records.path)
     return found

@@ -20,13 +20,13 @@ from evaluation.results.records import Records
 from evaluation.results.result import rows_digest
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier
-from evaluation.tuning.loop import Diverged
+from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.outcomes import packed
 from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
 from evaluation.tuning.task import Task
-from sslkit.distributed import world_size
+from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
@@ -85,21 +85,21 @@ class Bench:
 
         The checkpoint is resumed, and deleted by the caller once the record is written.
         """
-        started = time.perf_counter()
+        started, state = time.perf_counter(), State()
         for pixels in (self._learned(trial), self._judged(trial), self._tested()):
             pixels.keep()
         try:
-            values = self._judge(trial, self._tune(trial, checkpoint))
+            values = self._judge(trial, self._tune(trial, checkpoint, state))
         except Diverged as error:
             values = {"value": None, "diverged": True, "reason": str(error)}
-        return {**values, "seconds": time.perf_counter() - started, "device": self.device.type}
+        return {**values, "seconds": state.before + time.perf_counter() - started, "device": self.device.type}
 
-    def _tune(self, trial: Trial, checkpoint: Checkpoint) -> torch.nn.Sequential:
+    def _tune(self, trial: Trial, checkpoint: Checkpoint, state: State) -> torch.nn.Sequential:
         train, setting = self.task.train, trial.setting
         y = torch.from_numpy(train.y[trial.learn])
         title = f"  {trial.stage}: lr {setting.lr:g}, decay {setting.weight_decay:g}" if self.progress else False
         pixels, classes = self._learned(trial), len(self.task.classes)
-        how = {"classes": classes, "checkpoint": checkpoint, "progress": title}
+        how = {"classes": classes, "state": state, "checkpoint": checkpoint, "progress": title}
         return train_classifier(self.task.model, pixels, y, setting, **how)
 
     def _judge(self, trial: Trial, net: torch.nn.Sequential) -> dict[str, Any]:
@@ -152,11 +152,17 @@ class Runner:
             if self.workers > 1 and missing > 1:
                 self._in_processes(keys, trials, bar)
             work = self._work(keys, trials, self.progress)
-            return each_recorded(keys, self.records, lambda number: (work(number), bar.update())[0], NEEDS)
+
+            def counted(number: int) -> dict[str, Any]:
+                values = work(number)
+                bar.update()
+                return values
+
+            return each_recorded(keys, self.records, counted, NEEDS)
 
     @property
     def _hidden(self) -> bool | None:
-        return None if self.progress else True  # None: shown on a terminal only
+        return None if self.progress and rank() == 0 else True  # None: shown on a terminal only
 
     def _in_processes(self, keys: list[dict[str, Any]], trials: Sequence[Trial], bar: tqdm) -> None:
         threads = max(torch.get_num_threads() // self.workers, 1)

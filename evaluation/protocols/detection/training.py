@@ -53,10 +53,14 @@ class Training:
 
 @dataclass
 class Trained:
-    """detector: in eval mode, on its device. losses: (step, mean loss since the one before), every 20 steps."""
+    """A detector in eval mode, on its device.
+
+    losses: (step, mean loss since the one before), every 20 steps. before: seconds of training before the last stop.
+    """
 
     detector: "FasterRCNN"
     losses: list[tuple[int, float]]
+    before: float = 0.0
 
 
 def train_detector(
@@ -109,7 +113,7 @@ def train_detector(
         raise UserError(f"{error}: lower lr={schedule.lr:g}") from error
     many = min(schedule.precise, len(rows) // schedule.batch_size)
     _settle(detector, batches("precise", 0, many), schedule.steps, seed, device)
-    return Trained(detector.eval(), state.losses)
+    return Trained(detector.eval(), state.losses, state.before)
 
 
 def detector_optimizer(detector: nn.Module, training: Training) -> torch.optim.Optimizer:

@@ -92,7 +92,8 @@ class Bench:
         if rank() != 0:
             return {}
         values = self._tested(trained, training, device, run_id(self.key(training)))
-        return {**values, "seconds": time.perf_counter() - started, "device": device.type}
+        seconds = trained.before + time.perf_counter() - started
+        return {**values, "seconds": seconds, "device": device.type}
 
     def _tested(self, trained: Trained, training: Training, device: torch.device, run: str) -> dict[str, Any]:
         import safetensors.torch

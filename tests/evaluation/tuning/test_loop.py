@@ -294,6 +294,43 @@ def test_different_checkpoints_stop_every_process(tmp_path: Path) -> None:
         assert "the processes found different checkpoints" in said and "must share that folder" in said
 
 
+class Killed(Exception):
+    pass
+
+
+def notes_of_both(folder: Path) -> tuple[list[str], list]:
+    """A training on two ranks that is stopped after step 4 and resumed: its notes, and its mean losses."""
+    with process_group("cpu"):
+        for stop in (4, STEPS):
+            file, state = Checkpoint(folder / "a.ckpt", every=0), State()
+
+            def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int, state: State = state) -> Tensor:
+                state.notes += [f"rank {rank()} step {step}"]
+                return net(batch[0][rank() :: WORLD]).square().mean()
+
+            def some(first: int, stop: int = stop) -> Iterator[tuple[Tensor, Tensor]]:
+                for step, batch in enumerate(batches(first), first):
+                    if step == stop:
+                        raise Killed
+                    yield batch
+
+            try:
+                plan = training(network(0.0), loss=loss, batches=some)
+                fit(plan, CPU, state=state, checkpoint=file, progress=False)
+            except Killed:
+                assert Checkpoint(folder / "a.ckpt").load()["step"] == 4
+        whole = fit(training(network(0.0), loss=loss), CPU, progress=False)
+        return sorted(set(state.notes)), [state.losses, whole.losses]
+
+
+@pytest.mark.slow
+def test_what_every_rank_noted_is_kept_over_a_stop(tmp_path: Path) -> None:
+    for notes, (resumed, whole) in on_two("notes_of_both", tmp_path):
+        assert notes == sorted(f"rank {number} step {step}" for number in range(WORLD) for step in range(STEPS))
+        assert [step for step, _ in resumed] == [3, 6, 7]
+        assert [loss for _, loss in resumed] == pytest.approx([loss for _, loss in whole], rel=1e-5)
+
+
 def uneven_batches(folder: Path) -> str:
     with process_group("cpu"):
         digits, setting = open_images("digits"), Setting(lr=0.2, steps=2, batch_size=15)

@@ -39,5 +39,5 @@ def test_a_new_file_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["pca:3", "hog:64", "pcaa", "base", "_hog", ""])
 def test_what_is_no_prior_is_one_clear_error(name: str) -> None:
-    with pytest.raises(UserError, match=f"there is no prior {name!r}: .*known: clip, features, hog, pca, timm"):
+    with pytest.raises(UserError, match=f"there is no prior {name!r}: .*known: {', '.join(priors.names())}"):
         priors.build(name)
