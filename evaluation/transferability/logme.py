@@ -1,4 +1,8 @@
-"""LogME: the evidence of a Bayesian linear model from features to labels, maximised over its two precisions."""
+"""LogME: the evidence of a Bayesian linear model from features to labels, maximised over its two precisions.
+
+`score` writes the features in the eigenbasis of their scatter (`Axes`) and each class indicator in the same coordinates
+(`Targets`); a fixed point finds the precisions of all classes at once (`Fit`); the score is the mean log evidence.
+"""
 
 import math
 from collections.abc import Callable

@@ -45,12 +45,14 @@ class Options:
 
 
 def open(subject: Subject, options: Options) -> Subject:
+    """Check the number. Raises UserError."""
     if options.times == 9:
         raise UserError("nine times is once too often")
     return subject
 
 
 def run(opened: Subject, options: Options) -> list[Result]:
+    """Count the training images."""
     others = {"rows": Estimate(float(len(opened.train))), "hidden": Estimate(0.0)}
     value = Estimate(float(options.times * len(opened.train)))
     about = {"protocol": "counted", "recipe": "a count", "metric": "counted", "data": opened.train.data}
