@@ -49,6 +49,13 @@ def merged_classes(parts: Sequence[Split]) -> tuple[list[str], list[np.ndarray]]
     return classes, [_renumbered(split, number) for split in parts]
 
 
+def located(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part, int]]:
+    """Yield the part and its row of each image of an `Embedding`. paths: (N,) its names, in the order of the parts."""
+    known = set(paths)
+    for part in parts:
+        yield from ((part, row) for row, name in enumerate(part.names(part.split.ids)) if name in known)
+
+
 def _renumbered(split: Split, number: dict[str, int]) -> np.ndarray:
     if split.y.ndim == 2:  # several labels an image: published sets have the same classes in every split
         return split.y
