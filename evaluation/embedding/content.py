@@ -17,7 +17,8 @@ def same_content(sources: Sequence[tuple[Sequence[Part], Sequence[str]]]) -> np.
     """Return (N,) int64 the first row with the same content: the row itself where no earlier one has it.
 
     sources: parts and paths of an `Embedding` each; their rows are counted on.
-    Files are compared by their bytes, and only files of one size are read; arrays are compared by their pixels. Raises UserError for a file that has gone.
+    Files are compared by their bytes, and only files of one size are read; arrays are compared by
+    their pixels. Raises UserError for a file that has gone.
     """
     files = [file for parts, paths in sources for file in _files(parts, paths)]
     sizes = Counter(size for _, size in files if size is not None)

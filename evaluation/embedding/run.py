@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from evaluation.features.plots import check_umap
 from sslkit import say
 from sslkit.errors import UserError
 
-SHOWN = 5  # unreadable images that are named
 CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
 
 
@@ -98,7 +97,8 @@ def run(
         sources = [Source(str(data), parts, found)]
         sources += [Source(str(against), others, embed_parts(model, others, **how))] if others else []
         _make_duplicates(wanted, sources, out)
-    _tell("next", _following(wanted, name_of(checkpoint, model), data, out))
+    place = {"split": split, "root": root, "image_size": image_size, "precision": how.get("precision")}
+    _tell("next", _following(wanted, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
     return found
 
 
@@ -115,14 +115,13 @@ def _count(parts: Sequence[Part]) -> int:
     return sum(len(one.split) for one in parts)
 
 
-def _written(out: Path, extracted: Any) -> Embedding:
+def _written(out: Path, extracted: Callable[[], Embedding]) -> Embedding:
     start = time.perf_counter()
     embedding = extracted()
     n, width = embedding.x.shape
-    _tell("features", f"{n:,} x {width} float32 in {time.perf_counter() - start:.1f} s")
-    if lost := embedding.unreadable:
-        more = f" and {len(lost) - SHOWN:,} more, all in {out}" if len(lost) > SHOWN else ""
-        _tell("left out", f"{len(lost):,} unreadable: {', '.join(lost[:SHOWN])}{more}")
+    lost = len(embedding.unreadable)
+    left_out = f"; {lost:,} unreadable left out, named in {out}" if lost else ""
+    _tell("features", f"{n:,} x {width} float32 in {time.perf_counter() - start:.1f} s{left_out}")
     write(embedding, out)
     _tell("written", f"{out}, {out.stat().st_size / 1e6:.1f} MB")
     return embedding
@@ -168,14 +167,17 @@ def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> No
         )
 
 
-def _following(wanted: Wanted, checkpoint: str, data: Any, out: Path) -> str:
-    """Return the next command: what was not made yet, or a look at the classes."""
+def _following(wanted: Wanted, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:
+    """Return the next command: for what was not made yet, or to judge the features. place: options of this command."""
+    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32"}
+    own = {name: value for name, value in place.items() if str(value) not in (str(usual[name]), "None")}
     if wanted.duplicates and wanted.map is not None and wanted.neighbours is not None:
-        return f"python recipes/evaluate.py {words({'checkpoint': checkpoint, 'data': data})}"
+        own.pop("split", None)
+        return f"python recipes/evaluate.py {words({**what, **own})}"
     more = {"neighbours": 10} if wanted.neighbours is None else {}
     more |= {} if wanted.duplicates else {"duplicates": True}
     more |= {"map": "tsne"} if wanted.map is None else {}
-    return f"python recipes/embed.py {words({'checkpoint': checkpoint, 'data': data, 'out': os.fspath(out), **more})}"
+    return f"python recipes/embed.py {words({**what, 'out': os.fspath(out), **own, **more})}"
 
 
 def _tell(label: str, text: str) -> None:
