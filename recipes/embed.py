@@ -19,8 +19,8 @@ import evaluating
 from command import run_plain
 
 from evaluation.embedding.drawing import MAPS
-from evaluation.embedding.duplicates import THRESHOLD
-from evaluation.embedding.nearest import SEARCHES
+from evaluation.embedding.near_duplicates import THRESHOLD
+from evaluation.embedding.neighbours import SEARCHES
 from sslkit.settings import MOST_SEED, setting
 
 SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.embedding.drawing import MAPS, check_enough, draw_map
-from evaluation.embedding.duplicates import THRESHOLD, Source, duplicates, write_duplicates
 from evaluation.embedding.file import check_out, write
-from evaluation.embedding.nearest import SEARCHES, check_k, nearest, write_neighbours
+from evaluation.embedding.near_duplicates import THRESHOLD, Source, duplicates, write_duplicates
+from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
 from evaluation.embedding.sheet import contact_sheet
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts

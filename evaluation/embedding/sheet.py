@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.embedding.duplicates import Duplicates, Source, named
+from evaluation.embedding.near_duplicates import Duplicates, Source, named
 from evaluation.embedding.thumbnails import shortened, thumbnails
 from sslkit.figures import save_figure
 

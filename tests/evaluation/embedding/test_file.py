@@ -96,10 +96,10 @@ def test_another_model_or_preparation_is_not_overwritten(changed: str, said: str
 @pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 broken"])
 def test_a_file_of_others_is_not_overwritten(content: bytes, tmp_path) -> None:
     (tmp_path / "f.npz").write_bytes(content)
-    with pytest.raises(UserError, match="no features of recipes/embed.py"):
+    with pytest.raises(UserError, match=r"no features of recipes/embed\.py"):
         check_out(tmp_path / "f.npz", ABOUT)
     np.savez(tmp_path / "g.npz", x=np.zeros(3))
-    with pytest.raises(UserError, match="no features of recipes/embed.py"):
+    with pytest.raises(UserError, match=r"no features of recipes/embed\.py"):
         read(tmp_path / "g.npz")
 
 

@@ -106,7 +106,7 @@ def test_a_full_disk_is_one_line(clipart, net, tmp_path, monkeypatch) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache.os, "posix_fallocate", full, raising=False)
-    with pytest.raises(UserError, match="cannot write the feature cache .*No space left on device") as told:
+    with pytest.raises(UserError, match=r"cannot write the feature cache .*No space left on device") as told:
         embedded(net, clipart, tmp_path)
     assert "\n" not in str(told.value)
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.embedding.content import same_content
-from evaluation.embedding.nearest import nearest
+from evaluation.embedding.neighbours import nearest
 from evaluation.embedding.sources import Part
 from evaluation.embedding.table import Embedding
 from evaluation.features.checks import checked

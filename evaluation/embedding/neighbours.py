@@ -60,7 +60,7 @@ def check_k(k: int, n: int, where: str = "") -> None:
     checked("neighbours", k, int, least=1)
     if k >= n:
         said = f"{n} image{'s' if n > 1 else ''}{where}, so each has {n - 1} others"
-        raise UserError(f"neighbours={k} must be below the number of images: there are {said}")
+        raise UserError(f"neighbours={k} must be below the number of images: {said}")
 
 
 def write_neighbours(found: Neighbours, paths: Sequence[str], arrays: Path, table: Path) -> None:
