@@ -45,6 +45,7 @@ FLOORS = (
     "evaluation/results/",
     "evaluation/features/",
     "evaluation/learners/",
+    "evaluation/embedding/",
     "evaluation/tuning/",
     "evaluation/protocols/",
     "evaluation/transferability/",

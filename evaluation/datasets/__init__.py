@@ -10,7 +10,7 @@ import importlib
 from pathlib import Path
 
 from evaluation.datasets._overlap import overlap
-from evaluation.datasets._sources import of_source
+from evaluation.datasets._sources import check_labelled, of_source
 from evaluation.datasets.base import COUNTS, Entry, Listing, Split
 from sslkit import members
 from sslkit.data.images import ImageOptions, Images
@@ -41,6 +41,7 @@ def open_split(
     fit: str = "crop",
     on_error: str = "raise",
     counts: str = "raise",
+    needs_labels: bool = True,
 ) -> Split:
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
@@ -54,8 +55,9 @@ def open_split(
     on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
         that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
     counts: "raise" or "warn" if a published set has another number of images or classes than published.
+    needs_labels: False accepts images without labels; their y is -1.
     Raises UserError for an unknown source or split, for missing files (lists all, with their origin), and for images
-    without labels.
+    without labels if they are needed.
     """
     if counts not in COUNTS:
         raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
@@ -66,7 +68,10 @@ def open_split(
         name, _, own_root = source.partition(":")
         if name in names():
             return find(name).open(Path(own_root or root).expanduser(), options, counts)
-    return of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
+    opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
+    if needs_labels:
+        check_labelled(opened)
+    return opened
 
 
 def _same(opened: Split, split: str) -> Split:

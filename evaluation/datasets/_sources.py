@@ -17,26 +17,30 @@ from sslkit.errors import UserError
 
 
 def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
-    """Open one split of a source, with the source's own labels.
+    """Open one split of a source, with the source's own labels; -1 for images without.
 
     torchvision_metrics: metrics of the torchvision classes that do not use top-1.
-    Raises UserError for images without labels.
     """
     if isinstance(source, ListedImages):
         raise UserError(
             f"these are the images of {source.name}: give the Split itself, which has its labels and metric"
         )
     images = _opened(source, options)
-    if images.labels is None or not (images.labels >= 0).any():
+    labels = np.full(len(images), -1) if images.labels is None else images.labels
+    classes = images.classes or [str(label) for label in range(int(labels.max()) + 1)]
+    from_torchvision = str(images.source).startswith(PREFIX)
+    metric = torchvision_metrics.get(images.name, "top1") if from_torchvision else "top1"
+    return Split(images, labels, classes, _ids(images), metric, images.name, images.split)
+
+
+def check_labelled(split: Split) -> None:
+    """Raises UserError if no image of the split has a label."""
+    if not (split.y >= 0).any():
         raise UserError(
-            f"{images.name} has no labels in its split {images.split!r}, which evaluation needs: a folder gets them "
+            f"{split.name} has no labels in its split {split.split!r}, which evaluation needs: a folder gets them "
             "from at least two class folders with images, a .npz file from y_test (y_train, y), and several labels an "
             "image come with the published set voc07"
         )
-    classes = images.classes or [str(label) for label in range(int(images.labels.max()) + 1)]
-    from_torchvision = str(images.source).startswith(PREFIX)
-    metric = torchvision_metrics.get(images.name, "top1") if from_torchvision else "top1"
-    return Split(images, images.labels, classes, _ids(images), metric, images.name, images.split)
 
 
 def _opened(source: str | Path | Images, options: ImageOptions) -> Images:

@@ -3,6 +3,7 @@
 `ROOT/KEY.part/` is incomplete; `ROOT/KEY/` is complete: it is renamed to this after its index was written.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -63,16 +64,25 @@ class Partial:
         self._flushed = time.monotonic()
 
     def prepare(self) -> None:
-        """Create the files, or reuse those of an earlier process if they fit."""
+        """Create the files, with their space on the disk, or reuse those of an earlier process if they fit.
+
+        Raises UserError if the disk is full: rows written to a file without space would end the process by a signal.
+        """
         if not (self.folder.is_dir() and all(self._fits(*shape) for shape in self._shapes.values())):
             _remove(self.folder)
         if not self.folder.is_dir():
             fresh = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
             shutil.rmtree(fresh, ignore_errors=True)
-            fresh.mkdir(parents=True)
-            for name, dtype, shape in self._shapes.values():
-                np.lib.format.open_memmap(fresh / name, mode="w+", dtype=dtype, shape=shape).flush()
-            os.replace(fresh, self.folder)
+            try:
+                fresh.mkdir(parents=True)
+                for name, dtype, shape in self._shapes.values():
+                    np.lib.format.open_memmap(fresh / name, mode="w+", dtype=dtype, shape=shape).flush()
+                    _reserve(fresh / name)
+                os.replace(fresh, self.folder)
+            except OSError as error:
+                raise unwritten(self.folder.parent, error) from error
+            finally:
+                shutil.rmtree(fresh, ignore_errors=True)
 
     def _fits(self, name: str, dtype: Any, shape: tuple[int, ...]) -> bool:
         try:
@@ -103,15 +113,26 @@ class Partial:
         self._unmarked, self._flushed = [], time.monotonic()
 
     def publish(self, target: Path, beside: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-        """Drop the unreadable rows, write labels and index, and rename the folder to `target`."""
+        """Drop the unreadable rows, write labels and index, and rename the folder to `target`.
+
+        Raises UserError if the disk is full; the blocks stay done.
+        """
         if not self.done.all():
             raise RuntimeError(f"{(~self.done).sum()} blocks of {self.folder} are not filled")
+        compact = self.folder / "compact.npy"
+        try:
+            self._publish(target, compact, beside, about)
+        except OSError as error:
+            compact.unlink(missing_ok=True)
+            raise unwritten(self.folder.parent, error) from error
+
+    def _publish(self, target: Path, compact: Path, beside: dict[str, np.ndarray], about: dict[str, Any]) -> None:
         kept = np.asarray(self.kept)
-        if not kept.all():
-            np.save(self.folder / "compact.npy", self.x[kept])
-            os.replace(self.folder / "compact.npy", self.folder / ROWS)
         for name, array in beside.items():
             np.save(self.folder / name, array[kept])
+        if not kept.all():
+            np.save(compact, self.x[kept])
+            os.replace(compact, self.folder / ROWS)
         for name in ("kept.npy", f"done-{self.block}.npy"):
             (self.folder / name).unlink()
         (self.folder / INDEX).write_text(json.dumps({**about, "format": FORMAT, "files": _checksums(self.folder)}))
@@ -120,6 +141,25 @@ class Partial:
                 os.fsync(file.fileno())
         _remove(target)
         os.replace(self.folder, target)
+
+
+def unwritten(root: Path, error: OSError) -> UserError:
+    return UserError(
+        f"cannot write the feature cache {root}: {error.strerror or error}; finished blocks are kept: make room and "
+        "type the command again, or give cache=FOLDER on another disk"
+    )
+
+
+def _reserve(path: Path) -> None:
+    """Take the space of a file on the disk. Raises OSError if there is too little; some file systems cannot tell."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with path.open("r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
 
 
 def _remove(path: Path) -> None:

@@ -85,7 +85,7 @@ def plot_features(
     labels, y = np.unique(chosen.y, return_inverse=True)
     classes = [str(features.classes[label]) for label in labels]
     z = reduced(np.asarray(chosen.x, dtype=np.float32), seed)
-    flat, kl = tsne(z, seed) if method == "tsne" else (_umap(z, seed), None)
+    flat, kl = tsne(z, seed) if method == "tsne" else (umap_map(z, seed), None)
     found = Map(Path(path), method, seed, classes, kl, **_trust(chosen.x, flat, y), flat=flat, y=y, ids=chosen.ids)
     _draw_map(found, title or " · ".join(part for part in (features.model, features.data, MAPS[method]) if part))
     return found
@@ -161,12 +161,20 @@ def _chosen(features: Features, n_classes: int, per_class: int, seed: int) -> Fe
     return chosen
 
 
-def _umap(z: np.ndarray, seed: int) -> np.ndarray:
+def umap_map(z: np.ndarray, seed: int) -> np.ndarray:
+    """Return the UMAP map (n, 2) of rows z (n, F), of 15 neighbours. Raises UserError if umap-learn is missing."""
+    check_umap()
+    import umap
+
+    return umap.UMAP(n_neighbors=min(15, len(z) - 1), min_dist=0.1, random_state=seed).fit_transform(z)
+
+
+def check_umap() -> None:
+    """Raises UserError if umap-learn is not installed."""
     try:
-        import umap
+        import umap  # noqa: F401
     except ImportError as error:
-        raise UserError("UMAP is not installed: pip install umap-learn, or use method='tsne'") from error
-    return umap.UMAP(n_neighbors=15, min_dist=0.1, random_state=seed).fit_transform(z)
+        raise UserError("UMAP is not installed: pip install umap-learn, or use t-SNE") from error
 
 
 def _trust(x: np.ndarray, flat: np.ndarray, y: np.ndarray) -> dict[str, float]:

@@ -1,0 +1,184 @@
+"""What recipes/embed.py does: features of every image of a source in a file, and what is made of them beside it."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation.embedding.drawing import MAPS, check_enough, draw_map
+from evaluation.embedding.file import check_out, write
+from evaluation.embedding.near_duplicates import THRESHOLD, Source, duplicates, write_duplicates
+from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
+from evaluation.embedding.sheet import contact_sheet
+from evaluation.embedding.sources import Part, open_parts
+from evaluation.embedding.table import Embedding, described, embed_parts
+from evaluation.features.checks import checked
+from evaluation.features.command_line import name_of, words
+from evaluation.features.extraction import check_extraction
+from evaluation.features.models import load_model
+from evaluation.features.plots import check_umap
+from sslkit import say
+from sslkit.errors import UserError
+
+CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is made of the features, beside them.
+
+    neighbours: number of nearest images of each image; null: no lists.
+    search: of neighbours and duplicates: exact, hnsw or ivf (approximate, for 100,000 images and more).
+    duplicates: list near-duplicates, with a contact sheet.
+    threshold: smallest cosine of near-duplicates.
+    map: pca, tsne or umap; null: no map.
+    """
+
+    neighbours: int | None = None
+    search: str = "exact"
+    duplicates: bool = False
+    threshold: float = THRESHOLD
+    map: str | None = None
+
+    def check(self, n: int, where: str) -> None:
+        """Check the values for n images. Raises UserError."""
+        checked("search", self.search, str, choices=SEARCHES)
+        checked("threshold", self.threshold, float, above=0, most=1)
+        if self.neighbours is not None:
+            check_k(self.neighbours, n, where)
+        if self.map is not None:
+            checked("map", self.map, str, choices=tuple(MAPS))
+            check_enough(n)
+        if self.map == "umap":
+            check_umap()
+
+
+def run(
+    checkpoint: Any = None,
+    data: Any = None,
+    out: str | Path | None = None,
+    wanted: Wanted = Wanted(),
+    *,
+    against: Any = None,
+    split: str | None = None,
+    trust: str | Sequence[str] | None = (),
+    root: str | Path = "data",
+    counts: str = "raise",
+    image_size: int | None = None,
+    seed: int = 0,
+    **how: Any,
+) -> Embedding:
+    """Write the features of every image of a source to `out`, what is made of them beside it, and print a summary.
+
+    checkpoint, image_size, trust: see `evaluation.load_model`. data, root, counts: see `evaluation.open_split`.
+    against: a second source, whose images are compared with those of data for duplicates. split: of data, None for all.
+    seed: of the map. how: cache, precision, batch_size, device, workers, progress of `evaluation.extract`.
+    Raises UserError before anything is computed where an argument, the model, the data or `out` cannot be used.
+    """
+    _check_named(wanted, checkpoint=checkpoint, data=data, out=out, against=against)
+    check_extraction(**how)
+    model = load_model(checkpoint, image_size=image_size, trust=trust)
+    parts, others = open_parts(data, split, root=root, counts=counts), []
+    about, out = described(model, parts, how.get("precision", "float32")), Path(out)
+    if against is not None:
+        others = open_parts(against, root=root, counts=counts)
+        described(model, others, "")
+    n = _count(parts)
+    wanted.check(n, f" in {data}")
+    check_out(out, about)
+    _tell("model", f"{model.name}: {model.width} features, images of {model.image_size} px")
+    _tell("data", f"{about['data']}: {n:,} images" + (f", against {_count(others):,} of {against}" if others else ""))
+    found = _written(out, lambda: embed_parts(model, parts, **how))
+    wanted.check(len(found), f" in {data} that can be read")
+    _make(wanted, found, parts, out, seed)
+    if wanted.duplicates:
+        sources = [Source(str(data), parts, found)]
+        sources += [Source(str(against), others, embed_parts(model, others, **how))] if others else []
+        _make_duplicates(wanted, sources, out)
+    place = {"split": split, "root": root, "image_size": image_size, "precision": how.get("precision")}
+    _tell("next", _following(wanted, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
+    return found
+
+
+def _check_named(wanted: Wanted, *, against: Any, **named: Any) -> None:
+    such = {"checkpoint": "runs/zoo/NAME", "data": "path/to/images", "out": "features.npz"}
+    for name, value in named.items():
+        if value is None or value == "":
+            raise UserError(f"{name} is not given: {name}={such[name]}")
+    if against is not None and not wanted.duplicates:
+        raise UserError(f"against={against} is compared for duplicates: add duplicates=true")
+
+
+def _count(parts: Sequence[Part]) -> int:
+    return sum(len(one.split) for one in parts)
+
+
+def _written(out: Path, extracted: Callable[[], Embedding]) -> Embedding:
+    start = time.perf_counter()
+    embedding = extracted()
+    n, width = embedding.x.shape
+    lost = len(embedding.unreadable)
+    left_out = f"; {lost:,} unreadable left out, named in {out}" if lost else ""
+    _tell("features", f"{n:,} x {width} float32 in {time.perf_counter() - start:.1f} s{left_out}")
+    write(embedding, out)
+    _tell("written", f"{out}, {out.stat().st_size / 1e6:.1f} MB")
+    return embedding
+
+
+def beside(out: Path, ending: str) -> Path:
+    """Return the path of a file beside the features: features.npz, "-map.png" -> features-map.png."""
+    return out.with_name(out.stem + ending)
+
+
+def _make(wanted: Wanted, embedding: Embedding, parts: Sequence[Part], out: Path, seed: int) -> None:
+    if wanted.neighbours is not None:
+        arrays, table = beside(out, "-neighbours.npz"), beside(out, "-neighbours.csv")
+        found = nearest(embedding.x, wanted.neighbours, wanted.search)
+        write_neighbours(found, embedding.paths, arrays, table)
+        recall = "" if wanted.search == "exact" else f", {100 * found.recall:.1f} % of the exact ones found"
+        _tell("nearest", f"{wanted.neighbours} of each image ({wanted.search}{recall}): {arrays}; to read: {table}")
+    if wanted.map is not None:
+        path = beside(out, f"-{wanted.map}.png")
+        draw_map(embedding, parts, path, wanted.map, seed=seed)
+        _tell("map", str(path))
+
+
+def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> None:
+    found = duplicates(sources, wanted.threshold, wanted.search)
+    table, sheet = beside(out, "-duplicates.csv"), beside(out, "-duplicates.png")
+    write_duplicates(found, sources, table)
+    n, exact = sum(len(one.embedding) for one in sources), int(found.exact.sum())
+    if not len(found):
+        sheet.unlink(missing_ok=True)  # of an earlier run
+        _tell("alike", f"no two images have a similarity of at least {wanted.threshold:g}: {table} is empty")
+        return
+    contact_sheet(found, sources, sheet)
+    _tell(
+        "alike",
+        f"{found.images:,} of {n:,} images in {found.group.max():,} groups: {exact:,} pairs of the same content, "
+        f"{len(found) - exact:,} of a similarity of at least {wanted.threshold:g}: {table}, {sheet}",
+    )
+    if len(found) - exact > CROWDED * n * (n - 1) / 2:
+        say.warning(
+            f"{100 * (len(found) - exact) / (n * (n - 1) / 2):.0f} % of all pairs are that similar to this model: "
+            "threshold= is too low to tell copies from other images"
+        )
+
+
+def _following(wanted: Wanted, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:
+    """Return the next command: for what was not made yet, or to judge the features. place: options of this command."""
+    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32"}
+    own = {name: value for name, value in place.items() if str(value) not in (str(usual[name]), "None")}
+    if wanted.duplicates and wanted.map is not None and wanted.neighbours is not None:
+        own.pop("split", None)
+        return f"python recipes/evaluate.py {words({**what, **own})}"
+    more = {"neighbours": 10} if wanted.neighbours is None else {}
+    more |= {} if wanted.duplicates else {"duplicates": True}
+    more |= {"map": "tsne"} if wanted.map is None else {}
+    return f"python recipes/embed.py {words({**what, 'out': os.fspath(out), **own, **more})}"
+
+
+def _tell(label: str, text: str) -> None:
+    say.line(f"{label:<10}{text}")

@@ -1,0 +1,88 @@
+"""Every image of a source: its splits, opened one after the other, and a name for each image."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation import datasets
+from evaluation.datasets import Split, open_split
+from evaluation.datasets._listed import ListedImages
+from sslkit.data.folder import FolderImages
+from sslkit.data.images import Images
+from sslkit.data.sources import splits
+
+
+@dataclass(frozen=True)
+class Part:
+    """One open split. prefix: before an image's id, it gives the name of the image in the source."""
+
+    split: Split
+    prefix: str
+
+    def names(self, ids: Sequence[str]) -> list[str]:
+        """Return the names of the images with these ids: for files their path below the source's folder."""
+        return [f"{self.prefix}{one}" for one in ids]
+
+
+def open_parts(
+    source: Any, split: str | None = None, *, root: str | Path = "data", counts: str = "raise"
+) -> list[Part]:
+    """Open a split of a source, or all of them; images without labels are accepted.
+
+    source, root, counts: see `evaluation.open_split`. split: None for all. An image that several splits of a published
+    set share is taken once. Raises UserError for a source that cannot be opened, and for one without images.
+    """
+    known = _splits(source)
+    how = {"root": root, "on_error": "skip", "counts": counts, "needs_labels": False}
+    opened = [open_split(source, name, **how) for name in ((split,) if split else known)]
+    return list(_parts(opened, len(known) > 1))
+
+
+def merged_classes(parts: Sequence[Split]) -> tuple[list[str], list[np.ndarray]]:
+    """Return the classes of all splits by name, in the order of their first split, and the labels numbered by them."""
+    classes = list(dict.fromkeys(str(name) for split in parts for name in split.classes))
+    number = {name: place for place, name in enumerate(classes)}
+    return classes, [_renumbered(split, number) for split in parts]
+
+
+def located(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part, int]]:
+    """Yield the part and its row of each image of an `Embedding`. paths: (N,) its names, in the order of the parts."""
+    known = set(paths)
+    for part in parts:
+        yield from ((part, row) for row, name in enumerate(part.names(part.split.ids)) if name in known)
+
+
+def _renumbered(split: Split, number: dict[str, int]) -> np.ndarray:
+    if split.y.ndim == 2:  # several labels an image: published sets have the same classes in every split
+        return split.y
+    table = np.array([*(number[str(name)] for name in split.classes), -1])  # the last stands for -1, no label
+    return table[split.y]
+
+
+def _splits(source: Any) -> tuple[str, ...]:
+    if isinstance(source, Split):
+        return (source.split,)
+    if isinstance(source, Images) and source.source is None:
+        return (source.split,)
+    name = source.partition(":")[0] if isinstance(source, str) else ""
+    return tuple(datasets.find(name).counts) if name in datasets.names() else splits(source)
+
+
+def _parts(opened: Sequence[Split], several: bool) -> Iterator[Part]:
+    seen: set[str] = set()
+    for split in opened:
+        images = split.images
+        if isinstance(images, ListedImages):
+            rows = np.array([row for row, name in enumerate(split.ids) if name not in seen], dtype=np.int64)
+            seen |= set(split.ids)
+            if len(rows):
+                yield Part(split if len(rows) == len(split) else split.take(rows), "")
+        elif isinstance(images, FolderImages):
+            below = os.path.relpath(images.root, images.source).replace(os.sep, "/")
+            yield Part(split, "" if below == "." else f"{below}/")
+        else:
+            yield Part(split, f"{split.split}/" if several else "")

@@ -1,0 +1,95 @@
+"""embed(model, source) -> Embedding: the features of every image of a source, in one table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.embedding.sources import Part, merged_classes, open_parts
+from evaluation.features.extraction import extract
+from evaluation.features.models import LoadedModel, load_model
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """N rows of features, in the order of the source's splits and of the paths within each.
+
+    x: (N, D) float32, memory-mapped if it comes from the cache. paths: (N,) str, of files relative to the source's
+    folder, of arrays the split and a hash of the pixels.
+    y: (N,) int64 index into classes, -1 without label; several labels an image: (N, K) int8 of 1, -1, 0.
+    classes: names of the labels. splits: (N,) str. unreadable: names of the images that are left out.
+    about: the model's name and sha256, the data's name, and the preparation of the images: mean, std, sizes, precision.
+    """
+
+    x: np.ndarray
+    paths: np.ndarray
+    y: np.ndarray
+    classes: Sequence[str]
+    splits: np.ndarray
+    unreadable: tuple[str, ...]
+    about: Mapping[str, Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def embed(
+    model: Any,
+    source: Any,
+    split: str | None = None,
+    *,
+    root: str | Path = "data",
+    counts: str = "raise",
+    image_size: int | None = None,
+    cache: str | Path = "runs/cache",
+    precision: str = "float32",
+    **how: Any,
+) -> Embedding:
+    """Extract the features of every image of a source.
+
+    model: see `evaluation.load_model`. source, root, counts: see `evaluation.open_split`; labels are not needed.
+    split: None for all splits. cache, precision, how (batch_size, device, workers, progress): see `evaluation.extract`.
+    A stopped call goes on where it stopped, from the blocks in the cache. Unreadable images are left out and named.
+    Raises UserError for a model or source that cannot be opened, and if no image can be read.
+    """
+    loaded = load_model(model, image_size=image_size)
+    parts = open_parts(source, split, root=root, counts=counts)
+    return embed_parts(loaded, parts, cache=cache, precision=precision, **how)
+
+
+def embed_parts(model: LoadedModel, parts: Sequence[Part], *, precision: str = "float32", **how: Any) -> Embedding:
+    """Extract the features of open splits; see `embed`."""
+    about = described(model, parts, precision)
+    found = [extract(model, one.split, one.split.split, precision=precision, **how) for one in parts]
+    kept = [np.isin(one.split.ids, features.ids) for one, features in zip(parts, found, strict=True)]
+    classes, y = merged_classes([one.split for one in parts])
+    names = [one.names(features.ids) for one, features in zip(parts, found, strict=True)]
+    lost = [one.names(features.unreadable) for one, features in zip(parts, found, strict=True)]
+    return Embedding(
+        found[0].x if len(found) == 1 else np.concatenate([features.x for features in found]),
+        np.array([name for some in names for name in some]),
+        np.concatenate([labels[rows] for labels, rows in zip(y, kept, strict=True)]),
+        classes,
+        np.repeat([one.split.split for one in parts], [len(features) for features in found]),
+        tuple(name for some in lost for name in some),
+        about,
+    )
+
+
+def described(model: LoadedModel, parts: Sequence[Part], precision: str) -> dict[str, Any]:
+    """Return what an `Embedding` says about its model, data and preparation. Raises UserError for videos."""
+    images = [model.clean(one.split.images) for one in parts]
+    return {
+        "model": model.name,
+        "digest": model.digest,
+        "data": parts[0].split.name,
+        "image_size": model.image_size,
+        "resize": max(one.image_size for one in images),
+        "interpolation": model.interpolation,
+        "channels": model.in_chans,
+        "mean": [float(value) for value in model.mean],
+        "std": [float(value) for value in model.std],
+        "precision": precision,
+    }

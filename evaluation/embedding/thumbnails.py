@@ -1,0 +1,33 @@
+"""Small pictures of images, for sheets and maps."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from evaluation.embedding.sources import Part, located
+
+
+def thumbnails(parts: Sequence[Part], paths: Sequence[str], rows: Sequence[int], side: int) -> list[np.ndarray]:
+    """Return the whole images of these rows as (h, w, 3) uint8, with a longer side of `side` pixels.
+
+    parts, paths: of an `Embedding`. An image that cannot be read any more is grey.
+    """
+    places = list(located(parts, paths))
+    shown = {id(part): part.split.images.at(image_size=side, channels=3, fit="squash") for part in parts}
+    return [_thumbnail(shown[id(places[row][0])], places[row][1], side) for row in rows]
+
+
+def _thumbnail(images, row: int, side: int) -> np.ndarray:
+    batch = images.__getitems__([row])
+    if int(batch["index"][0]) != row:
+        return np.full((side, side, 3), 200, np.uint8)
+    square, aspect = batch["images"][0].numpy().transpose(1, 2, 0), float(batch["aspect"][0])
+    width, height = (side, side / aspect) if aspect >= 1 else (side * aspect, side)
+    shape = max(1, round(width)), max(1, round(height))
+    return np.asarray(Image.fromarray(square).resize(shape, Image.Resampling.BICUBIC))
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name of at most `most` characters; its end stays, as it tells files apart."""
+    return name if len(name) <= most else f"…{name[1 - most :]}"
