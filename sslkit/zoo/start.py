@@ -26,9 +26,7 @@ KINDS = (
 )
 
 
-def start(
-    word: str, *, image_size: int, in_chans: int, frames: int | None = None, backbone: str = "auto"
-) -> Backbone:
+def start(word: str, *, image_size: int, in_chans: int, frames: int | None = None, backbone: str = "auto") -> Backbone:
     """The network that `word` names, with its weights, for images of this size; `recipe.origin` says where from.
 
     word: `timm:NAME` (timm downloads the weights), `timm:NAME:FILE` (a local state dict, safetensors or torch),
@@ -70,9 +68,7 @@ def _of_timm(
     return _started(body, Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), notes))
 
 
-def _of_published(
-    word: str, rest: str, image_size: int, in_chans: int, frames: int | None, backbone: str
-) -> Backbone:
+def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
     name, _, file = rest.partition(":")
     if not file:
         raise UserError(f"init={word}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")

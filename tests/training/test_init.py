@@ -69,7 +69,9 @@ def test_a_run_from_a_file_says_so_and_starts_there(colour, resnet, monkeypatch,
     entry = sslkit.pretrain({**colour, "init": word})
     said = capsys.readouterr().out
     digest = hashlib.sha256(Path(word.split(":")[2]).read_bytes()).hexdigest()
-    assert f"init      {word}, sha256 {digest}" in said and "left out the classification head (fc.bias, fc.weight)" in said
+    assert (
+        f"init      {word}, sha256 {digest}" in said and "left out the classification head (fc.bias, fc.weight)" in said
+    )
     assert "before   pretrained" in said and "random weights" not in said
     assert seen.keys() == state.keys() - {"fc.weight", "fc.bias"}
     assert all(torch.equal(value, state[name]) for name, value in seen.items())
@@ -86,9 +88,9 @@ def test_before_is_the_evaluation_of_the_given_weights(colour, resnet, tmp_path)
     first = sslkit.pretrain({**colour, "init": resnet[0]})
     again = sslkit.pretrain({**colour, "init": str(first.folder), "out": str(tmp_path / "second")})
     assert again.card["before"] == pytest.approx(first.card["after"], abs=1e-6)
-    assert again.card["init"]["sha256"] == hashlib.sha256(
-        (first.folder / "backbone.safetensors").read_bytes()
-    ).hexdigest()
+    assert (
+        again.card["init"]["sha256"] == hashlib.sha256((first.folder / "backbone.safetensors").read_bytes()).hexdigest()
+    )
 
 
 @pytest.mark.parametrize("name", objectives.names())
@@ -107,9 +109,7 @@ def test_student_and_teacher_start_alike(name: str, colour, resnet, vit) -> None
                 assert torch.equal(value, state[key]), key
 
 
-def test_resumed_is_bitwise_the_unbroken_run_and_the_weights_come_from_the_checkpoint(
-    colour, resnet, tmp_path
-) -> None:
+def test_resumed_is_bitwise_the_unbroken_run_and_the_weights_come_from_the_checkpoint(colour, resnet, tmp_path) -> None:
     run = {**colour, "method": "byol", "epochs": 3, "init": resnet[0]}
     unbroken = sslkit.pretrain({**run, "name": "unbroken"})
     assert exit_code(tmp_path / "said", die_in_the_second_epoch, {**run, "name": "broken"}) == -signal.SIGKILL
