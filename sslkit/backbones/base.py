@@ -79,10 +79,11 @@ class Backbone(nn.Module):
 
     @property
     def is_vit(self) -> bool:
-        """True for timm's VisionTransformer, whose parts objectives may use."""
+        """True for timm's VisionTransformer and Eva (EVA, DINOv3), whose parts objectives may use."""
+        from timm.models.eva import Eva
         from timm.models.vision_transformer import VisionTransformer
 
-        return isinstance(self.net, VisionTransformer)
+        return isinstance(self.net, (VisionTransformer, Eva))
 
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) -> the last feature map (B, F, H', W') and the pooled features (B, width).

@@ -172,7 +172,7 @@ def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
             told = [{"img_size": image_size, "patch_size": patch}, *told]
         transformer = "vit" in timm_name or "deit" in timm_name or "eva" in timm_name
         tries = [*told, {}] if transformer else [{}, *reversed(told)]
-    if module in ("vision_transformer", "deit"):
+    if module in ("vision_transformer", "deit", "eva"):
         named = int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
         # else timm refuses the size itself
         plain = [image_size % sizes.get("patch_size", named) == 0 for sizes in tries]

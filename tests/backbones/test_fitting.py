@@ -55,7 +55,7 @@ def test_what_does_not_fit_is_named_with_the_remedy() -> None:
     with pytest.raises(UserError, match=r"of another kind of number: bn1.weight"):
         fill(net, given | {"bn1.weight": torch.zeros(given["bn1.weight"].shape, dtype=torch.int64)})
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    with pytest.raises(UserError, match="1 missing: bn1.weight"):
+    with pytest.raises(UserError, match=r"1 missing: bn1\.weight"):
         fill(net, {name: value for name, value in given.items() if name != "bn1.weight"})
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())  # nothing was loaded
 
