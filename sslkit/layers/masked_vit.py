@@ -4,6 +4,7 @@ He et al. 2022, arXiv 2111.06377. Patches are numbered row by row; N images, L p
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ _TRAINED = _TOKENS | {"patch_embed", "rope", "norm_pre", "blocks", "norm", "fc_n
 
 
 def check(net: nn.Module, name: str) -> None:
-    """Raises UserError unless `net` is a timm VisionTransformer or Eva whose layers are all trained by reconstruction."""
+    """Raises UserError unless `net` is timm's VisionTransformer or Eva, with all layers trained by reconstruction."""
     from timm.layers import PatchEmbed
     from timm.models.eva import Eva
     from timm.models.vision_transformer import VisionTransformer
@@ -135,12 +136,14 @@ def _through_blocks(net: nn.Module, x: Tensor, rope: Tensor | None, visible: Ten
         own = rope[:, :, visible].transpose(1, 2)  # (depth, B, heads, K, R)
     elif rope is not None:
         own = [rope[visible][:, None]] * len(net.blocks)  # (B, 1, K, R), for all heads
+    run = partial(checkpoint, use_reentrant=False) if net.grad_checkpointing else _call
     for block, places in zip(net.blocks, own, strict=True):
-        if net.grad_checkpointing:
-            x = checkpoint(block, x, rope=places, use_reentrant=False)
-        else:
-            x = block(x, rope=places)
+        x = run(block, x, rope=places)
     return x
+
+
+def _call(block: nn.Module, x: Tensor, rope: Tensor | None) -> Tensor:
+    return block(x, rope=rope)
 
 
 def mean_of_patches(net: nn.Module, tokens: Tensor) -> Tensor:

@@ -28,8 +28,9 @@ class Reconstructed(Embeddings):
 
 
 class MAE(Objective):
-    """The encoder, a plain timm ViT or Eva (EVA, DINOv3), sees a quarter of the patches; a light decoder predicts the pixels of the others.
+    """The encoder sees a quarter of the patches; a light decoder predicts the pixels of the others.
 
+    The encoder is a plain ViT of timm, or one of its Eva networks (EVA-02, DINOv3).
     Regularisers need two views of an image, so its patches are shuffled once, the first and the second quarter are
     encoded separately (one forward of 2 N short sequences), and each reconstructs all patches hidden from it. That
     costs half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
