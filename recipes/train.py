@@ -4,6 +4,7 @@ python recipes/train.py method=byol+dsa                                    (the 
 python recipes/train.py method=simclr data=path/to/images backbone=resnet18 epochs=100
 python recipes/train.py method=byol+dsa method.objective.momentum=0.99 method.dsa.nu=0.2
 python recipes/train.py method=byol+dsa data=video:path/to/videos data.frames=16 data.clips=2   (v-BYOL + DSA)
+python recipes/train.py method=byol data=path/to/images init=efficientnet_lite0    (start from pretrained weights)
 python recipes/train.py -m method=byol,byol+dsa seed=0,1                   (a sweep)
 """
 

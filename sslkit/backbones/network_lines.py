@@ -38,6 +38,11 @@ class TimmNetwork:
     changes: tuple[tuple[str, Any], ...] = ()
     change_lines: tuple[str, ...] = ()
 
+    def lines(self) -> list[str]:
+        """Python that makes the network, as `backbones.build` writes it; the last line binds `net`."""
+        written = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return ["import timm", f"net = timm.create_model({self.model!r}, {written})", *self.change_lines]
+
     def build(self, where: str) -> nn.Module:
         """The network with random weights; the caller's random state is unchanged.
 

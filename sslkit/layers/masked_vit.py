@@ -1,29 +1,38 @@
-"""A plain timm VisionTransformer on some of its patches, and the light decoder that predicts the others.
+"""A timm VisionTransformer or Eva (EVA, DINOv3) on some of its patches, and the light decoder that predicts the others.
 
 He et al. 2022, arXiv 2111.06377. Patches are numbered row by row; N images, L patches of an image, K of them visible.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from sslkit import distributed
 from sslkit.errors import UserError
 
 HEAD = 32  # decoder channels of an attention head, as published: 16 heads of 512 channels
 _TOKENS = {"cls_token", "reg_token", "dist_token", "pos_embed"}
-_TRAINED = _TOKENS | {"patch_embed", "norm_pre", "blocks", "norm", "fc_norm"}
+_TRAINED = _TOKENS | {"patch_embed", "rope", "norm_pre", "blocks", "norm", "fc_norm"}
 
 
 def check(net: nn.Module, name: str) -> None:
-    """Raises UserError unless `net` is a timm VisionTransformer whose layers are all trained by reconstruction."""
+    """Raises UserError unless `net` is timm's VisionTransformer or Eva, with all layers trained by reconstruction."""
     from timm.layers import PatchEmbed
+    from timm.models.eva import Eva
     from timm.models.vision_transformer import VisionTransformer
 
     instead = "take backbone=narrow_vit, vit_small_patch16_224 or another plain ViT of timm"
-    if not isinstance(net, VisionTransformer) or not isinstance(net.patch_embed, PatchEmbed):
+    if not isinstance(net, (VisionTransformer, Eva)) or not isinstance(net.patch_embed, PatchEmbed):
         raise UserError(f"backbone {name} ({type(net).__name__}) cannot run on a part of its patches: {instead}")
-    if net.pos_embed is None:
+    if not has_positions(net):
         raise UserError(f"backbone {name} has no position embedding, which reconstruction needs: {instead}")
+    if isinstance(net, Eva) and net.patch_drop is not None:
+        raise UserError(
+            f"backbone {name} drops patches itself, which the mask replaces: make it with patch_drop_rate=0"
+        )
     layers = {parameter.partition(".")[0] for parameter, _ in net.named_parameters()}
     if layers - _TRAINED:
         idle = ", ".join(sorted(layers - _TRAINED))
@@ -31,6 +40,11 @@ def check(net: nn.Module, name: str) -> None:
             f"backbone {name} would keep untrained layers ({idle}): reconstruction trains no head and no attention "
             "pooling; make it with num_classes=0 and global_pool='avg' or 'token'"
         )
+
+
+def has_positions(net: nn.Module) -> bool:
+    """Return whether a ViT has a position embedding, or rotary positions in its attention."""
+    return net.pos_embed is not None or getattr(net, "rope", None) is not None
 
 
 def patchify(images: Tensor, patch: tuple[int, int]) -> Tensor:
@@ -60,7 +74,12 @@ def sincos(grid: tuple[int, int], dim: int) -> Tensor:
 
 @torch.no_grad()
 def fix_positions(net: nn.Module) -> None:
-    """Write the sine-cosine positions into a ViT, zero for class and register tokens, and freeze them."""
+    """Write the sine-cosine positions into a ViT, zero for class and register tokens, and freeze them.
+
+    A network with rotary positions alone has no embedding to write into, and is unchanged.
+    """
+    if net.pos_embed is None:
+        return
     if net.embed_dim % 4:
         raise UserError(f"sine-cosine positions need a width divisible by 4, not {net.embed_dim}: position=learned")
     positions = sincos(net.patch_embed.grid_size, net.embed_dim)
@@ -91,9 +110,8 @@ def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
     images: (N, C, H, W). visible: (V, N, K). With the patches 0 ... L-1 visible it equals `net.forward_features`.
     Patch dropout is left out: the mask replaces it. Raises UserError for images of another size than the net's.
     """
-    from timm.models import checkpoint_seq
-
-    x = net._pos_embed(net.patch_embed(images))
+    placed = net._pos_embed(net.patch_embed(images))
+    x, rope = placed if isinstance(placed, tuple) else (placed, None)
     rows, columns = net.patch_embed.grid_size
     if x.shape[1] != net.num_prefix_tokens + rows * columns:
         raise UserError(
@@ -102,9 +120,30 @@ def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
         )
     prefix, patches = x.tensor_split([net.num_prefix_tokens], dim=1)
     x = torch.cat([prefix.expand(len(visible), *prefix.shape), pick(patches, visible)], dim=2)
-    x = net.norm_pre(x.flatten(0, 1))
-    x = checkpoint_seq(net.blocks, x) if net.grad_checkpointing else net.blocks(x)
-    return net.norm(x)
+    return net.norm(_through_blocks(net, net.norm_pre(x.flatten(0, 1)), rope, visible.flatten(0, 1)))
+
+
+def _through_blocks(net: nn.Module, x: Tensor, rope: Tensor | None, visible: Tensor) -> Tensor:
+    """x: (B, prefix + K, F). rope: (L, R) rotary embedding of the patches, (depth, heads, L, R) if each block has its
+    own, None for a network without. visible: (B, K).
+    """
+    from timm.models import checkpoint_seq
+
+    if not hasattr(net, "rope"):
+        return checkpoint_seq(net.blocks, x) if net.grad_checkpointing else net.blocks(x)
+    own: Sequence[Tensor | None] = [None] * len(net.blocks)
+    if rope is not None and net.rope_mixed:
+        own = rope[:, :, visible].transpose(1, 2)  # (depth, B, heads, K, R)
+    elif rope is not None:
+        own = [rope[visible][:, None]] * len(net.blocks)  # (B, 1, K, R), for all heads
+    run = partial(checkpoint, use_reentrant=False) if net.grad_checkpointing else _call
+    for block, places in zip(net.blocks, own, strict=True):
+        x = run(block, x, rope=places)
+    return x
+
+
+def _call(block: nn.Module, x: Tensor, rope: Tensor | None) -> Tensor:
+    return block(x, rope=rope)
 
 
 def mean_of_patches(net: nn.Module, tokens: Tensor) -> Tensor:

@@ -28,8 +28,9 @@ class Reconstructed(Embeddings):
 
 
 class MAE(Objective):
-    """The encoder, a plain timm ViT, sees a quarter of the patches; a light decoder predicts the pixels of the others.
+    """The encoder sees a quarter of the patches; a light decoder predicts the pixels of the others.
 
+    The encoder is a plain ViT of timm, or one of its Eva networks (EVA-02, DINOv3).
     Regularisers need two views of an image, so its patches are shuffled once, the first and the second quarter are
     encoded separately (one forward of 2 N short sequences), and each reconstructs all patches hidden from it. That
     costs half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
@@ -42,7 +43,8 @@ class MAE(Objective):
     decoder_dim: None takes two thirds of the encoder's width, in steps of 32, at most the published 512 (ViT-B: 512).
     decoder_depth: None takes two thirds of the encoder's blocks, at most the published 8 (ViT-B: 8).
     normalize_pixels: normalise the target of each patch by its own mean and variance.
-    position: sincos writes the paper's fixed embedding into the network; learned trains the network's own.
+    position: sincos writes the paper's fixed embedding into the network; learned trains the network's own, for
+        networks with pretrained weights. Rotary positions (DINOv3) are kept in both.
     """
 
     views = ViewRecipe((View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0),))

@@ -34,7 +34,7 @@ class MoCoV3(Objective):
         the published 4096 for a ResNet-50 and for a ViT-Base.
     dim: width of z.
     position: of a ViT: sincos writes the paper's fixed embedding into the network; learned trains the network's own,
-        for networks with pretrained weights.
+        for networks with pretrained weights. Rotary positions (DINOv3) are kept in both.
     """
 
     views = BYOL
@@ -95,7 +95,7 @@ def _freeze_input(net: nn.Module, position: str) -> None:
     """Freeze the input of a ViT: the patch projection, and fixed positions."""
     if position not in ("sincos", "learned"):
         raise UserError(f"position={position!r} is not known: sincos or learned")
-    if position == "sincos" and net.pos_embed is None:
+    if position == "sincos" and not masked_vit.has_positions(net):
         raise UserError("this ViT has no position embedding: set position=learned")
     net.patch_embed.requires_grad_(False)
     if position == "sincos":

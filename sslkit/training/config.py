@@ -103,6 +103,11 @@ class Config:
         "timm name, package.module:function, narrow_resnet, narrow_vit; for clips slow_r18, slow_r50, r3d_18 or "
         "narrow_slow; auto: by method and size",
     )
+    init: str | None = setting(
+        None,
+        "weights to start from: timm:NAME (downloads them), timm:NAME:FILE, a zoo entry's folder, efficientnet_lite0 "
+        "or published:NAME:FILE; null: random ones",
+    )
     epochs: int = setting(6, "passes over the data", least=1, most=10**9)
     seed: int = setting(0, "fixes weights, order and views", least=0, most=MOST_SEED)
     out: str = setting("runs/zoo", "folder for the run's own folder")

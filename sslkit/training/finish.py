@@ -16,6 +16,7 @@ from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.figures import NoMap
 from sslkit.method import Method
+from sslkit.training import origin
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, Judged, capped
@@ -113,6 +114,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
             "in_chans": body.in_chans,
             **_of_clips(data),
         },
+        **origin.of_card(method),
         "load": load_lines(body.recipe.lines, folder / WEIGHTS),
         "normalize": {"mean": list(mean), "std": list(std)},
         "data": {
@@ -146,7 +148,8 @@ def summary(entry: ZooEntry, data: Data) -> str:
         where = (
             f"{after['n']:,} held-out {unit}" if data.held_out else f"{after['n']:,} {unit} (trained on, no test split)"
         )
-        lines += ["", f"  on {where:<46} random weights   pretrained"]
+        first = "before" if "init" in card else "random weights"
+        lines += ["", f"  on {where:<46} {first:>14}   pretrained"]
         for key, name in (
             ("knn", f"{card['config']['eval']['k']}-nearest-neighbour accuracy"),
             ("probe", "linear probe accuracy"),

@@ -10,7 +10,7 @@ from sslkit import members, objectives, say
 from sslkit.errors import UserError, nearest
 from sslkit.method import Method, classes, method, parse
 from sslkit.step_checks import check_batch, check_clips
-from sslkit.training import checkpoint_files, run
+from sslkit.training import checkpoint_files, origin, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, normalization, open_data, withhold
 from sslkit.zoo.entry import CARD, ZooEntry
@@ -21,6 +21,7 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
 
     config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, ...}.
     backbone: a module object instead of config["backbone"].
+    config["init"]: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
     """
     config = config if isinstance(config, Config) else Config.from_mapping(config)
@@ -57,16 +58,19 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     if member.needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
+    body = origin.started(config, data, backbone)
+    loaded = origin.tensors(body) if body else {}
     built = method(
         config.method_name,
-        backbone=backbone or config.backbone,
+        backbone=body or backbone or config.backbone,
         image_size=data.image_size,
         in_chans=data.train.channels,
         frames=getattr(data.train, "frames", None),
-        normalize=normalization(data.train),
+        normalize=body.recipe.origin.normalize if body else normalization(data.train),
         seed=config.seed,
         **options,
     )
+    origin.check_kept(built, loaded)
     check_batch(built, config.data.batch_size)
     if data.clips is not None:
         check_clips(built, data.clips)

@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from sslkit import backbones, members, say
 from sslkit.errors import UserError
 from sslkit.method import Method, parse
-from sslkit.training import run
+from sslkit.training import origin, run
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.config import Config
 from sslkit.training.data import Data
@@ -32,10 +32,13 @@ from sslkit.zoo.entry import ZooEntry
 
 
 class Start(pl.Callback):
-    """Before the first step, on the device: save a picture of the views and evaluate the random weights."""
+    """Before the first step, on the device: save a picture of the views and evaluate the initial weights.
 
-    def __init__(self, data: Data, folder: Path, k: int) -> None:
-        self.data, self.folder, self.k = data, folder, k
+    init: sha256 of these weights; None for random ones.
+    """
+
+    def __init__(self, data: Data, folder: Path, k: int, init: str | None) -> None:
+        self.data, self.folder, self.k, self.init = data, folder, k, init
         self.judged: dict[str, float] | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
@@ -44,11 +47,13 @@ class Start(pl.Callback):
             self.judged = judge(module.method, self.data, self.k)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"judged": self.judged, "digest": self.data.train.digest}
+        return {"judged": self.judged, "digest": self.data.train.digest, "init": self.init}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state["digest"] != self.data.train.digest:
             raise UserError(f"the images have changed since {self.folder} was started: start a new run")
+        if state.get("init") != self.init:
+            raise UserError(f"the weights of init= have changed since {self.folder} was started: start a new run")
         self.judged = state["judged"]
 
 
@@ -101,7 +106,7 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     unreadable = Unreadable()
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     # History comes before the monitor, so that its clock stops before the evaluation starts.
-    start = Start(data, folder, config.eval.k)
+    start = Start(data, folder, config.eval.k, origin.digest(method))
     callbacks = [start, Prepare(data, Path(config.out) / ".cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
         callbacks.append(Bar(loading))
@@ -193,6 +198,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"method    {method.name}, seed {config.seed}",
         f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
         *_clips(data),
+        *origin.lines(method),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {config.epochs} epochs of {len(train) // config.data.batch_size} steps x {config.data.batch_size} "
@@ -206,7 +212,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
 def _chosen(config: Config, method: Method, data: Data) -> str:
     """A note if the network was chosen automatically."""
     fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
-    asked = config.backbone != "auto" or method.backbone.recipe.name != fitting
+    asked = config.backbone != "auto" or config.init or method.backbone.recipe.name != fitting
     return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
 
 

@@ -55,6 +55,13 @@ SCHEMA: dict[str, Any] = _object(
         width=_field("integer", "the number of features", minimum=1),
         **_INPUT,
     ),
+    init=_object(
+        "the weights that the run started from: source and sha256",
+        *("source", "sha256"),
+        source=_field("string", "the word that named the weights", minLength=1),
+        sha256=_field("string", "64 hexadecimal digits", pattern="^[0-9a-f]{64}$"),
+        notes=_field("array", "lines on the loading", items=_field("string", "a line")),
+    ),
     load=_field("string", "Python that loads the backbone"),
     normalize=_object("mean and std of the pixels", "mean", "std", mean=_CHANNELS, std=_CHANNELS),
     data=_object(

@@ -34,10 +34,15 @@ def read(path: Path) -> dict[str, Tensor]:
         state = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:  # KeyError: a dtype that torch does not have
         raise _damaged(path, error) from error
+    check_finite(state, path)
+    return state
+
+
+def check_finite(state: dict[str, Tensor], path: Path | str) -> None:
+    """Raises UserError, with the path and the tensors, for NaN or infinite weights."""
     broken = [name for name, value in state.items() if not _is_finite(value)]
     if broken:
         raise UserError(f"{path} holds NaN or infinite weights ({_listed(broken)}): the training failed; train again")
-    return state
 
 
 def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:

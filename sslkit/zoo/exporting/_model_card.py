@@ -77,5 +77,6 @@ def _numbers(source: Source) -> list[str]:
         rows.append(f"| {name} | {shown} | {untrained} | {NOTES.get(number.mark, 'at the end of training')} |")
     trained = images and any(number.mark != "*" for number in found.values())
     counted = [f"At the end of training: kNN and linear probe on {images:,.0f} images.", ""] if trained else []
-    head = ["| | this network | random weights | measured |", "|---|---:|---:|---|"]
+    first = "before" if "init" in source.entry.card else "random weights"
+    head = [f"| | this network | {first} | measured |", "|---|---:|---:|---|"]
     return ["## Numbers", "", *head, *rows, "", *counted]

@@ -1,0 +1,183 @@
+"""The network and the weights that a run starts from: `init=` of a run, in the words of the evaluation side.
+
+body = start("timm:resnet50:weights.safetensors", image_size=224, in_chans=3)   # a Backbone; body.recipe.origin
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit.backbones import builder, fitting, network_lines, published, wheels
+from sslkit.backbones.base import Backbone, Origin, Recipe
+from sslkit.backbones.pretrained import read_weights, timm_network
+from sslkit.errors import UserError
+from sslkit.members import nearest
+from sslkit.zoo import weights
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
+
+KINDS = (
+    "timm:NAME (timm downloads its weights), timm:NAME:FILE, published:NAME:FILE, the folder of a zoo entry, or "
+    f"{', '.join(wheels.WHEELS)}"
+)
+
+
+def start(word: str, *, image_size: int, in_chans: int, frames: int | None = None, backbone: str = "auto") -> Backbone:
+    """The network that `word` names, with its weights, for images of this size; `recipe.origin` says where from.
+
+    word: `timm:NAME` (timm downloads the weights), `timm:NAME:FILE` (a local state dict, safetensors or torch),
+        `published:NAME:FILE` (see `backbones.published`), the folder of a zoo entry, or one of `wheels.WHEELS`.
+    in_chans: of the images; the network must take as many. frames: of the run's clips; None for images.
+    backbone: the run's setting: "auto", or the name of the same network. Stem and patches are those of the weights,
+        also for small images; position embeddings are resampled by timm to the grid of this size.
+    Raises UserError for a word of another form, weights that are missing, damaged or of another network, and a network
+    of images for clips or the reverse.
+    """
+    kind, _, rest = word.partition(":")
+    with torch.random.fork_rng(devices=[]):
+        if kind == "timm":
+            name, _, file = rest.partition(":")
+            return _of_timm(word, name, file, image_size, in_chans, frames, backbone)
+        if kind == "published":
+            return _of_published(word, rest, image_size, in_chans, frames, backbone)
+        if word in wheels.WHEELS:
+            return _of_timm(word, f"tf_{word}", wheels.file(word), image_size, in_chans, frames, backbone)
+        return _of_entry(word, image_size, in_chans, frames, backbone)
+
+
+def _of_timm(
+    word: str, name: str, file: str, image_size: int, in_chans: int, frames: int | None, backbone: str
+) -> Backbone:
+    import timm
+
+    if not timm.is_model(name):
+        raise UserError(f"init={word}: timm has no model {name!r}: {nearest(name, timm.list_models())[:300]}")
+    config = timm.get_pretrained_cfg(name).to_dict()
+    _check_use(word, name, config["input_size"][0], in_chans, frames, backbone)
+    body = builder.published(name, image_size=image_size, in_chans=in_chans)
+    path = Path(file).expanduser()
+    state = read_weights(path, f"init={word}") if file else _downloaded(word, name)
+    classifier = config.get("classifier") or ()
+    head = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    notes = _filled(body.net, state, head, str(path) if file else f"init={word}")
+    digest = _digest(path) if file else hashlib.sha256(_serialized(state)).hexdigest()
+    return _started(body, Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), notes))
+
+
+def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
+    name, _, file = rest.partition(":")
+    if not file:
+        raise UserError(f"init={word}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
+    checkpoint, path = published.find(name), Path(file).expanduser()
+    _check_use(word, "resnet50", 3, in_chans, frames, backbone)
+    state = published.network(name, path).state_dict()
+    body = builder.published("resnet50", image_size=image_size, in_chans=in_chans)
+    notes = _filled(body.net, state, (), str(path))
+    return _started(body, Origin(word, _digest(path), checkpoint.normalize, notes))
+
+
+def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
+    folder = Path(word).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"init={word}: there is no such zoo entry; init= takes {KINDS}")
+    entry = ZooEntry.load(folder)
+    for field in ("backbone", "normalize"):
+        if field not in entry.card:
+            raise UserError(f"{folder / CARD} has no field {field}: take the card from a copy, or train it again")
+    own = entry.card["backbone"]
+    _check_use(word, own["name"], own["in_chans"], in_chans, frames, backbone, own.get("frames"))
+    state = weights.read(folder / WEIGHTS)
+    net, recipe = _network(entry, image_size, backbone)
+    notes = _filled(net, state, (), str(folder / WEIGHTS))
+    _narrow_stem(net, recipe)
+    body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
+    norm = entry.card["normalize"]
+    return _started(body, Origin(word, _digest(folder / WEIGHTS), (tuple(norm["mean"]), tuple(norm["std"])), notes))
+
+
+def _check_use(
+    word: str, name: str, takes: int, in_chans: int, frames: int | None, backbone: str, clip: int | None = None
+) -> None:
+    """Raises UserError for a network other than the run's, of other channels, or of clips instead of images."""
+    if backbone not in ("auto", name, name.partition(".")[0]):
+        raise UserError(
+            f"backbone={backbone}, but init={word} is the network {name}: leave backbone= out, or give weights of "
+            f"{backbone}"
+        )
+    if (clip is None) != (frames is None):
+        sees, are = ("images", "videos") if clip is None else ("clips of videos", "images")
+        raise UserError(f"init={word}: its network {name} takes {sees}, and the data are {are}: give another init=")
+    if takes != in_chans:
+        change = f"data.channels={takes} converts them" if takes in (1, 3) else "give another init="
+        raise UserError(
+            f"init={word}: its network {name} takes {takes} channel{'s' if takes > 1 else ''}, and the images have "
+            f"{in_chans}: {change}"
+        )
+
+
+def _network(entry: ZooEntry, image_size: int, backbone: str) -> tuple[nn.Module, Recipe]:
+    """The untrained network of an entry, with positions for this image size where it has them."""
+    own, where = entry.card["backbone"], str(entry.folder / CARD)
+    recipe = Recipe(own["name"], own["lines"], own.get("stem", Recipe.stem))
+    found = network_lines.parse(own["lines"])
+    if found is None:
+        if ":" in own["name"] and backbone != own["name"]:
+            raise UserError(
+                f"init={entry.folder}: its network is made by {own['name']}, code that is not sslkit's; if you trust "
+                f"it, add backbone={own['name']}"
+            )
+        return entry.untrained(trust=own["name"] if ":" in own["name"] else ()), recipe
+    net = found.build(where)
+    if image_size != own["image_size"] and hasattr(net, "set_input_size"):
+        found = dataclasses.replace(found, arguments=found.arguments | {"img_size": image_size})
+        net, recipe.lines = found.build(where), found.lines()
+    return net, recipe
+
+
+@torch.no_grad()
+def _narrow_stem(net: nn.Module, recipe: Recipe) -> None:
+    """Turn a stem that was exported as 7x7 with a ring of zeros back into the 3x3 that it was trained as."""
+    changed = any("net.conv1.stride" in line for line in recipe.lines)
+    conv = getattr(net, "conv1", None)
+    if not changed or not isinstance(conv, nn.Conv2d) or conv.kernel_size != (7, 7):
+        return
+    inner = conv.weight[..., 2:5, 2:5].clone()
+    if conv.weight.count_nonzero() != inner.count_nonzero():
+        return
+    net.conv1 = nn.Conv2d(conv.in_channels, conv.out_channels, 3, conv.stride, 1, bias=False)
+    net.conv1.weight.copy_(inner)
+    recipe.padded_stem = True
+
+
+def _filled(net: nn.Module, state: dict[str, Tensor], head: Sequence[str], file: str) -> tuple[str, ...]:
+    weights.check_finite(state, file)
+    remedy = "name the network of these weights, init=timm:NAME:FILE, and an image size that it takes, data.image_size="
+    return tuple(fitting.fill(net, state, head=head, file=file, remedy=remedy))
+
+
+def _downloaded(word: str, name: str) -> dict[str, Tensor]:
+    net, _ = timm_network(name, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True)
+    return net.state_dict()
+
+
+def _started(body: Backbone, origin: Origin) -> Backbone:
+    body.recipe.origin = origin
+    return body
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _serialized(state: dict[str, Any]) -> bytes:
+    import safetensors.torch
+
+    return safetensors.torch.save({name: value.contiguous() for name, value in state.items()})
