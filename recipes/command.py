@@ -24,6 +24,7 @@ from sslkit import members, objectives, regularizers, say
 from sslkit.allocator import keep_freed_memory
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
+from sslkit.invocation import as_started
 from sslkit.method import classes, settable, signature
 from sslkit.settings import as_word, declared, overlaid, takes_text
 
@@ -44,7 +45,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
         words = _read(joined(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
         if {"--help", "-h"} & set(words):
-            print(help_text(settings, methods[0], usage))
+            print(as_started(help_text(settings, methods[0], usage)))
             return
         _check(words, dataclasses.asdict(settings), methods)
         _check_sweep(words, settings)
@@ -79,7 +80,7 @@ def run_plain(
     with _one_line_errors():
         words = _read(sys.argv[1:], settings, shorten=False)
         if {"--help", "-h"} & set(words):
-            print(plain_help(settings, usage, options))
+            print(as_started(plain_help(settings, usage, options)))
             return
         tree = dataclasses.asdict(settings)
         for part, known in options.items():
@@ -102,7 +103,8 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except (UserError, HydraException, OmegaConfBaseException) as error:
-        print(f"error: {error if isinstance(error, UserError) else one_line(error)}", file=sys.stderr)
+        said = str(error) if isinstance(error, UserError) else one_line(error)
+        print(f"error: {as_started(said)}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -119,7 +121,7 @@ def _prepare() -> None:
     """Prepare the process of a command line. A warning is printed in one line, without its code location."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # otherwise Hydra prints errors itself, in several lines
     keep_freed_memory()
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_: f"warning: {as_started(str(message))}\n"
 
 
 def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:
