@@ -35,7 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from command import composed, plain_help
+from command import composed, plain_help, show
 from grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
@@ -143,7 +143,7 @@ if __name__ == "__main__":
             signal.signal(stop, signal.default_int_handler)  # like Ctrl-C: stops the members too
     try:
         if {"--help", "-h"} & set(sys.argv):
-            print(as_started(plain_help(Settings(), __doc__, {})))
+            show(plain_help(Settings(), __doc__, {}))
         else:
             sys.exit(main(sys.argv[1:]))
     except UserError as error:
