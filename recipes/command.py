@@ -10,6 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import stand_ins
+
+if stand_ins.HELP & set(sys.argv):
+    stand_ins.install(sys.argv)  # before the first import of a large library
+
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
@@ -24,6 +29,7 @@ from sslkit import members, objectives, regularizers, say
 from sslkit.allocator import keep_freed_memory
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
+from sslkit.invocation import as_started
 from sslkit.method import classes, settable, signature
 from sslkit.settings import as_word, declared, overlaid, takes_text
 
@@ -43,8 +49,8 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
     with _one_line_errors():
         words = _read(joined(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
-        if {"--help", "-h"} & set(words):
-            print(help_text(settings, methods[0], usage))
+        if stand_ins.HELP & set(words):
+            show(help_text(settings, methods[0], usage))
             return
         _check(words, dataclasses.asdict(settings), methods)
         _check_sweep(words, settings)
@@ -78,8 +84,8 @@ def run_plain(
     _prepare()
     with _one_line_errors():
         words = _read(sys.argv[1:], settings, shorten=False)
-        if {"--help", "-h"} & set(words):
-            print(plain_help(settings, usage, options))
+        if stand_ins.HELP & set(words):
+            show(plain_help(settings, usage, options))
             return
         tree = dataclasses.asdict(settings)
         for part, known in options.items():
@@ -101,9 +107,15 @@ def _one_line_errors() -> Iterator[None]:
     """Print a UserError, or a parse error of Hydra, in one line and exit with code 2."""
     try:
         yield
-    except (UserError, HydraException, OmegaConfBaseException) as error:
-        print(f"error: {error if isinstance(error, UserError) else one_line(error)}", file=sys.stderr)
-        sys.exit(2)
+    except UserError as error:
+        _refuse(str(error))
+    except (HydraException, OmegaConfBaseException) as error:
+        _refuse(one_line(error))
+
+
+def _refuse(said: str) -> None:
+    print(f"error: {as_started(said)}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
@@ -119,7 +131,13 @@ def _prepare() -> None:
     """Prepare the process of a command line. A warning is printed in one line, without its code location."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # otherwise Hydra prints errors itself, in several lines
     keep_freed_memory()
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_: f"warning: {as_started(str(message))}\n"
+
+
+def show(help: str) -> None:
+    """Print a help text, the last thing that is done with stand-ins."""
+    print(as_started(help))
+    stand_ins.remove()
 
 
 def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from command import run_plain
 
 from sslkit.errors import UserError
+from sslkit.invocation import as_started
 from sslkit.settings import setting
 
 
@@ -41,7 +42,7 @@ def main(config: dict[str, Any]) -> None:
     shape = {"data.frames": config["frames"], "data.stride": 1}
     shape["data.batch_size"] = min(sum(train for train, _ in counts.values()), 128)
     typed = words({"method": "byol+dsa", "data": f"video:{out}", **shape})
-    print(f"next      python recipes/train.py {typed}")
+    print(as_started(f"next      python recipes/train.py {typed}"))
 
 
 if __name__ == "__main__":

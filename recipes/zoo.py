@@ -35,12 +35,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from command import composed, plain_help
+from command import composed, plain_help, show
 from grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
 from sslkit import say
 from sslkit.errors import UserError
+from sslkit.invocation import as_started, by_command
 from sslkit.settings import MOST_SEED, setting
 from sslkit.training.config import Config
 
@@ -82,7 +83,8 @@ def main(words: Sequence[str]) -> int:
         machine = sweep.machine_for(configs, None if settings.jobs == "auto" else settings.jobs)
         jobs = _here(missing, machine)
     if settings.dry_run:
-        print("\n".join(shlex.join(["python", *job.command[1:]]) for job in jobs))
+        train = ["sslkit", "train"] if by_command() else ["python", TRAIN]
+        print("\n".join(shlex.join([*train, *job.command[2:]]) for job in jobs))
         return 0
     with sweep.alone(Path(members[0].config.out)):
         processes.check_logs(jobs)
@@ -129,7 +131,8 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
     print(f"\n{sslkit.zoo.open(out)}")
     failed = sweep.failures(members, ended)
     again = ["again     the same command trains the missing members"] if failed else []
-    print("\n".join(["", *failed, *again, f"next      python recipes/rank.py zoo={out} data=clipart"]))
+    following = as_started(f"next      python recipes/rank.py zoo={out} data=clipart")
+    print("\n".join(["", *failed, *again, following]))
     return 1 if failed else 0
 
 
@@ -140,11 +143,11 @@ if __name__ == "__main__":
             signal.signal(stop, signal.default_int_handler)  # like Ctrl-C: stops the members too
     try:
         if {"--help", "-h"} & set(sys.argv):
-            print(plain_help(Settings(), __doc__, {}))
+            show(plain_help(Settings(), __doc__, {}))
         else:
             sys.exit(main(sys.argv[1:]))
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {as_started(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("\ninterrupted; the same command resumes from the last checkpoints", file=sys.stderr)

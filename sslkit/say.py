@@ -6,18 +6,20 @@ Each line is a record of the logger "sslkit.say". In a program of your own only 
 
 import logging
 
+from sslkit.invocation import as_started
+
 LOG = logging.getLogger("sslkit.say")
 LOG.setLevel(logging.INFO)
 
 
 def line(text: str) -> None:
     """Report progress."""
-    LOG.info("%s", text)
+    LOG.info("%s", as_started(text))
 
 
 def warning(text: str) -> None:
     """Report something left out or repeated."""
-    LOG.warning("%s", text)
+    LOG.warning("%s", as_started(text))
 
 
 class _Printer(logging.Handler):

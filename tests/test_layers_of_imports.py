@@ -13,6 +13,7 @@ TOPS = ("sslkit", "evaluation", "recipes")
 FLOORS = (
     "sslkit/errors.py",
     "sslkit/lazy.py",
+    "sslkit/invocation.py",
     "sslkit/say.py",
     "sslkit/json_files.py",
     "sslkit/file_names.py",

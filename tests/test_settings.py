@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sslkit.errors import UserError
-from sslkit.settings import Declared, Limits, declared, overlaid, setting, takes_text
+from sslkit.settings import Declared, Limits, declared, nested, overlaid, setting, takes_text
 from sslkit.training.config import Config
 
 
@@ -91,3 +91,37 @@ def test_every_setting_of_a_run_allows_its_own_default_and_says_what_it_is() -> 
     for one in declared(Config()):
         assert one.check(one.default) == one.default
         assert one.help
+
+
+def test_dotted_keys_are_settings_of_a_nested_one() -> None:
+    given = {"method.dsa.nu": 0.2, "data": "digits", "data.batch_size": 64, "trainer.devices": 1, "epochs": 2}
+    config = Config.from_mapping(given)
+    assert config.method == {"name": "byol+dsa", "dsa": {"nu": 0.2}}
+    assert (config.data.source, config.data.batch_size, config.trainer.devices) == ("digits", 64, 1)
+    long = {"method": {"name": "byol+dsa", "dsa": {"nu": 0.2}}, "data": {"source": "digits", "batch_size": 64}}
+    assert config == Config.from_mapping({**long, "trainer": {"devices": 1}, "epochs": 2})
+    assert Config.from_mapping({"method": "simclr", "method.views.flip": 0.0}).method["name"] == "simclr"
+    assert given["data"] == "digits"
+
+
+def test_a_mapping_that_is_given_is_not_changed() -> None:
+    inner = {"batch_size": 64}
+    assert nested({"data": inner, "data.workers": 0}, {}) == {"data": {"batch_size": 64, "workers": 0}}
+    assert inner == {"batch_size": 64} and nested({3: 1, "a": 2}, {}) == {3: 1, "a": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"trainer.devces": 1}, "no setting 'trainer.devces': did you mean 'devices'"),
+        ({"trainr.devices": 1}, "no setting 'trainr': did you mean 'trainer'"),
+        ({"trainer.devices": 0.5}, "trainer.devices must be"),
+        ({"data": {"batch_size": 4}, "data.batch_size": 8}, "data.batch_size is given twice: 4 and 8"),
+        ({"data": "digits", "data.source": "glyphs"}, "data.source is given twice: 'digits' and 'glyphs'"),
+        ({"epochs": 3, "epochs.warmup": 1}, "epochs.warmup cannot be set: epochs is given as 3"),
+        ({"trainer": 1, "trainer.devices": 1}, "trainer.devices cannot be set: trainer is given as 1"),
+    ],
+)
+def test_dotted_keys_that_are_refused(given: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Config.from_mapping(given)

@@ -10,13 +10,13 @@ import importlib
 from pathlib import Path
 
 from evaluation.datasets._overlap import overlap
-from evaluation.datasets._sources import check_labelled, of_source
+from evaluation.datasets._sources import check_labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import COUNTS, Entry, Listing, Split
 from sslkit import members
 from sslkit.data.images import ImageOptions, Images
 from sslkit.errors import UserError
 
-__all__ = ["Entry", "Listing", "Split", "find", "names", "open_split", "overlap"]
+__all__ = ["Entry", "Listing", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
 
 
 def names() -> tuple[str, ...]:
@@ -48,16 +48,17 @@ def open_split(
     source: a published set, `NAME` or `NAME:ROOT` (see `names`; write ./NAME for a folder of that name); or any source
         of `sslkit.open_images` that has labels. Its metric is top-1 accuracy, except that torchvision's class of a
         published set keeps that set's metric. A `Split` is returned as it is, if it is the requested one.
-    split: a split of the source; for a published set see the `counts` of `find(name)`. A missing "val" is not created
-        here: see `held_out` in _splits.py.
+    split: a split of the source; for a published set see the `counts` of `find(name)`. Of a folder of class folders
+        without held-out images "test" is a fifth of each class, drawn by a hash of the file names and at least one
+        image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in _splits.py.
     root: the folder that contains the folder of NAME.
     image_size, channels, fit: see `sslkit.open_images`; files of published sets are read as RGB by default.
     on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
         that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
     counts: "raise" or "warn" if a published set has another number of images or classes than published.
     needs_labels: False accepts images without labels; their y is -1.
-    Raises UserError for an unknown source or split, for missing files (lists all, with their origin), and for images
-    without labels if they are needed.
+    Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
+    without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
     """
     if counts not in COUNTS:
         raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")

@@ -2,29 +2,59 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from evaluation.datasets._listed import ListedImages
 from evaluation.datasets._rows import row_ids
+from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from sslkit.data.arrays import ArrayImages
-from sslkit.data.images import ImageOptions, Images
-from sslkit.data.sources import open_images
+from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.sources import is_folder, open_images, splits
 from sslkit.data.torchvision_sets import PREFIX, TorchvisionImages
 from sslkit.errors import UserError
+
+PARTS = ("train", "test", "all")  # of a folder without held-out images: four fifths, a fifth, and both together
+HELD_OUT = "test: a fifth of each class, held out by file name"
+
+
+def splits_of(source: str | Path | Images) -> tuple[str, ...]:
+    """Return the splits of a source that `of_source` opens: its own, or PARTS for a folder that has only one."""
+    return PARTS if _is_undivided(source) else splits(source)
+
+
+def note_of(source: Any) -> str:
+    """Return the note on a source whose test images are held out of its only split; "" for others."""
+    return HELD_OUT if _is_undivided(source) else ""
+
+
+def _is_undivided(source: Any) -> bool:
+    """Return whether a source is a folder of images without folders of splits."""
+    return isinstance(source, (str, Path, Images)) and is_folder(source) and splits(source) == ("train",)
 
 
 def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
     """Open one split of a source, with the source's own labels; -1 for images without.
 
     torchvision_metrics: metrics of the torchvision classes that do not use top-1.
+    Raises UserError for the training or test images of a folder without labels, or with too small classes.
     """
     if isinstance(source, ListedImages):
         raise UserError(
             f"these are the images of {source.name}: give the Split itself, which has its labels and metric"
         )
+    if _is_undivided(source):
+        check_split(str(source), options.split, PARTS)
+        return _part(_whole(source, replace(options, split="train"), torchvision_metrics), options.split)
+    return _whole(source, options, torchvision_metrics)
+
+
+def _whole(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
+    """Open a split that the source has itself."""
     images = _opened(source, options)
     labels = np.full(len(images), -1) if images.labels is None else images.labels
     classes = images.classes or [str(label) for label in range(int(labels.max()) + 1)]
@@ -41,6 +71,22 @@ def check_labelled(split: Split) -> None:
             "from at least two class folders with images, a .npz file from y_test (y_train, y), and several labels an "
             "image come with the published set voc07"
         )
+
+
+def _part(whole: Split, name: str) -> Split:
+    """Return one of PARTS. The draw depends on the names below the folder alone, so it is the same on every machine."""
+    if name == "all":
+        return replace(whole, split=name)
+    check_labelled(whole)
+    test = held_out(whole.y, whole.ids)
+    if name == "test" and len(np.unique(whole.y[test])) < 2:
+        raise UserError(
+            f"{whole.name} has no test images, and its class folders are too small to hold a fifth out: at least two "
+            f"classes need two images; add images, or make the folders train/ and test/ in {whole.images.root}"
+        )
+    rows = np.flatnonzero(test == (name == "test"))
+    images = whole.images.part(rows, name)
+    return replace(whole, images=images, y=whole.y[rows], ids=whole.ids[rows], split=name, note=HELD_OUT)
 
 
 def _opened(source: str | Path | Images, options: ImageOptions) -> Images:

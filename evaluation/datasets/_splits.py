@@ -32,7 +32,8 @@ def first_of_each(y: np.ndarray, keys: np.ndarray, count: Callable[[int], int]) 
 def draw_keys(ids: Sequence[str], seed: int, purpose: str = "held out") -> np.ndarray:
     """Return sort keys (N,) bytes that order the images at random by (seed, purpose, name)."""
     start = f"{purpose} {seed} ".encode()
-    return np.array([hashlib.sha256(start + str(name).encode()).digest() for name in ids], dtype="S32")
+    names = (str(name).encode(errors="surrogateescape") for name in ids)  # a file's name may be no text
+    return np.array([hashlib.sha256(start + name).digest() for name in names], dtype="S32")
 
 
 def stratified_folds(y: Tensor, folds: int, generator: torch.Generator) -> Tensor:

@@ -13,7 +13,6 @@ from evaluation.datasets import Split, open_split
 from evaluation.datasets._listed import ListedImages
 from sslkit.data.folder import FolderImages
 from sslkit.data.images import Images
-from sslkit.data.sources import splits
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,10 @@ def _splits(source: Any) -> tuple[str, ...]:
     if isinstance(source, Images) and source.source is None:
         return (source.split,)
     name = source.partition(":")[0] if isinstance(source, str) else ""
-    return tuple(datasets.find(name).counts) if name in datasets.names() else splits(source)
+    if name in datasets.names():
+        return tuple(datasets.find(name).counts)
+    known = datasets.splits_of(source)
+    return ("all",) if "all" in known else known
 
 
 def _parts(opened: Sequence[Split], several: bool) -> Iterator[Part]:

@@ -86,7 +86,8 @@ class Evaluation:
         for task, opened in self.tasks:
             protocol, subject = family.find(task.name), self.subjects[str(task.source)]
             images = isinstance(opened, Subject)
-            if images and task.source is not previous and (note := _twins(subject)):
+            notes = (_held_out(subject), _twins(subject)) if images and task.source is not previous else ()
+            for note in filter(None, notes):
                 self.tell("", note)
             previous = task.source if images else previous
             for line in protocol.terminal.plan(opened, task):
@@ -164,6 +165,11 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {folder} ({error.strerror}): give another out=") from error
+
+
+def _held_out(subject: Subject) -> str:
+    """Return a note on test images that the source does not tell apart; "" for others."""
+    return f"note: {subject.data} has no test images of its own; {subject.note}" if subject.note else ""
 
 
 def _twins(subject: Subject) -> str:

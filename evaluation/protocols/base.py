@@ -12,7 +12,6 @@ from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features, joined
 from evaluation.results.result import Result
-from sslkit.data.sources import splits as source_splits
 from sslkit.errors import UserError
 
 NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
@@ -137,7 +136,12 @@ class Subject:
 
     @cached_property
     def splits(self) -> tuple[str, ...]:
-        return tuple(self.entry.counts) if self.entry else source_splits(self.data)
+        return tuple(self.entry.counts) if self.entry else datasets.splits_of(self.data)
+
+    @property
+    def note(self) -> str:
+        """Where the test images come from, if the source has none of its own."""
+        return "" if self.entry else datasets.note_of(self.data)
 
     @property
     def learns_from(self) -> tuple[str, ...]:
@@ -177,7 +181,7 @@ class Subject:
         lost = sum(len(one.unreadable) for one in used)
         said = {
             "splits": [one.split for one in used],
-            "notes": "; ".join(dict.fromkeys(one.note for one in used if one.note)),
+            "notes": "; ".join(dict.fromkeys(one.note for one in used if one.note)) if used else self.note,
             "unreadable": lost,
         }
         return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})

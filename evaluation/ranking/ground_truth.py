@@ -109,6 +109,9 @@ def ground_truth(
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
     settings = json.loads(json.dumps({**tuned, **sizes}))
     tasks = {str(one): _splits(one, root, max_images, max_test_images) for one in _listed(data)}
+    for task, splits in tasks.items():
+        if splits["test"].note:
+            say(f"{task}: {splits['test'].note}")
     models, failures = load_zoo(zoo, image_size, trust)
     for failure in failures:
         say(f"cannot be loaded: {failure}")

@@ -15,6 +15,7 @@ from evaluation.report.entries import sections, zoo_table
 from evaluation.report.ranked import rankings
 from evaluation.report.reading import Material
 from evaluation.report.study import study_tables
+from sslkit.invocation import as_started
 
 TEMPLATE = Path(__file__).parent / "template"
 SHORT = 24  # letters that stay on one line
@@ -28,7 +29,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
     style, script = ((TEMPLATE / name).read_text() for name in ("page.css", "page.js"))
     compared = judged.comparisons(material)  # before the problems are shown: it may add some
     unjudged = judged.unjudged(material)
-    return (
+    return as_started(
         _environment(style, script)
         .get_template("page.html")
         .render(

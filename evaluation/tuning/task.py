@@ -16,7 +16,6 @@ from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
 from sslkit.data.images import Images
-from sslkit.data.sources import splits
 from sslkit.errors import UserError
 
 
@@ -111,7 +110,7 @@ def _open(dataset: Any, root: str | Path, counts: str) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
     name = dataset.partition(":")[0] if isinstance(dataset, str) else ""
-    known = datasets.find(name).counts if name in datasets.names() else splits(dataset)
+    known = datasets.find(name).counts if name in datasets.names() else datasets.splits_of(dataset)
     wanted = [split for split in ("train", "val", "test") if split in known]
     return {split: datasets.open_split(dataset, split, root=root, counts=counts) for split in wanted}
 

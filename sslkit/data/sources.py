@@ -24,7 +24,7 @@ from sslkit.data.npz import open_npz, splits_of_npz
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
-__all__ = ["ImageOptions", "Images", "collate", "open_images", "splits"]
+__all__ = ["ImageOptions", "Images", "collate", "is_folder", "open_images", "splits"]
 
 
 def open_images(
@@ -60,6 +60,13 @@ def open_images(
 def splits(source: str | Path | Images) -> tuple[str, ...]:
     """The splits of a source, "train" first. "test", if there is one, has the classes of "train"."""
     return source.splits if isinstance(source, Images) else _find(source).splits()
+
+
+def is_folder(source: str | Path | Images) -> bool:
+    """Return whether a source is a folder of images."""
+    place = source.source if isinstance(source, Images) else source
+    named = isinstance(place, str) and (place in builtin.NAMES or place.startswith("video:"))
+    return place is not None and not named and _expanded(os.fspath(place)).is_dir()
 
 
 def collate(batch: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sslkit.errors import UserError
-from sslkit.settings import MOST_SEED, overlaid, setting
+from sslkit.settings import MOST_SEED, nested, overlaid, setting
 
 LEAST_POINTS = 5  # images of a t-SNE
+SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X} is {"data": {"source": X}}
 
 
 @dataclass
@@ -120,11 +121,15 @@ class Config:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> "Config":
-        """Return the defaults overlaid with `given`; `data` may be just the source.
+        """Return the defaults overlaid with `given`; `data` may be just the source, and keys may have dots.
 
-        Raises UserError for an unknown key, with the nearest one.
+        {"data": "digits", "data.batch_size": 64, "method.dsa.nu": 0.2} is
+        {"data": {"source": "digits", "batch_size": 64}, "method": {"name": "byol+dsa", "dsa": {"nu": 0.2}}}.
+        Raises UserError for an unknown key, with the nearest one, and for a setting that is given twice.
         """
-        given = dict(given)
+        if any(str(key).startswith("method.") for key in given):
+            given = {"method": cls.method, **given}
+        given = nested(given, SHORT)
         for short, long in (("data", "source"), ("optimizer", "name")):
             if short in given and not isinstance(given[short], Mapping):
                 given[short] = {long: given[short]}

@@ -19,7 +19,8 @@ from sslkit.zoo.entry import CARD, ZooEntry
 def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
     """Pretrain a backbone and write a zoo entry; every setting and its default is in `sslkit.training.config`.
 
-    config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, ...}.
+    config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, "trainer.devices": 2, ...}, keys as on the
+        command line, or nested as in config.yaml.
     backbone: a module object instead of config["backbone"].
     config["init"]: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.

@@ -1,0 +1,48 @@
+"""The installed command: `sslkit train ...` runs train.py of this folder, and so on for every program beside it."""
+
+import ast
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from sslkit.errors import nearest
+from sslkit.invocation import COMMAND
+
+FOLDER = Path(__file__).parent
+STARTS = '\nif __name__ == "__main__":\n'  # only programs have it
+
+
+def programs() -> dict[str, Path]:
+    """The name of every command and the file that it runs; few_shot.py is `few-shot`."""
+    files = sorted(FOLDER.glob("*.py"))
+    return {path.stem.replace("_", "-"): path for path in files if STARTS in path.read_text(encoding="utf-8")}
+
+
+def overview() -> str:
+    """Every command with the first line of its docstring."""
+    known = programs()
+    width = max(map(len, known))
+    lines = ["usage: sslkit COMMAND [setting=value ...]", "", "commands"]
+    lines += [f"  {name:<{width}}  {_first_line(path)}" for name, path in known.items()]
+    return "\n".join([*lines, "", "sslkit COMMAND --help lists the settings of a command with their defaults."])
+
+
+def _first_line(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+
+
+def main() -> None:
+    """Run the program that the first word names as `python FOLDER/NAME.py` would, with the words after it."""
+    words = sys.argv[1:]
+    if not words or words[0] in ("--help", "-h"):
+        print(overview())
+        return
+    known, name = programs(), words[0].replace("_", "-")
+    if name not in known:
+        print(f"error: there is no command {words[0]!r}: {nearest(name, known)}", file=sys.stderr)
+        sys.exit(2)
+    os.environ[COMMAND] = "1"
+    sys.path.insert(0, str(FOLDER))  # programs import each other by bare names
+    sys.argv = [str(known[name]), *words[1:]]  # Lightning starts other ranks with it
+    runpy.run_path(sys.argv[0], run_name="__main__")

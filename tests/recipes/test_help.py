@@ -1,0 +1,56 @@
+"""`--help`: the same text without torch as with it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipes.installed import programs
+
+LARGE = ["torch", "torchvision", "timm", "sklearn", "scipy", "faiss", "matplotlib", "pytorch_lightning", "hydra"]
+CODE = """
+import json, runpy, sys
+runpy.run_path(sys.argv[0], run_name="__main__")
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
+
+
+def alone(path: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess:
+    """A program in a process of its own that says at its end which packages it has imported."""
+    start = f"import sys; sys.argv = {[str(path), *words]!r}; sys.path.insert(0, {str(path.parent)!r})\n"
+    return subprocess.run([sys.executable, "-c", start + CODE], capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.mark.parametrize("name", programs())
+def test_help_is_the_same_without_the_large_libraries(name: str, typed, tmp_path: Path) -> None:
+    path = programs()[name]
+    without = alone(path, "--help", cwd=tmp_path)
+    assert without.returncode == 0, without.stderr
+    loaded = set(json.loads(without.stderr.splitlines()[-1]))
+    assert "sslkit" in loaded and not loaded & set(LARGE)
+    assert "torch" in sys.modules  # so that this text is made with it
+    assert typed(path.stem, "--help", cwd=tmp_path).stdout == without.stdout
+
+
+def test_help_of_a_chosen_method_and_of_an_unknown_one(typed, tmp_path: Path) -> None:
+    train = programs()["train"]
+    without = alone(train, "--help", "method=u_mae+koleo", cwd=tmp_path)
+    assert "  method.objective.uniformity=0.01 " in without.stdout and "  method.koleo.weight=" in without.stdout
+    assert typed("train", "--help", "method=u_mae+koleo", cwd=tmp_path).stdout == without.stdout
+    unknown = alone(train, "--help", "method=bylo", cwd=tmp_path)
+    assert unknown.returncode == 2 and unknown.stderr.startswith("error: there is no objective 'bylo': did you mean")
+
+
+def test_help_of_a_method_from_outside_is_made_with_the_libraries_that_it_needs(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom sslkit.objectives.simclr import SimCLR\n\n"
+        'class Mine(SimCLR):\n    """scale: of it."""\n\n'
+        "    def __init__(self, backbone, *, scale: float = torch.tensor(2.0).sqrt().item()) -> None:\n"
+        "        super().__init__(backbone)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
+    done = alone(programs()["train"], "--help", "method=mine:Mine", cwd=tmp_path)
+    assert done.returncode == 0 and "  method.objective.scale=1.414" in done.stdout, done.stderr
