@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 EXTENSIONS = ("png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm")
 
 _ORIENTATION = 0x0112  # EXIF tag
+SPARE = 2  # with 1, resizing from a smaller JPEG loses up to half of the energy above half of Nyquist's frequency
 _QUARTER_TURN = 5  # the first of the orientations that swap height and width
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -76,8 +77,8 @@ def regions(
 ) -> list[np.ndarray]:
     """Decode once, to pixels (channels, side, side) uint8 of each region.
 
-    A JPEG is decoded at the smallest of its scales (1, 1/2, 1/4, 1/8) at which no region that is larger than its
-    square becomes smaller than it. Modes, rotation, channels and interpolation as in `square`.
+    A JPEG is decoded at the smallest of its scales (1, 1/2, 1/4, 1/8) at which every region keeps `SPARE` pixels for
+    each of its square's, on each axis. Modes, rotation, channels and interpolation as in `square`.
     Raises UnreadableImage.
     """
     try:
@@ -116,7 +117,7 @@ def _square(
 def _regions(
     image: Image.Image, wanted: Sequence[Region], channels: int, resampling: Image.Resampling
 ) -> list[np.ndarray]:
-    room = min(min(region.height, region.width) // region.side for region in wanted)
+    room = min(min(region.height, region.width) // (SPARE * region.side) for region in wanted)
     scale = next(scale for scale in (8, 4, 2, 1) if room >= scale or scale == 1)
     width, height = image.size
     if scale > 1 and image.draft(None, (width // scale, height // scale)) is None:

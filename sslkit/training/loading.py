@@ -32,5 +32,5 @@ class Loading(pl.LightningDataModule):
         return self.loader
 
     def transfer_batch_to_device(self, batch: dict[str, Any], device: torch.device, dataloader_idx: int) -> dict:
-        """Keep the aspects on the CPU, where views are drawn, so that no step waits for them; `Crops` do so with boxes."""
+        """Keep the aspects on the CPU, as `Crops` their boxes: views are drawn there, and no step waits for them."""
         return {**super().transfer_batch_to_device(batch, device, dataloader_idx), "aspect": batch["aspect"]}
