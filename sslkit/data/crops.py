@@ -101,7 +101,7 @@ def _finished(pixels: Tensor, draw: Draw, view: View) -> Tensor:
     """One view (N, C, S, S) of crops (N, C, S, S), made in chunks."""
     out = torch.empty(pixels.shape, device=pixels.device)
     moved = draw.to(pixels.device)
-    for rows in in_chunks(len(pixels), 20 * pixels[0].numel(), pixels.device):
+    for rows in in_chunks(len(pixels), 8 * pixels[0].numel(), pixels.device):
         _finish_chunk(pixels[rows], draw[rows], moved[rows], view.sigma[1], out[rows])
     return out
 

@@ -104,19 +104,22 @@ def blur(pixels: Tensor, sigma: Tensor, longest: float) -> Tensor:
     n, channels, size, _ = pixels.shape
     reach = min(math.ceil(4 * longest), size)
     block = min(BLOCK, size)
-    count = -(-size // block)
-    at = torch.arange(-reach, count * block + reach, device=pixels.device)
-    mirrored = torch.where(at < 0, -1 - at, torch.where(at < size, at, 2 * size - 1 - at)).clamp_(min=0)
-    band = _band(sigma, block, reach)  # (N, block, block + 2 reach)
-    wide = pixels.index_select(3, mirrored).unfold(3, block + 2 * reach, block)
-    wide = torch.bmm(wide.reshape(n, -1, block + 2 * reach), band.mT).view(n, channels, size, -1)
-    tall = wide[..., :size].index_select(2, mirrored)
-    out = pixels.new_empty(n, channels, count * block, size)
-    for start in range(0, count * block, block):
-        for plane in range(channels):
-            rows = tall[:, plane, start : start + block + 2 * reach]
-            torch.bmm(band, rows, out=out[:, plane, start : start + block])
-    return out[:, :, :size]
+    seen, count = block + 2 * reach, -(-size // block)
+    band = _band(sigma, block, reach)  # (N, block, seen)
+    wide = _mirrored(pixels, 3, reach, count * block).unfold(3, seen, block)
+    wide = torch.bmm(wide.reshape(n, -1, seen), band.mT).view(n, channels, size, -1)
+    tall = _mirrored(wide[..., :size], 2, reach, count * block).unfold(2, seen, block)  # (N, C, count, size, seen)
+    out = torch.matmul(band[:, None, None], tall.mT)
+    return out.view(n, channels, -1, size)[:, :, :size]
+
+
+def _mirrored(pixels: Tensor, dim: int, reach: int, length: int) -> Tensor:
+    """The axis with `reach` mirrored pixels on both sides, and zeros up to length + 2 reach."""
+    size = pixels.shape[dim]
+    before, after = (pixels.narrow(dim, start, reach).flip(dim) for start in (0, size - reach))
+    shape = list(pixels.shape)
+    shape[dim] = length - size
+    return torch.cat([before, pixels, after, pixels.new_zeros(shape)], dim)
 
 
 def resample(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

@@ -69,7 +69,8 @@ def test_crops_are_torchvisions_of_the_decoded_file(jpegs: Path, interpolation: 
         whole = Image.open(images.path(row))
         for number, box in enumerate(draw_boxes(PAIR.views, 0, 0, row, whole.height, whole.width).int().tolist()):
             expected = resized_crop(whole, *box, [96, 96], interpolation=Image.Resampling[interpolation.upper()])
-            assert np.array_equal(made[place, number].permute(1, 2, 0).numpy(), np.asarray(expected))
+            difference = made[place, number].permute(1, 2, 0).numpy().astype(int) - np.asarray(expected)
+            assert np.abs(difference).max() <= 1 and (difference != 0).mean() < 0.02
 
 
 def energy(views: Tensor) -> float:
@@ -183,8 +184,9 @@ def test_every_kind_of_file_is_cropped_as_its_square_is_decoded(tmp_path, mode: 
     images = open_images(tmp_path, image_size=24, channels=channels)
     whole = ViewRecipe((replace(PLAIN, scale=(1.0, 1.0), ratio=(1.0, 1.0)),))
     crops = CroppedImages(images, whole, 24, whole=True).__getitems__([0])["images"]
-    square = images.__getitems__([0])["images"]
-    assert torch.equal(crops.pixels[0][:, 0], square) and torch.equal(crops.whole, square)
+    square = images.__getitems__([0])["images"].int()
+    for made in (crops.pixels[0][:, 0], crops.whole):
+        assert (made.int() - square).abs().max() <= (1 if channels == 3 else 0)
 
 
 def test_an_unreadable_file_is_replaced_and_named(jpegs: Path, tmp_path) -> None:
