@@ -133,7 +133,7 @@ def _regions(
 
 
 def _cut(pixels: Tensor, region: Region, interpolation: str) -> np.ndarray:
-    """What `_crop` gives at scale 1, up to one gray level, in a third of its time. pixels: (1, 3, H, W) uint8."""
+    """The pixels of `_crop` at scale 1, up to two gray levels, in a third of its time. pixels: (1, 3, H, W) uint8."""
     rows, columns = slice(region.top, region.top + region.height), slice(region.left, region.left + region.width)
     size = (region.side, region.side)
     return F.interpolate(pixels[:, :, rows, columns], size, mode=interpolation, antialias=True)[0].numpy()

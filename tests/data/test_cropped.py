@@ -61,16 +61,20 @@ def test_an_epoch_has_its_own_crops(jpegs: Path) -> None:
     assert torch.equal(first.pixels[0], again.pixels[0]) and not torch.equal(first.boxes, later.boxes)
 
 
-@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_crops_are_torchvisions_of_the_decoded_file(jpegs: Path, interpolation: str) -> None:
-    images = open_images(jpegs, interpolation=interpolation)
+@pytest.mark.parametrize(
+    ("interpolation", "channels", "levels"),
+    [("bilinear", 3, 1), ("bicubic", 3, 2), ("bilinear", 1, 0), ("bicubic", 4, 0)],
+)
+def test_crops_are_pillows_of_the_decoded_file(jpegs: Path, interpolation: str, channels: int, levels: int) -> None:
+    """RGB within a gray level or two, since torch rounds the weights of its uint8 kernel otherwise."""
+    images = open_images(jpegs, interpolation=interpolation, channels=channels)
     made = CroppedImages(images, PAIR, 96).__getitems__([0, 7])["images"].pixels[0]
     for place, row in enumerate((0, 7)):
-        whole = Image.open(images.path(row))
+        whole = Image.open(images.path(row)).convert({1: "L", 3: "RGB", 4: "RGBA"}[channels])
         for number, box in enumerate(draw_boxes(PAIR.views, 0, 0, row, whole.height, whole.width).int().tolist()):
             expected = resized_crop(whole, *box, [96, 96], interpolation=Image.Resampling[interpolation.upper()])
-            difference = made[place, number].permute(1, 2, 0).numpy().astype(int) - np.asarray(expected)
-            assert np.abs(difference).max() <= 1 and (difference != 0).mean() < 0.02
+            difference = made[place, number].permute(1, 2, 0).numpy().astype(int) - np.atleast_3d(expected)
+            assert np.abs(difference).max() <= levels and (difference != 0).mean() < 0.1
 
 
 def energy(views: Tensor) -> float:
