@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sslkit import backbones, distributed, members, objectives, regularizers, step_checks
 from sslkit.backbones.published import IMAGENET
 from sslkit.data.clip_views import augment_clips
+from sslkit.data.crops import Crops, finish
 from sslkit.data.recipe import for_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
 from sslkit.embeddings import Embeddings
@@ -61,6 +62,11 @@ class Method(nn.Module):
     def backbone(self) -> backbones.Backbone:
         return self.objective.backbone
 
+    @property
+    def needs_images(self) -> bool:
+        """Whether a regulariser reads the whole images of each batch, besides the views."""
+        return any(plugin.needs_images for plugin in self.regularizers.values())
+
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Let the regularisers read the clean training images once, for cached priors and data-set neighbours.
 
@@ -71,10 +77,11 @@ class Method(nn.Module):
             plugin.prepare(dataset, cache=cache, steps=steps)
 
     def forward(
-        self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
+        self, images: Tensor | Crops, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> dict[str, Tensor]:
         """images: (N, C, H, W) uint8, or float in [0, 1]; for a backbone of clips (N, R, C, T, H, W), R clips of each
-        of N videos. index: (N,) rows of the data set.
+        of N videos; or the `Crops` of N images, from a loader of `sslkit.data.cropped.CroppedImages`. index: (N,) rows
+        of the data set.
 
         aspect: (N,) width / height of the originals if they were squashed to a square.
         labels: (N,) int64, -1 where unknown; only for an objective that learns from labels.
@@ -83,7 +90,7 @@ class Method(nn.Module):
         return self.step(images, index, aspect=aspect, labels=labels)[0]
 
     def step(
-        self, images: Tensor, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
+        self, images: Tensor | Crops, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> tuple[dict[str, Tensor], Embeddings]:
         """Like `forward`, and also return the embeddings of all ranks."""
         step_checks.check_step(self, images, labels)
@@ -95,7 +102,7 @@ class Method(nn.Module):
             terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
             terms = {k: v for k, v in terms.items() if v is not None}
             for name, plugin in self.regularizers.items():
-                own = plugin.terms(e, images)
+                own = plugin.terms(e, images.whole if isinstance(images, Crops) else images)
                 if own.keys() & terms.keys():
                     raise ValueError(f"{name} returns the terms {sorted(own)}, and some exist already: {sorted(terms)}")
                 terms |= own
@@ -104,7 +111,7 @@ class Method(nn.Module):
                 self.objective.observe(e)
         return {**terms, "loss": torch.stack(list(terms.values())).sum()}, e
 
-    def embed(self, images: Tensor, index: Tensor, aspect: Tensor | None = None) -> Embeddings:
+    def embed(self, images: Tensor | Crops, index: Tensor, aspect: Tensor | None = None) -> Embeddings:
         """Embed this rank's views with the objective. All random numbers come from one generator."""
         generator = view_generator(self.seed, self.epoch, self.batch)
         self.batch += 1
@@ -113,16 +120,18 @@ class Method(nn.Module):
         e.views = [views[i % len(views)] for i in range(len(e.z))]  # MAE embeds two parts of one view
         return e
 
-    def make_views(self, images: Tensor, aspect: Tensor | None = None) -> Views:
+    def make_views(self, images: Tensor | Crops, aspect: Tensor | None = None) -> Views:
         """The views of the next step: V tensors (N, C, S, S) in [0, 1], independent of the number of ranks.
 
         For clips (N, C, T, S, S), at least as many as each video has clips.
         """
         return self._augmented(images, aspect, view_generator(self.seed, self.epoch, self.batch))
 
-    def _augmented(self, images: Tensor, aspect: Tensor | None, generator: torch.Generator) -> Views:
+    def _augmented(self, images: Tensor | Crops, aspect: Tensor | None, generator: torch.Generator) -> Views:
         ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
         with torch.autocast(images.device.type, enabled=False):
+            if isinstance(images, Crops):
+                return finish(images, self.recipe, generator, **ranks)
             make = augment if self.backbone.frames is None else augment_clips
             return make(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from sslkit import distributed
 from sslkit.backbones.base import Backbone
+from sslkit.data.crops import Crops
 from sslkit.data.views import ViewRecipe
 from sslkit.errors import UserError
 from sslkit.objectives.base import Objective
@@ -18,11 +19,17 @@ class Steps(Protocol):
     name: str
     backbone: Backbone
     objective: Objective
+    recipe: ViewRecipe
+    image_size: int
+    needs_images: bool
 
 
-def check_step(method: Steps, images: Tensor, labels: Tensor | None) -> None:
+def check_step(method: Steps, images: Tensor | Crops, labels: Tensor | None) -> None:
     """Raises UserError for a batch that the method cannot learn from; images, labels: as in `Method.forward`."""
-    _check_shape(images, method.backbone)
+    if isinstance(images, Crops):
+        _check_crops(images, method)
+    else:
+        _check_shape(images, method.backbone)
     if len(images) * distributed.world_size() < 2:
         raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
     check_batch(method, len(images) * distributed.world_size())
@@ -31,7 +38,7 @@ def check_step(method: Steps, images: Tensor, labels: Tensor | None) -> None:
     if method.objective.needs_labels and labels is None:
         raise UserError(f"{method.name} learns from labels: call method(images, index, labels=labels)")
     # On a GPU the check would stall the step; there a NaN shows in the loss, which stops the training.
-    if images.is_floating_point() and images.device.type == "cpu":
+    if isinstance(images, Tensor) and images.is_floating_point() and images.device.type == "cpu":
         _check_floats(images)
 
 
@@ -44,6 +51,19 @@ def _check_shape(images: Tensor, body: Backbone) -> None:
             f"clips must be (N, R, {channels}, {frames}, H, W), R of each video, for frames={frames}, "
             f"got {tuple(images.shape)}"
         )
+
+
+def _check_crops(crops: Crops, method: Steps) -> None:
+    sizes = [view.size or method.image_size for view in method.recipe.each()]
+    body = method.backbone
+    if body.frames is not None or (crops.channels, crops.sizes) != (body.in_chans, sizes):
+        raise UserError(
+            f"the batch holds crops of {crops.channels} channels and {crops.sizes} pixels; {method.name} takes "
+            f"{body.in_chans} channels and {'clips' if body.frames is not None else f'{sizes} pixels'}: make "
+            "CroppedImages from the recipe and image_size of this method"
+        )
+    if method.needs_images and crops.whole is None:
+        raise UserError(f"a regulariser of {method.name} reads the whole images: give CroppedImages(..., whole=True)")
 
 
 def check_batch(method: Steps, images: int) -> None:

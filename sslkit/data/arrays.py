@@ -47,7 +47,7 @@ class ArrayImages(Images):
         height, width = self.native_size
         aspect = width / height if self.fit == "squash" else 1.0
         images = fit_square(images, self.image_size, self.fit, self.options.interpolation)
-        return self._batch(images, index, torch.full((len(index),), aspect), [])
+        return self.batch(images, index, torch.full((len(index),), aspect), [])
 
     def _check_channels(self, channels: int) -> None:
         check_channels(self.pixels.shape[1], channels, self.name)

@@ -1,6 +1,8 @@
 """Images decoded on demand, and the handling of unreadable ones."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,6 +13,12 @@ from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.errors import UserError
 
 DEFAULT_SIZE = 256
+
+
+class Decode(Protocol):
+    """Decodes an opened image for the place of its row in a batch. Raises UnreadableImage."""
+
+    def __call__(self, image: Image.Image, *, place: int) -> None: ...
 
 
 class DecodedImages(Images):
@@ -52,19 +60,34 @@ class DecodedImages(Images):
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         images = np.empty((len(rows), self.channels, self.image_size, self.image_size), dtype=np.uint8)
         aspect = np.empty(len(rows), dtype=np.float32)
+
+        def decode(image: Image.Image, *, place: int) -> None:
+            images[place], aspect[place] = square(
+                image, self.image_size, self.channels, self.fit, self.options.interpolation
+            )
+
+        index, unread = self.read(rows, decode)
+        return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread)
+
+    def read(self, rows: Sequence[int], decode: Decode) -> tuple[np.ndarray, list[str]]:
+        """Open the image of each row, or the next readable one, and call `decode(image, place=its place in rows)`.
+
+        Returns the rows that were read, (n,) int64, and the paths of requested images that could not be read.
+        """
         index = np.empty(len(rows), dtype=np.int64)
         bad: dict[int, None] = {}
         for place, row in enumerate(rows):
-            index[place], images[place], aspect[place] = self._next_readable(int(row), bad)
-        unread = [self.path(row) for row in bad]
-        return self._batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread)
+            index[place] = self._next_readable(int(row), bad, partial(decode, place=place))
+        return index, [self.path(row) for row in bad]
 
-    def _next_readable(self, row: int, bad: dict[int, None]) -> tuple[int, np.ndarray, float]:
+    def _next_readable(self, row: int, bad: dict[int, None], decode: Callable[[Image.Image], None]) -> int:
         reason = ""
         for candidate in (*range(row, len(self)), *range(row)):
             if candidate not in self._unreadable:
                 try:
-                    return candidate, *self._decode(candidate)
+                    with self._open(candidate) as image:
+                        decode(image)
+                    return candidate
                 except UnreadableImage as error:
                     reason = str(error)
                     self._refuse(candidate, reason)
@@ -76,7 +99,3 @@ class DecodedImages(Images):
         if self.options.on_error == "raise":
             raise UserError(f"cannot read {self.path(row)}: {reason} (data.on_error=skip leaves such images out)")
         self._unreadable.add(row)
-
-    def _decode(self, row: int) -> tuple[np.ndarray, float]:
-        with self._open(row) as image:
-            return square(image, self.image_size, self.channels, self.fit, self.options.interpolation)

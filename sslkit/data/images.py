@@ -143,10 +143,10 @@ class Images(Dataset):
         """Feed the identity of the content to a hashlib object."""
         raise NotImplementedError
 
-    def _batch(
-        self, images: torch.Tensor, index: np.ndarray, aspect: torch.Tensor, bad: list[str], **more: torch.Tensor
+    def batch(
+        self, images: Any, index: np.ndarray, aspect: torch.Tensor, bad: list[str], **more: torch.Tensor
     ) -> dict[str, Any]:
-        """The batch of `__getitems__` for these rows, with their labels."""
+        """The batch of `__getitems__` for these rows, with their labels. images: a tensor or `crops.Crops`."""
         label = torch.full((len(index),), -1) if self.labels is None else torch.from_numpy(self.labels[index])
         found = {"images": images, "index": torch.from_numpy(index), "label": label, "aspect": aspect}
         return {**found, **more, "bad": bad}

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
+from sslkit.data.cropped import CroppedImages
 from sslkit.data.images import Images
 from sslkit.data.sources import collate
 from sslkit.errors import UserError
@@ -140,7 +141,13 @@ def without_traceback(error: UserError) -> UserError:
 
 
 def make_loader(
-    dataset: Images, *, batch_size: int, seed: int, workers: int | str = "auto", rank: int = 0, world_size: int = 1
+    dataset: Images | CroppedImages,
+    *,
+    batch_size: int,
+    seed: int,
+    workers: int | str = "auto",
+    rank: int = 0,
+    world_size: int = 1,
 ) -> TimedLoader:
     """Shuffled full batches for training.
 
@@ -162,7 +169,7 @@ def make_loader(
     return TimedLoader(loader)
 
 
-def workers_for(dataset: Images, workers: int | str, world_size: int) -> int:
+def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int) -> int:
     """Number of worker processes of this rank, see `make_loader`."""
     if workers == "auto":
         if not dataset.decodes or multiprocessing.current_process().daemon:  # daemons may have no children

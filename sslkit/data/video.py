@@ -92,7 +92,7 @@ class Videos(Images):
             frames[place] = self.frame_numbers(read, seed, epoch)
             aspect[place] = self.index.numbers["aspect"][read] if self.fit == "squash" else 1.0
         unread, numbers = [self.path(row) for row in bad], torch.from_numpy(frames)
-        return self._batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, frames=numbers)
+        return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, frames=numbers)
 
     def sampled(self, sampling: str, *, clips: int | None = None) -> "Videos":
         """The same videos with other clips, without listing or surveying again. Options as in `open_videos`."""

@@ -9,7 +9,7 @@ Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXi
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 
@@ -180,11 +180,15 @@ def render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
     out = images.new_empty(n, *planes, size, size, dtype=torch.float32)
     moved = draw.to(images.device)
     each = 4 * (math.prod(planes) * (h * w + h * size + 2 * size * size) + size * (h + w))
-    step = max(1, CHUNK_BYTES.get(images.device.type, 2**30) // each)
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
+    for rows in in_chunks(n, each, images.device):
         _render_chunk(images[rows], draw[rows], moved[rows], view.sigma[1], out[rows])
     return out
+
+
+def in_chunks(n: int, each: int, device: torch.device) -> Iterator[slice]:
+    """The rows 0..n-1 in chunks that suit the device. each: bytes that one row needs."""
+    step = max(1, CHUNK_BYTES.get(device.type, 2**30) // each)
+    return (slice(start, start + step) for start in range(0, n, step))
 
 
 def _render_chunk(images: Tensor, draw: Draw, moved: Draw, longest: float, out: Tensor) -> None:
@@ -202,6 +206,11 @@ def _render_chunk(images: Tensor, draw: Draw, moved: Draw, longest: float, out: 
         blur = resample.blur_matrix(moved.sigma, size, longest)
         rows, columns = blur @ rows, blur @ columns
     pixels = resample.resample(images[..., top:bottom, left:right], rows, columns)
+    recolor(pixels, draw, moved, out)
+
+
+def recolor(pixels: Tensor, draw: Draw, moved: Draw, out: Tensor) -> None:
+    """Write the pixels with the draw's colours to `out`, solarised where the draw says so."""
     color.apply(pixels, moved.deviation, moved.mean, out)
     if (draw.threshold <= 1).any():
         threshold = moved.threshold.view(-1, *[1] * (out.dim() - 1))

@@ -17,7 +17,10 @@ class Regularizer(nn.Module):
     """A regulariser is built with `dim`, the width of z, and its options; it never sees the objective.
 
     watched: detached scalars of the last call of `terms` to log; not part of the loss.
+    needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
     """
+
+    needs_images: bool = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,10 +36,11 @@ class Regularizer(nn.Module):
         """One line for the start of a run, such as a choice and its reason; empty for none."""
         return ""
 
-    def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
+    def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """Weighted scalars by name.
 
         e: the step over all ranks (`Embeddings.gathered`); e.index is gathered as well, e.views is not.
-        images: (N_local, C, H, W) this rank's clean images, uint8 or float in [0, 1].
+        images: (N_local, C, H, W) this rank's clean images, uint8 or float in [0, 1]; may be None if needs_images is
+            False.
         """
         raise NotImplementedError

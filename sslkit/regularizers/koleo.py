@@ -16,12 +16,14 @@ class KoLeo(Regularizer):
     eps: added to the distance, so that duplicates give a finite value.
     """
 
+    needs_images = False
+
     def __init__(self, dim: int, *, weight: Weight = 0.1, eps: Share = 1e-8) -> None:
         super().__init__()
         self.weight = weight
         self.eps = eps
 
-    def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
+    def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         z = F.normalize(e.z, dim=-1)  # (V, N, D)
         with torch.no_grad():  # the choice of the nearest has no gradient, its distance has
             cosine = z @ z.mT

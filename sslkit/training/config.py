@@ -31,6 +31,12 @@ class DataConfig:
     on_error: str = setting(
         "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=("skip", "raise")
     )
+    detail: str | None = setting(
+        None,
+        "image files only: full (crops are cut from the file) or fast (from a copy of 8/7 of image_size); null: full, "
+        "and a resumed run keeps its own",
+        choices=("full", "fast"),
+    )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(
         None, "videos only: distance in frames between two frames of a clip; null: 2", least=1, most=4096
@@ -183,6 +189,8 @@ def _check(config: Config) -> None:
 def _check_videos(data: DataConfig) -> None:
     if data.is_video and data.channels not in (None, 3):
         raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
+    if data.is_video and data.detail is not None:
+        raise UserError(f"data.detail={data.detail} is for images, and data={data.source!r} are videos: leave it out")
     given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
     if given and not data.is_video:
         raise UserError(f"data.{given[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER")

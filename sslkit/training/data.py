@@ -8,9 +8,12 @@ import numpy as np
 import torch
 
 from sslkit import say
+from sslkit.data.cropped import CroppedImages
+from sslkit.data.decoded import DecodedImages
 from sslkit.data.sources import Images, open_images, splits
 from sslkit.data.video import DEFAULT_SIZE, open_videos
 from sslkit.errors import UserError
+from sslkit.method import Method
 from sslkit.training import run
 from sslkit.training.config import Config
 
@@ -134,6 +137,28 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None) -> Ju
     if len(rows) > config.eval.max_images:
         rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
     return Judged(images, rows)
+
+
+def settled(config: Config, data: Data, folder: Path | None) -> Config:
+    """The config with `data.detail` set, if it is not and the data are files: to full, or to the way of a run.
+
+    folder: of the run to continue, None for a new one.
+    """
+    if config.data.detail is not None or not isinstance(data.train, DecodedImages):
+        return config
+    before = None if folder is None else run.settings_of(folder)
+    detail = "full" if before is None else before.data.detail
+    return replace(config, data=replace(config.data, detail=detail))
+
+
+def rows_to_learn(config: Config, data: Data, method: Method, *, whole: bool) -> Images | CroppedImages:
+    """The data set that the loader reads: crops for the views of the method, or what they are cut from on the device.
+
+    whole: with crops, give the whole images as well.
+    """
+    if config.data.detail != "full" or not isinstance(data.train, DecodedImages):
+        return data.train
+    return CroppedImages(data.train, method.recipe, method.image_size, whole=whole)
 
 
 def withhold(data: Data) -> None:

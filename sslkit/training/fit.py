@@ -12,7 +12,7 @@ from sslkit.method import Method, classes, method, parse
 from sslkit.step_checks import check_batch, check_clips
 from sslkit.training import checkpoint_files, origin, run
 from sslkit.training.config import Config
-from sslkit.training.data import Data, normalization, open_data, withhold
+from sslkit.training.data import Data, normalization, open_data, settled, withhold
 from sslkit.zoo.entry import CARD, ZooEntry
 
 
@@ -33,7 +33,7 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     data = open_data(config)
     model = build_method(config, data, backbone)
     _ = data.train.digest  # refuse an unreadable file before a folder is made
-    folder, resumed = _folder(config, model)
+    config, folder, resumed = _started(config, data, model)
     if config.resume and run.finished(folder):
         return _finished(folder)
     return train.train(config, data, model, folder, resumed)
@@ -105,12 +105,15 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     return {**options, "classes": asked or found}
 
 
-def _folder(config: Config, model: Method) -> tuple[Path, Path | None]:
+def _started(config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
+    """The settled config, the run's folder, and the checkpoint to go on from, None for a new run."""
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
     if config.resume:
-        return run.to_resume(out, name, config)
+        config = settled(config, data, run.newest(out, name))
+        return config, *run.to_resume(out, name, config)
+    config = settled(config, data, None)
     folder = run.fresh(out, name)
     if run.is_main():
         run.create(folder, config)
-    return folder, None
+    return config, folder, None

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
+from sslkit.data.cropped import CroppedImages
+from sslkit.data.crops import Crops
 from sslkit.data.sources import Images
 from sslkit.data.views import contact_sheet
 from sslkit.figures import reduced, save_figure, scatter, tsne
@@ -21,13 +23,17 @@ matplotlib.use("Agg")
 FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
 
 
-def save_views(method: Method, images: Images, path: Path) -> None:
-    """Save the first eight images with views of the kind used in training, side by side; for clips see `clip_sheet`."""
+def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
+    """Save the first eight images with views of the kind used in training, side by side; for clips see `clip_sheet`.
+
+    images: crops need `whole`.
+    """
     of_clips = method.backbone.frames is not None
     rows = images.__getitems__(list(range(min(len(images), FILMS if of_clips else 8))))
     device = next(method.parameters()).device
     views = method.make_views(rows["images"].to(device), rows["aspect"].to(device))
-    sheet = (clip_sheet if of_clips else contact_sheet)(rows["images"], [view.cpu() for view in views])
+    whole = rows["images"].whole if isinstance(rows["images"], Crops) else rows["images"]
+    sheet = (clip_sheet if of_clips else contact_sheet)(whole, [view.cpu() for view in views])
     larger = max(1, 96 // method.image_size)
     with write_whole(path) as partial:
         sheet.resize((sheet.width * larger, sheet.height * larger), Image.Resampling.NEAREST).save(

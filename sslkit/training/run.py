@@ -18,6 +18,7 @@ from sslkit.zoo.entry import CARD
 # Settings that do not affect the weights.
 MAY_CHANGE = ("resume", "out", "name", "eval")
 MAY_CHANGE_INSIDE = ("workers", "accelerator", "devices", "num_nodes", "strategy", "log_every", "progress")
+BEFORE_DETAIL = "fast"  # of runs that are older than data.detail
 PARTIAL = re.compile(r"\..+\.(\d{1,9})\.part")  # from `write_whole`: the number is the writer's process id
 
 
@@ -99,17 +100,25 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
     return folder, whole
 
 
+def settings_of(folder: Path) -> Config | None:
+    """The settings of a run, None if it has written none. Raises UserError for a damaged config.yaml."""
+    written = folder / "config.yaml"
+    return settings_in(written) if os.path.lexists(written) else None
+
+
 def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
-    What was not said of the method has its default, and an option that is no more has none to have.
+    What was not said of the method has its default, and an option that is no more has none to have. A `data.detail`
+    that was not said is the run's.
     Raises UserError for a damaged config.yaml, and for one with another value of an option that is no more.
     """
-    written = folder / "config.yaml"
-    if not os.path.lexists(written):
+    settings = settings_of(folder)
+    if settings is None:
         return {}
-    before = settings_in(written).to_dict()
-    now = config.to_dict()
+    before, now = settings.to_dict(), config.to_dict()
+    if config.data.detail is None:
+        now["data"]["detail"] = before["data"]["detail"]
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])
     other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
     if "method" in other and before["method"]["name"] == now["method"]["name"]:
@@ -140,6 +149,8 @@ def settings_in(path: Path) -> Config:
         raise UserError(f"{path} is damaged: {said}; {mend}") from error
     if not isinstance(given, dict):
         raise UserError(f"{path} is damaged: it holds {type(given).__name__}, not a mapping of settings; {mend}")
+    if isinstance(given.get("data"), dict):
+        given["data"].setdefault("detail", BEFORE_DETAIL)
     try:
         return Config.from_mapping(given)
     except UserError as error:

@@ -15,12 +15,15 @@ from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from sslkit import backbones, members, say
+from sslkit.data.cropped import CroppedImages
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.method import Method, parse
 from sslkit.training import origin, run
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.config import Config
-from sslkit.training.data import Data
+from sslkit.training.data import Data, rows_to_learn
 from sslkit.training.finish import finish, judge
 from sslkit.training.history import History
 from sslkit.training.loading import Loading
@@ -37,13 +40,13 @@ class Start(pl.Callback):
     init: sha256 of these weights; None for random ones.
     """
 
-    def __init__(self, data: Data, folder: Path, k: int, init: str | None) -> None:
-        self.data, self.folder, self.k, self.init = data, folder, k, init
+    def __init__(self, data: Data, shown: Images | CroppedImages, folder: Path, k: int, init: str | None) -> None:
+        self.data, self.shown, self.folder, self.k, self.init = data, shown, folder, k, init
         self.judged: dict[str, float] | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
         if trainer.is_global_zero and self.judged is None:
-            save_views(module.method, self.data.train, self.folder / "views.png")
+            save_views(module.method, self.shown, self.folder / "views.png")
             self.judged = judge(module.method, self.data, self.k)
 
     def state_dict(self) -> dict[str, Any]:
@@ -101,12 +104,13 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     if run.is_main():
         run.sweep(folder)
     announce(config, data, method, folder, checkpoint)
-    loading = Loading(config, data)
+    loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     # History comes before the monitor, so that its clock stops before the evaluation starts.
-    start = Start(data, folder, config.eval.k, origin.digest(method))
+    shown = rows_to_learn(config, data, method, whole=True)
+    start = Start(data, shown, folder, config.eval.k, origin.digest(method))
     callbacks = [start, Prepare(data, Path(config.out) / ".cache"), history, monitor, unreadable]
     if config.trainer.progress and sys.stderr.isatty():
         callbacks.append(Bar(loading))
@@ -198,6 +202,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"method    {method.name}, seed {config.seed}",
         f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
         *_clips(data),
+        *_detail(config, data, method),
         *origin.lines(method),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
@@ -225,6 +230,16 @@ def _clips(data: Data) -> list[str]:
         f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
         f"decoded by {train.reader.name}"
     ]
+
+
+def _detail(config: Config, data: Data, method: Method) -> list[str]:
+    """A line on the pictures that the views of image files are cut from."""
+    if isinstance(rows_to_learn(config, data, method, whole=False), CroppedImages):
+        return ["views     full detail: cut from the files while decoding (data.detail=full)"]
+    if isinstance(data.train, DecodedImages):
+        side = data.train.image_size
+        return [f"views     fast: cut from copies of {side} x {side} pixels (data.detail=fast)"]
+    return []
 
 
 def _oversized(config: Config, method: Method, data: Data) -> list[str]:

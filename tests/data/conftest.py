@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from photographs import write_jpegs
 from torch import Tensor
 
 import sslkit.data.embedded
@@ -17,3 +18,9 @@ def pictures() -> Tensor:
         x = arrays["x"]
     most = np.argsort(-x.astype(np.int16).std(-1).mean((1, 2)), kind="stable")[:64]
     return torch.from_numpy(x[most]).permute(0, 3, 1, 2).contiguous()
+
+
+@pytest.fixture(scope="session")
+def jpegs(tmp_path_factory) -> Path:
+    """A folder of twelve JPEG files of 240 x 180."""
+    return write_jpegs(tmp_path_factory.mktemp("jpegs"))

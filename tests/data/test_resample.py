@@ -123,3 +123,12 @@ def test_blur_has_no_denormal_numbers() -> None:
     """They are right but many times slower in a matrix product."""
     g = resample.blur_matrix(torch.linspace(0.1, 2, 50), 64, longest=2.0)
     assert not ((g > 0) & (g < torch.finfo(torch.float32).tiny)).any()
+
+
+@pytest.mark.parametrize("size", [7, 32, 75])
+def test_blur_in_blocks_is_the_blur_by_matrices(size: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    pixels, sigma = torch.rand(3, 2, size, size, generator=generator), torch.tensor([0.1, 1.0, 2.0])
+    matrix = resample.blur_matrix(sigma, size, 2.0)
+    expected = resample.resample(pixels, matrix, matrix)
+    assert torch.allclose(resample.blur(pixels, sigma, 2.0), expected, atol=1e-5)

@@ -137,13 +137,18 @@ class DSA(Regularizer):
         if whole and self.nu:
             self._scores = self._score(self._table.all(), backend="faiss").to(self.place.device)
 
+    @property
+    def needs_images(self) -> bool:
+        """Whether the neighbours are searched in each batch; otherwise `prepare` has made a table of the images."""
+        return self.mode == "view" and self.neighbours in ("auto", "batch")
+
     def describe(self) -> str:
         """A line on the default prior."""
         if self.prior.name == "pca":
             return "prior pca, which needs no download; the paper's is CLIP: method.dsa.prior=clip"
         return f"prior {self.prior.name}"
 
-    def terms(self, e: Embeddings, images: Tensor) -> dict[str, Tensor]:
+    def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """{"dsa/arrange": nu L_AM^s, "dsa/consistency": upsilon L_con}, equal on every rank.
 
         e, images: see `Regularizer.terms`; e.views is needed for mode="view".
@@ -176,7 +181,7 @@ class DSA(Regularizer):
         anchors = torch.arange(views * count, device=z.device).view(views, count)[:, own].flatten()
         return z.flatten(0, 1), index, _Rows(anchors, own, views)
 
-    def _clean_features(self, index: Tensor, images: Tensor) -> Tensor | None:
+    def _clean_features(self, index: Tensor, images: Tensor | None) -> Tensor | None:
         """(N, A) prior features of the clean images, from the table or this batch; None if they are not needed."""
         for_score = self.nu and self.neighbours != "none" and self._scores is None
         for_prior = self.upsilon and self.mode == "cached"

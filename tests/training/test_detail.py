@@ -1,0 +1,125 @@
+"""Runs whose views are cut from image files (data.detail)."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import yaml
+from forks import exit_code
+from photographs import write_jpegs
+
+import sslkit
+from sslkit.data.cropped import CroppedImages
+from sslkit.errors import UserError
+from sslkit.training import train
+from sslkit.training.config import Config
+from sslkit.training.data import open_data, rows_to_learn, settled
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    return write_jpegs(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture
+def run(files, small_run) -> dict:
+    data = {"source": str(files), "batch_size": 4, "image_size": 16, "workers": 0}
+    return {**small_run, "method": "simclr", "data": data, "epochs": 2, "eval": {"k": 1, "tsne": 0}}
+
+
+def with_data(run: dict, **options: object) -> dict:
+    return {**run, "data": {**run["data"], **options}}
+
+
+def written(entry: sslkit.ZooEntry) -> dict:
+    return yaml.safe_load((entry.folder / "config.yaml").read_text())["data"]
+
+
+def same_weights(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> bool:
+    before, after = one.state_dict(), other.state_dict()
+    return all(torch.equal(before[k], after[k]) for k in before)
+
+
+def test_files_are_read_in_full_detail_whatever_the_workers(run, capsys) -> None:
+    alone = sslkit.pretrain(run)
+    assert "views     full detail: cut from the files while decoding" in capsys.readouterr().out
+    together = sslkit.pretrain(with_data(run, workers=2))
+    assert same_weights(alone, together) and written(alone)["detail"] == "full"
+    fast = sslkit.pretrain(with_data(run, detail="fast"))
+    assert "views     fast: cut from copies of 18 x 18 pixels" in capsys.readouterr().out
+    assert not same_weights(alone, fast) and written(fast)["detail"] == "fast"
+
+
+class Die(pl.Callback):
+    """In the middle of the second epoch."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+        if trainer.global_step == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die(config: dict) -> None:
+    make = train.make_trainer
+    train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])
+    sslkit.pretrain(config)
+
+
+def killed(run: dict, tmp_path: Path) -> Path:
+    assert exit_code(tmp_path / "said", die, run) == -signal.SIGKILL, (tmp_path / "said").read_text()[-2000:]
+    return tmp_path / "zoo" / run["name"] / "config.yaml"
+
+
+def test_killed_and_resumed_is_bitwise_the_unbroken_run(run, tmp_path) -> None:
+    unbroken = sslkit.pretrain({**run, "method": "byol"})
+    broken = {**run, "method": "byol", "name": "broken"}
+    killed(broken, tmp_path)
+    assert same_weights(unbroken, sslkit.pretrain({**broken, "resume": True}))
+
+
+def test_a_run_older_than_the_setting_goes_on_in_its_own_way(run, tmp_path, capsys) -> None:
+    unbroken = sslkit.pretrain(with_data(run, detail="fast"))
+    old = {**run, "name": "old"}
+    config = killed(with_data(old, detail="fast"), tmp_path)
+    settings = yaml.safe_load(config.read_text())
+    del settings["data"]["detail"]
+    config.write_text(yaml.safe_dump(settings))
+
+    with pytest.raises(UserError, match=r"data was .*'detail': 'fast'.* is .*'detail': 'full'"):
+        sslkit.pretrain({**with_data(old, detail="full"), "resume": True})
+    capsys.readouterr()
+    assert same_weights(unbroken, sslkit.pretrain({**old, "resume": True}))
+    assert "views     fast: cut from copies" in capsys.readouterr().out
+
+
+def test_arrays_have_all_of_their_detail(small_npz) -> None:
+    for detail in (None, "full", "fast"):
+        config = Config.from_mapping({"data": {"source": str(small_npz), "batch_size": 32, "detail": detail}})
+        data = open_data(config)
+        method = sslkit.method("simclr", image_size=data.image_size, in_chans=1)
+        assert rows_to_learn(settled(config, data, None), data, method, whole=False) is data.train
+
+
+def test_only_what_reads_whole_images_gets_them(run) -> None:
+    data = open_data(config := Config.from_mapping(run))
+    config = settled(config, data, None)
+    for name, options, wanted in (
+        ("simclr", {}, False),
+        ("simclr+koleo", {}, False),
+        ("simclr+dsa", {}, False),
+        ("simclr+dsa", {"mode": "view"}, True),
+        ("simclr+dsa", {"mode": "view", "neighbours": "none"}, False),
+    ):
+        method = sslkit.method(name, image_size=16, **({"dsa": options} if options else {}))
+        rows = rows_to_learn(config, data, method, whole=method.needs_images)
+        assert isinstance(rows, CroppedImages)
+        assert (rows.__getitems__([0])["images"].whole is not None) is wanted
+
+
+def test_an_unknown_way_and_videos_are_refused(run, tmp_path) -> None:
+    with pytest.raises(UserError, match=r"data.detail must be full or fast or null"):
+        Config.from_mapping(with_data(run, detail="sharp"))
+    with pytest.raises(UserError, match=r"data.detail=full is for images"):
+        Config.from_mapping(with_data(run, source=f"video:{tmp_path}", detail="full"))
