@@ -136,7 +136,10 @@ def _prepare() -> None:
 
 def show(help: str) -> None:
     """Print a help text, the last thing that is done with stand-ins."""
-    print(as_started(help))
+    try:
+        print(as_started(help), flush=True)
+    except BrokenPipeError:  # `--help | head`; Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     stand_ins.remove()
 
 

@@ -34,6 +34,14 @@ def test_help_is_the_same_without_the_large_libraries(name: str, typed, tmp_path
     assert typed(path.stem, "--help", cwd=tmp_path).stdout == without.stdout
 
 
+def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+    command = [sys.executable, str(programs()["train"]), "--help"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    process.stdout.close()  # as `--help | head` does
+    assert (process.stderr.read(), process.wait()) == ("", 0)
+    process.stderr.close()
+
+
 def test_help_of_a_chosen_method_and_of_an_unknown_one(typed, tmp_path: Path) -> None:
     train = programs()["train"]
     without = alone(train, "--help", "method=u_mae+koleo", cwd=tmp_path)
