@@ -24,7 +24,9 @@ def fill(net: nn.Module, state: Mapping[str, Tensor], *, head: Sequence[str] = (
     given, notes = _without_head(state, own, tuple(f"{name}." for name in head))
     faults = _faults(given, own)
     if faults and (placed := _by_position(state, own)):
+        over = list(state)[len(own) :]
         given, notes = placed, ["matched by position, as the names are of another library"]
+        notes += [f"left out the classification head ({_listed(over)})"] if over else []
         faults = _faults(given, own)
     if list(faults) == ["of another shape"] and set(faults["of another shape"]) == {"pos_embed"}:
         given["pos_embed"], note = _resampled(net, given["pos_embed"], file)

@@ -16,7 +16,7 @@ from sslkit import objectives, say
 from sslkit.errors import UserError
 from sslkit.members import NoMoreError
 from sslkit.method import parse
-from sslkit.training import data, fit, run
+from sslkit.training import data, fit, origin, run
 from sslkit.training.checkpoint_files import last, newest_whole
 from sslkit.training.config import Config
 from sslkit.training.processes import Machine, Outcome, cores, last_lines
@@ -57,11 +57,15 @@ def examine(configs: Sequence[Config]) -> list[Member]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Facts beside the settings that a run's name and state depend on."""
+    """Facts beside the settings that a run's name and state depend on.
+
+    digest: of the images. init: sha256 of the initial weights; None for random ones.
+    """
 
     backbone: str
     digest: str
     decodes: bool
+    init: str | None
 
 
 def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
@@ -70,8 +74,8 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
 
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
-        backbone = fit.build_method(config, opened).backbone.recipe.name
-        return _Facts(backbone, opened.train.digest, opened.train.decodes)
+        built = fit.build_method(config, opened)
+        return _Facts(built.backbone.recipe.name, opened.train.digest, opened.train.decodes, origin.digest(built))
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 
@@ -91,28 +95,30 @@ def _member(config: Config, name: str, facts: _Facts) -> Member:
     out = Path(config.out)
     before = run.numbered(out, name)
     for folder in before:
-        if _is_done(folder, config, facts.digest):
+        if _is_done(folder, config, facts):
             return Member(config, folder, "done", facts.decodes)
     note = None
     try:
-        if before and _can_go_on(before[-1], config, facts.digest):
+        if before and _can_go_on(before[-1], config, facts):
             return Member(config, before[-1], "resume", facts.decodes)
     except UserError as error:
         note = str(error)
     return Member(config, run.fresh(out, name), "new", facts.decodes, note)
 
 
-def _is_done(folder: Path, config: Config, digest: str) -> bool:
+def _is_done(folder: Path, config: Config, facts: _Facts) -> bool:
     if not run.finished(folder):
         return False
     try:
-        return not _differs(folder, config) and ZooEntry.load(folder).card.get("data", {}).get("digest") == digest
+        card = ZooEntry.load(folder).card
+        now = (card.get("data", {}).get("digest"), card.get("init", {}).get("sha256"))
+        return now == (facts.digest, facts.init) and not _differs(folder, config)
     except UserError:  # damaged: `_can_go_on` raises the reason
         return False
 
 
-def _can_go_on(folder: Path, config: Config, digest: str) -> bool:
-    """Return whether training would resume here: it refuses other settings and other images.
+def _can_go_on(folder: Path, config: Config, facts: _Facts) -> bool:
+    """Return whether training would resume here: it refuses other settings, images and initial weights.
 
     Raises UserError if the run is damaged.
     """
@@ -127,7 +133,8 @@ def _can_go_on(folder: Path, config: Config, digest: str) -> bool:
     import torch
 
     state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    return state["callbacks"]["Start"]["digest"] == digest
+    begun = state["callbacks"]["Start"]
+    return (begun["digest"], begun.get("init")) == (facts.digest, facts.init)
 
 
 def _differs(folder: Path, config: Config) -> bool:

@@ -36,7 +36,8 @@ def test_other_names_are_matched_by_position_if_shapes_and_kinds_agree() -> None
     given = resnet(num_classes=5).state_dict()
     renamed = {f"a{number}.{name.rpartition('.')[2]}": value for number, (name, value) in enumerate(given.items())}
     net = resnet(num_classes=0)
-    assert "by position" in fill(net, renamed)[0]
+    notes, (*_, weight, bias) = fill(net, renamed), renamed
+    assert "by position" in notes[0] and notes[1] == f"left out the classification head ({weight}, {bias})"
     assert all(torch.equal(value, given[name]) for name, value in net.state_dict().items())
     swapped = {name.replace("weight", "bias"): value for name, value in renamed.items()}
     with pytest.raises(UserError, match=r"missing.*left over.*REMEDY"):

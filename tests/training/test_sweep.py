@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
+import torch
 
 import sslkit
 from sslkit.errors import UserError
@@ -220,3 +222,17 @@ def test_durations() -> None:
 def test_no_gpu_is_visible(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert sweep.visible_gpus() == []
+
+
+def test_a_member_whose_initial_weights_have_changed_is_not_done(small_run, tmp_path) -> None:
+    weights, net = tmp_path / "weights.pth", timm.create_model("resnet10t", num_classes=0)
+    torch.save(net.state_dict(), weights)
+    data = {**small_run["data"], "channels": 3}
+    config = Config.from_mapping(
+        {**small_run, "method": "simclr", "epochs": 1, "data": data, "init": f"timm:resnet10t:{weights}"}
+    )
+    (member,) = sweep.examine([config])
+    assert member.state == "new" and member.folder == sslkit.pretrain(config).folder
+    assert sweep.examine([config])[0].state == "done"
+    torch.save({name: value + 1 for name, value in net.state_dict().items()}, weights)
+    assert sweep.examine([config])[0].state == "new"
