@@ -36,6 +36,10 @@ LARGE = frozenset(
 HELP = frozenset(("--help", "-h"))
 
 
+def _computed(*operands: Any) -> type:
+    return _kind("computed")
+
+
 class _Kind(type):
     """A class of a large library; its attributes, and what is computed with it, are such classes too."""
 
@@ -43,9 +47,6 @@ class _Kind(type):
         if name.startswith("__") or cls.__module__ != __name__:  # the latter: a class of ours, made from a stand-in
             raise AttributeError(name)
         return _kind(name)
-
-    def _computed(cls, *other: Any) -> type:
-        return _kind("computed")
 
     __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _computed
 
@@ -63,6 +64,8 @@ class _Nothing(metaclass=_Kind):
 
     def __class_getitem__(cls, part: Any) -> type:
         return cls
+
+    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _computed
 
 
 def _kind(name: str) -> type:
