@@ -49,10 +49,11 @@ class Own:
     against: str | None = setting(None, "second folder or data set, to find its images' duplicates in data too")
 
 
-def settings() -> Any:
-    """The settings above, and those that are the same as in evaluate.py."""
-    shared = [(one.name, one.type, one) for one in fields(evaluating.Settings) if one.name in SHARED]
-    return make_dataclass("Settings", shared, bases=(Made, Own))()
+Settings = make_dataclass(  # the settings above, and those that are the same as in evaluate.py
+    "Settings",
+    [(one.name, one.type, one) for one in fields(evaluating.Settings) if one.name in SHARED],
+    bases=(Made, Own),
+)
 
 
 def main(config: dict[str, Any]) -> None:
@@ -62,4 +63,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, settings(), __doc__, {})
+    run_plain(main, Settings(), __doc__, {})

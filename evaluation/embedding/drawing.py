@@ -55,7 +55,8 @@ def draw_map(
         how = "A dot is an image."
     _legend(axis, names, colours)
     about = embedding.about
-    axis.set(title=f"{about['model']} · {about['data']} · {MAPS[method]}".replace("$", r"\$"), xticks=[], yticks=[])
+    axis.set_title(f"{about['model']} · {about['data']} · {MAPS[method]}", parse_math=False)
+    axis.set(xticks=[], yticks=[])
     axis.spines[:].set_visible(False)
     caption = f"{len(embedding):,} images; {said} {how}"
     figure.supxlabel("\n".join(textwrap.wrap(caption, 112)), fontsize=8, color="#444444")
@@ -147,8 +148,9 @@ def _legend(axis: "Axes", names: Sequence[str], colours: Sequence[str]) -> None:
 
     if names:
         marks = [Line2D([], [], color=one, marker="o", ls="", ms=7) for one in colours]
-        shown = [name.replace("$", r"\$") for name in names]
-        axis.legend(marks, shown, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=9)
+        legend = axis.legend(marks, names, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=9)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
 
 
 def _palette(n: int) -> list[str]:

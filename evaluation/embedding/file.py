@@ -48,7 +48,7 @@ def checked_ending(path: Path) -> str:
     if kind not in KINDS:
         raise UserError(f"out={path} must end in .npz or .parquet")
     if kind == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise UserError('.parquet needs pyarrow: pip install "sslkit[parquet]" (pip install pyarrow); or out=FILE.npz')
+        raise UserError(f"out={path} needs pyarrow: pip install pyarrow, or name out=FILE.npz")
     return kind
 
 
@@ -171,7 +171,8 @@ def _table(embedding: Embedding, rows: slice, schema: Any) -> Any:
     import pyarrow as pa
 
     y = embedding.y[rows]
-    columns = {"path": embedding.paths[rows].tolist(), "split": embedding.splits[rows].tolist()}
+    paths = [path.encode(errors="replace").decode() for path in embedding.paths[rows].tolist()]  # bytes may be no text
+    columns = {"path": paths, "split": embedding.splits[rows].tolist()}
     if y.ndim == 2:
         columns["label"] = pa.FixedSizeListArray.from_arrays(pa.array(y.ravel()), y.shape[1])
     else:

@@ -98,7 +98,7 @@ def run(
         sources += [Source(str(against), others, embed_parts(model, others, **how))] if others else []
         _make_duplicates(wanted, sources, out)
     place = {"split": split, "root": root, "image_size": image_size, "precision": how.get("precision")}
-    _tell("next", _following(wanted, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
+    _tell("next", _following(wanted, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
     return found
 
 
@@ -167,17 +167,22 @@ def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> No
         )
 
 
-def _following(wanted: Wanted, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:
-    """Return the next command: for what was not made yet, or to judge the features. place: options of this command."""
+def _following(wanted: Wanted, found: Embedding, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:
+    """Return the next command: for what was not made yet, to judge the model on these images, or to train on them.
+
+    what: model and data. place: other options of this command.
+    """
     usual = {"split": None, "root": "data", "image_size": None, "precision": "float32"}
-    own = {name: value for name, value in place.items() if str(value) not in (str(usual[name]), "None")}
-    if wanted.duplicates and wanted.map is not None and wanted.neighbours is not None:
-        own.pop("split", None)
-        return f"python recipes/evaluate.py {words({**what, **own})}"
+    own = {name: value for name, value in place.items() if value not in (usual[name], None)}
     more = {"neighbours": 10} if wanted.neighbours is None else {}
     more |= {} if wanted.duplicates else {"duplicates": True}
     more |= {"map": "tsne"} if wanted.map is None else {}
-    return f"python recipes/embed.py {words({**what, 'out': os.fspath(out), **own, **more})}"
+    if more:
+        return f"python recipes/embed.py {words({**what, 'out': os.fspath(out), **own, **more})}"
+    own.pop("split", None)
+    if {"train", "test"} <= set(found.splits) and len(found.classes) > 1:
+        return f"python recipes/evaluate.py {words({**what, **own})}"
+    return f"python recipes/train.py method=byol+dsa {words({'data': what['data']})}"
 
 
 def _tell(label: str, text: str) -> None:

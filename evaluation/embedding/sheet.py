@@ -29,9 +29,10 @@ def contact_sheet(found: Duplicates, sources: Sequence[Source], path: Path, *, t
     pictures, names = _pictures(found, chosen, sources), named(sources)
     columns = min(COLUMNS, len(chosen))
     rows = -(-len(chosen) // columns)
-    figure = Figure(figsize=(WIDTH * columns, HEIGHT * rows + 0.5))
+    high = HEIGHT * rows + 0.9
+    figure = Figure(figsize=(WIDTH * columns, high))
     grid = figure.add_gridspec(
-        rows, columns, left=0.01, right=0.99, bottom=0.01, top=1 - 0.75 / (HEIGHT * rows + 0.5), wspace=0.06, hspace=0.3
+        rows, columns, left=0.01, right=0.99, bottom=0.45 / high, top=1 - 0.75 / high, wspace=0.06, hspace=0.3
     )
     for cell, pair in zip(grid, chosen, strict=False):
         left, right = (figure.add_subplot(part) for part in cell.subgridspec(1, 2, wspace=0.04))
@@ -41,7 +42,7 @@ def contact_sheet(found: Duplicates, sources: Sequence[Source], path: Path, *, t
         left.set_title(f"{kind}, group {found.group[pair]}", loc="left", fontsize=9)
     shown = "" if len(chosen) == len(found) else f", {len(chosen)} shown from the most to the least similar"
     said = f"{title}{len(found):,} pair{'s' * (len(found) > 1)}{shown}"
-    figure.suptitle(said.replace("$", r"\$"), fontsize=11, y=1 - 0.1 / figure.get_figheight(), va="top")
+    figure.suptitle(said, fontsize=11, y=1 - 0.1 / figure.get_figheight(), va="top")
     save_figure(figure, path)
     return len(chosen)
 
@@ -61,6 +62,6 @@ def _draw(axis, picture: np.ndarray, name: tuple[str, str], several: bool) -> No
     axis.imshow(picture)
     source, path = name
     below = f"{shortened(source, LETTERS)}\n{shortened(path, LETTERS)}" if several else shortened(path, LETTERS)
-    axis.set_xlabel(below.replace("$", r"\$"), fontsize=7.5, labelpad=2)
+    axis.set_xlabel(below, fontsize=7.5, labelpad=2, parse_math=False)
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("#bbbbbb")

@@ -30,4 +30,5 @@ def _thumbnail(images, row: int, side: int) -> np.ndarray:
 
 def shortened(name: str, most: int) -> str:
     """Return a name of at most `most` characters; its end stays, as it tells files apart."""
+    name = name.encode(errors="replace").decode()  # a file name may have bytes that are no text
     return name if len(name) <= most else f"…{name[1 - most :]}"

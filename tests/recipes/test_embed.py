@@ -38,7 +38,7 @@ def test_everything_beside_the_features(typed, folder, tmp_path) -> None:
     with (tmp_path / "f-duplicates.csv").open(newline="") as file:
         first = next(csv.DictReader(file))
     assert (first["first"], first["other"], first["kind"]) == ("even/04.png", "odd/copy.png", "exact")
-    assert "1 unreadable left out" in run.stdout and "next      python recipes/evaluate.py" in run.stdout
+    assert "1 unreadable left out" in run.stdout and "next      python recipes/train.py" in run.stdout
 
 
 def test_the_next_command_is_taken_as_it_stands(typed, folder, tmp_path) -> None:

@@ -110,6 +110,9 @@ def lines() -> list[Line]:
         Line("rank", ("zoo=zoo", "data=digits.npz", "device=cpu", "workers=0"), _settings("rank")),
         Line("ground_truth", ("zoo=zoo", "data=digits.npz", "device=cpu"), _settings("ground_truth")),
         Line("report", ("zoo=zoo",), _settings("report")),
+        Line(
+            "embed", ("checkpoint=zoo/a", "data=digits.npz", "out=f.npz", "device=cpu", "workers=0"), _settings("embed")
+        ),
         Line("detect", ("checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke"), _settings("detect")),
         Line("action_eval", ("checkpoint=random:narrow_slow", "data=video:pictures"), _settings("action_eval")),
         Line("cut_films", ("films=[digits.npz]", "out=films"), _settings("cut_films")),

@@ -66,6 +66,7 @@ def test_a_thumbnail_is_the_whole_image(parts, embedding, clipart) -> None:
     with Image.open(clipart / embedding.paths[17]) as image:
         np.testing.assert_array_equal(picture, np.asarray(image.convert("RGB")))
     assert shortened("a/very/long/name.png", 9) == "…name.png" and shortened("short.png", 9) == "short.png"
+    assert shortened("a\udcff.png", 9) == "a?.png"
 
 
 def test_what_has_no_map_is_an_error(parts, embedding, tmp_path) -> None:
