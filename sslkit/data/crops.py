@@ -47,10 +47,11 @@ class Crops:
         """The side of each view in pixels."""
         return [part.shape[-1] for part in self.pixels for _ in range(part.shape[1])]
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Crops":
-        """Copy the pixels; the boxes stay on the CPU."""
-        whole = None if self.whole is None else self.whole.to(device, non_blocking=non_blocking)
-        pixels = tuple(part.to(device, non_blocking=non_blocking) for part in self.pixels)
+    def to(self, device: torch.device | str) -> "Crops":
+        """Copy the pixels, to a GPU without waiting; the boxes stay on the CPU."""
+        without_waiting = torch.device(device).type == "cuda"
+        whole = None if self.whole is None else self.whole.to(device, non_blocking=without_waiting)
+        pixels = tuple(part.to(device, non_blocking=without_waiting) for part in self.pixels)
         return replace(self, pixels=pixels, whole=whole)
 
     def pin_memory(self) -> "Crops":

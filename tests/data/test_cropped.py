@@ -204,3 +204,11 @@ def test_an_unreadable_file_is_replaced_and_named(jpegs: Path, tmp_path) -> None
     strict = CroppedImages(open_images(tmp_path / "some", on_error="raise"), SIMCLR, 32)
     with pytest.raises(UserError, match=r"cannot read .*04\.jpg"):
         strict.__getitems__([4])
+
+
+def test_an_image_in_memory_is_cropped_too() -> None:
+    """As torchvision's sets give them; such an image has no smaller scale to decode."""
+    image = photographs()[0]
+    (made,) = regions(image, [Region(0, 0, 427, 640, 32)], 1)
+    assert image.size == (640, 427)
+    assert np.array_equal(made[0], np.asarray(image.convert("L").resize((32, 32), 2, reducing_gap=2.0)))
