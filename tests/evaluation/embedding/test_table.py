@@ -24,7 +24,7 @@ def test_rows_are_the_files_in_the_order_of_their_paths(clipart, net, tmp_path) 
     found = embedded(net, clipart, tmp_path)
     assert found.paths.tolist() == sorted(path.relative_to(clipart).as_posix() for path in clipart.rglob("*.png"))
     assert [found.classes[label] for label in found.y] == [path.partition("/")[0] for path in found.paths]
-    assert set(found.splits) == {"train"} and found.unreadable == () and found.x.dtype == np.float32
+    assert set(found.splits) == {"all"} and found.unreadable == () and found.x.dtype == np.float32
 
 
 def test_a_row_is_what_the_network_says_of_the_file(clipart, net, tmp_path) -> None:

@@ -167,22 +167,22 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_unreadable_image_is_left_out_of_features_and_labels(folder: Path, capsys) -> None:
     loaded = load_model(Counting(3), image_size=32)
-    found = evaluation.extract(loaded, folder, cache=None, batch_size=5, workers=0)
+    found = evaluation.extract(loaded, folder, "all", cache=None, batch_size=5, workers=0)
     assert "1 of 12 images of images cannot be read and are left out: cat/03.png" in capsys.readouterr().out
     assert len(found.x) == len(found.y) == len(found.ids) == 11 and "cat/03.png" not in found.ids.tolist()
     assert [i.startswith("dog") for i in found.ids] == (found.y == list(found.classes).index("dog")).tolist()
     for workers in (0, 1):
         with pytest.raises(UserError, match=r"^cannot read .*cat/03\.png"):
-            evaluation.extract(loaded, folder, cache=None, on_error="raise", workers=workers)
+            evaluation.extract(loaded, folder, "all", cache=None, on_error="raise", workers=workers)
 
 
 def test_a_cache_remembers_what_could_not_be_read(folder: Path, tmp_path: Path, capsys) -> None:
     loaded = load_model(Counting(3), image_size=32)
     for _ in range(2):
-        found = evaluation.extract(loaded, folder, cache=tmp_path / "cache", workers=0)
+        found = evaluation.extract(loaded, folder, "all", cache=tmp_path / "cache", workers=0)
         assert found.unreadable == ("cat/03.png",) and "1 of 12 images" in capsys.readouterr().out
     with pytest.raises(UserError, match=r"cat/03\.png of images cannot be read"):
-        evaluation.extract(loaded, folder, cache=tmp_path / "cache", workers=0, on_error="raise")
+        evaluation.extract(loaded, folder, "all", cache=tmp_path / "cache", workers=0, on_error="raise")
 
 
 def test_large_images_are_resized_and_cut_small_ones_are_not(folder: Path) -> None:

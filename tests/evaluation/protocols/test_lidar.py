@@ -108,7 +108,7 @@ def forty(root: Path) -> Path:
 
 
 def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: Path) -> None:
-    found = view_features(model, open_split(str(forty(tmp_path)), "train", on_error="skip"), q=2)
+    found = view_features(model, open_split(str(forty(tmp_path)), "all", on_error="skip"), q=2)
     assert [Path(name).name for name in found.unreadable] == ["04.png"]
     assert found.x.shape == (78, 12) and found.groups.max() == 38
 
