@@ -64,7 +64,7 @@ class Method(nn.Module):
 
     @property
     def needs_images(self) -> bool:
-        """Whether a regulariser reads the whole images of each batch, besides the views."""
+        """Return whether a regulariser reads the whole images of each batch, besides the views."""
         return any(plugin.needs_images for plugin in self.regularizers.values())
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:

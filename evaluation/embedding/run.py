@@ -1,4 +1,4 @@
-"""What recipes/embed.py does: features of every image of a source in a file, and what is made of them beside it."""
+"""Embed every image of a source to one file, with neighbours, near-duplicates and a map beside it."""
 
 import os
 import time
@@ -27,7 +27,7 @@ CROWDED = 0.01  # share of all pairs above the threshold from which it does not 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is made of the features, beside them.
+    """Options of the neighbours, near-duplicates and map beside the features.
 
     neighbours: number of nearest images of each image; null: no lists.
     search: of neighbours and duplicates: exact, hnsw or ivf (approximate, for 100,000 images and more).

@@ -140,7 +140,7 @@ class Subject:
 
     @property
     def note(self) -> str:
-        """Where the test images come from, if the source has none of its own."""
+        """Return the note on held-out test images, if the source has no test images of its own."""
         return "" if self.entry else datasets.note_of(self.data)
 
     @property

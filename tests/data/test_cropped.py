@@ -207,7 +207,7 @@ def test_an_unreadable_file_is_replaced_and_named(jpegs: Path, tmp_path) -> None
 
 
 def test_an_image_in_memory_is_cropped_too() -> None:
-    """As torchvision's sets give them; such an image has no smaller scale to decode."""
+    """Images of torchvision's sets are opened already and have no smaller scale to decode."""
     image = photographs()[0]
     (made,) = regions(image, [Region(0, 0, 427, 640, 32)], 1)
     assert image.size == (640, 427)

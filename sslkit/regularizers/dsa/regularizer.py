@@ -139,7 +139,7 @@ class DSA(Regularizer):
 
     @property
     def needs_images(self) -> bool:
-        """Whether the neighbours are searched in each batch; otherwise `prepare` has made a table of the images."""
+        """Return whether neighbours are searched in each batch; otherwise `prepare` has made a table of the images."""
         return self.mode == "view" and self.neighbours in ("auto", "batch")
 
     def describe(self) -> str:
