@@ -200,6 +200,11 @@ def test_mistaken_requests_are_refused(tmp_path: Path, model) -> None:
         run.evaluate(model, evaluation.open_split("digits", "test"), ["knn"], out=tmp_path)
 
 
+def test_options_of_an_unknown_protocol_are_refused() -> None:
+    with pytest.raises(UserError, match="there is no protocol 'knnn': did you mean 'knn'"):
+        run.asked_for("digits", ["knn"], {"knnn": {"k": 5}})
+
+
 def test_test_images_that_were_trained_on_are_said(tmp_path: Path, model) -> None:
     images = open_images("digits")
     pixels, labels = images.pixels[:60, 0], images.labels[:60]

@@ -161,6 +161,11 @@ def test_a_loss_that_is_not_finite_is_neither_trained_on_nor_saved(tmp_path: Pat
     assert file.load()["step"] == 4
 
 
+def test_batches_that_end_too_early_are_an_error() -> None:
+    with pytest.raises(RuntimeError, match=f"the batches ended at step {STEPS} of {STEPS + 1}"):
+        fit(training(network(), steps=STEPS + 1), CPU, progress=False)
+
+
 def test_bfloat16_computes_the_network_in_it_and_returns_float32() -> None:
     seen = []
 
