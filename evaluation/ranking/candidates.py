@@ -81,7 +81,8 @@ def of_models(
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
     """
     models = members(zoo).of_each(lambda _, one: load_member(one, image_size, in_chans, trust))
-    task = sampled(open_split(dataset, split, root=root), max_images, seed)
+    reading = {"root": root, "on_error": how.get("on_error", "skip")}
+    task = sampled(open_split(dataset, split, **reading), max_images, seed)
 
     def candidate(name: str, model: LoadedModel) -> Candidate:
         say(f"features of {len(task):,} images of {task.name}: {name}")

@@ -57,7 +57,7 @@ def rank_tasks(
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
     for accuracies in known.values():
         truth_values(accuracies, list(models))
-    which = {name: how[name] for name in ("split", "root", "max_images") if name in how}
+    which = {name: how[name] for name in ("split", "root", "max_images", "on_error") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
     rankings = []
     for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
@@ -77,10 +77,12 @@ def open_tasks(
     split: str = "train",
     root: str | Path = "data",
     max_images: int | None = None,
+    on_error: str = "skip",
     seed: int = 0,
 ) -> dict[str, Split]:
     """Open every task, with the images used for ranking, before any computation. Raises UserError."""
-    return {name: sampled(open_split(task, split, root=root), max_images, seed) for name, task in tasks.items()}
+    reading = {"root": root, "on_error": on_error}
+    return {name: sampled(open_split(task, split, **reading), max_images, seed) for name, task in tasks.items()}
 
 
 def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:

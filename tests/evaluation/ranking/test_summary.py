@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from photographs import write_jpegs
 from torch import nn
 
 from evaluation.ranking.summary import file_names, of_tasks, rank_tasks
@@ -34,6 +35,19 @@ def test_image_size_reaches_the_models_and_a_task_without_truth_is_said(
     assert any(note.endswith("has no accuracies of fashion_mnist") for note in fashion.notes)
     assert "has no accuracies of fashion_mnist" in capsys.readouterr().out
     assert sorted(path.name for path in how["out"].iterdir()) == ["digits.json", "fashion_mnist.json"]
+
+
+def test_an_unreadable_image_is_left_out_of_every_model(how: dict, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    for name in ("one", "two"):
+        write_jpegs(folder / name, 15)
+    for name in ("one", "two"):
+        (folder / name / "damaged.jpg").write_bytes((folder / name / "00.jpg").read_bytes()[:300])
+    (ranking,) = rank_tasks(nets(), [str(folder)], ["logme"], **{**how, "max_images": None})
+    assert ranking.models == ("a", "b", "c") and not ranking.left_out
+    assert 20 <= ranking.n <= 26  # four fifths of 32, less the unreadable ones
+    with pytest.raises(UserError, match="damaged.jpg"):
+        rank_tasks(nets(), [str(folder)], ["logme"], **{**how, "max_images": None, "on_error": "raise"})
 
 
 @pytest.mark.parametrize(
