@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.errors import UserError
 
@@ -61,7 +62,25 @@ class Backbone(nn.Module):
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
         if self.convolutional:
             self.net.to(memory_format=self._layout)
+        self.norm_is_frozen = False
         self.width = _measure(net, self.input_shape(), recipe.name)
+
+    def freeze_norm(self) -> None:
+        """Keep batch normalisation at its running means and variances, also in training; its weights still learn.
+
+        Raises UserError for a network without batch normalisation.
+        """
+        if not any(isinstance(one, _BatchNorm) for one in self.net.modules()):
+            raise UserError(f"freeze_norm: {self.recipe.name} has no batch normalisation: leave it out")
+        self.norm_is_frozen = True
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> "Backbone":
+        super().train(mode)
+        for one in self.net.modules() if self.norm_is_frozen else ():
+            if isinstance(one, _BatchNorm):
+                one.eval()
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
         if self.convolutional:

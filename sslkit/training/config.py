@@ -115,6 +115,7 @@ class Config:
         "weights to start from: timm:NAME (downloads them), timm:NAME:FILE, a zoo entry's folder, efficientnet_lite0 "
         "or published:NAME:FILE; null: random ones",
     )
+    freeze_norm: bool = setting(False, "keep the means and variances of the batch normalisation of init=")
     epochs: int = setting(6, "passes over the data", least=1, most=10**9)
     seed: int = setting(0, "fixes weights, order and views", least=0, most=MOST_SEED)
     out: str = setting("runs/zoo", "folder for the run's own folder")
@@ -183,6 +184,8 @@ def _check(config: Config) -> None:
         raise UserError(
             f"eval.max_images={config.eval.max_images} must be at least eval.k={config.eval.k}, the kNN neighbours"
         )
+    if config.freeze_norm and config.init is None:
+        raise UserError("freeze_norm=true keeps the batch normalisation of init=: give init=, or leave it out")
     _check_videos(config.data)
 
 

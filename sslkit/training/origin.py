@@ -1,5 +1,6 @@
 """The weights that a run starts from: `init=` of its settings, its first lines and its card."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,20 +18,26 @@ from sslkit.zoo.start import start
 def started(config: Config, data: Data, module: nn.Module | None) -> Backbone | None:
     """The network that init= names, with its weights; None for a random start. module: of `sslkit.pretrain`.
 
-    Raises UserError as `sslkit.zoo.start` does, and if a module object is given too.
+    Raises UserError as `sslkit.zoo.start` does, if a module object is given too, and for freeze_norm without batch
+    normalisation.
     """
     if config.init is None:
         return None
     if module is not None:
         raise UserError(f"init={config.init} names the network: leave out the module object given as backbone")
     frames = getattr(data.train, "frames", None)
-    return start(
+    body = start(
         config.init,
         image_size=data.image_size,
         in_chans=data.train.channels,
         frames=frames,
         backbone=config.backbone,
     )
+    if config.freeze_norm:
+        body.freeze_norm()
+        said = "batch normalisation keeps its means and variances (freeze_norm=true)"
+        body.recipe.origin = replace(body.recipe.origin, notes=(*body.recipe.origin.notes, said))
+    return body
 
 
 def tensors(body: Backbone) -> dict[str, Tensor]:

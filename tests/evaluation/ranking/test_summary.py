@@ -46,7 +46,7 @@ def test_an_unreadable_image_is_left_out_of_every_model(how: dict, tmp_path: Pat
     (ranking,) = rank_tasks(nets(), [str(folder)], ["logme"], **{**how, "max_images": None})
     assert ranking.models == ("a", "b", "c") and not ranking.left_out
     assert 20 <= ranking.n <= 26  # four fifths of 32, less the unreadable ones
-    with pytest.raises(UserError, match="damaged.jpg"):
+    with pytest.raises(UserError, match=r"damaged\.jpg"):
         rank_tasks(nets(), [str(folder)], ["logme"], **{**how, "max_images": None, "on_error": "raise"})
 
 
