@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import COUNTS, Split
@@ -21,8 +20,7 @@ from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
 from sslkit import say
-from sslkit.data.loader import without_traceback, workers_for
-from sslkit.data.sources import collate
+from sslkit.data.in_order import batches_of_parts
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 
@@ -233,25 +231,13 @@ def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], to
     """Yield (rows, images, readable mask) of each block, with a progress bar on a terminal."""
     from tqdm import tqdm
 
-    count = workers_for(job.split.images, job.workers, world_size())
-    loader = DataLoader(
-        job.split.images,
-        batch_sampler=blocks,
-        collate_fn=collate,
-        num_workers=count,
-        pin_memory=job.device.type == "cuda",
-        generator=torch.Generator().manual_seed(0),  # otherwise the loader draws from the global one
-    )
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
     hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
     with tqdm(total=sum(map(len, blocks)), desc=label, unit=" images", leave=False, disable=hidden) as bar:
-        try:
-            for rows, batch in zip(blocks, loader, strict=True):
-                kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
-                yield rows, batch["images"], kept
-                bar.update(len(rows))
-        except UserError as error:
-            raise (without_traceback(error) if count else error) from error
+        for rows, batch in batches_of_parts(job.split.images, blocks, workers=job.workers, readers=world_size()):
+            kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
+            yield rows, batch["images"], kept
+            bar.update(len(rows))
 
 
 def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:

@@ -89,8 +89,8 @@ class Monitor(pl.Callback):
         return {"rankme": rank, "std": std}
 
     def _judge(self, module: pl.LightningModule) -> dict[str, float]:
-        x, y = features(module.method, self.bank.images, rows=self.bank.rows)
-        query, query_y = features(module.method, self.query.images, rows=self.query.rows)
+        x, y = features(module.method, self.bank)
+        query, query_y = features(module.method, self.query)
         device = module.device
         mean, std = scale_of(x)
         self.probe.learn(((x - mean) / std).to(device), y.to(device))
