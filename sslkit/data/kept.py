@@ -75,15 +75,11 @@ class KeptImages:
     """Some rows of a source of clean images. What is decoded is kept from the first reading on.
 
     room: where it is kept; None, and images that are in memory already, are read again each time.
-    workers: decoding processes, see `loader.make_loader`.
     """
 
-    def __init__(
-        self, images: Images, rows: np.ndarray, *, room: Room | None = None, workers: int | str = "auto"
-    ) -> None:
+    def __init__(self, images: Images, rows: np.ndarray, *, room: Room | None = None) -> None:
         self.images = images
         self.rows = rows
-        self.workers = workers
         self._room = room if images.decodes else None
         self._pixels: np.ndarray | None = None
         self._index = np.empty(len(rows), np.int64)
@@ -99,7 +95,7 @@ class KeptImages:
 
     def _decoded(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
         start = 0
-        for asked, batch in batches_in_order(self.images, self.rows, size, workers=self.workers):
+        for asked, batch in batches_in_order(self.images, self.rows, size):
             part = slice(start, start + len(asked))
             start = part.stop
             if self._room is not None and self._pixels is None:

@@ -50,7 +50,11 @@ class Data:
 
 def open_data(config: Config) -> Data:
     """The training images or videos and, if there are labels, those for evaluation."""
-    return _open_videos(config) if config.data.is_video else _open_images(config)
+    data = _open_videos(config) if config.data.is_video else _open_images(config)
+    for images in (data.train, data.clean):
+        if images is not None:
+            images.workers = config.data.workers
+    return data
 
 
 def _open_images(config: Config) -> Data:
@@ -137,7 +141,8 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, ro
     rows = rows if images.labels is None else rows[images.labels[rows] >= 0]
     if len(rows) > config.eval.max_images:
         rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
-    return KeptImages(images, rows, room=room, workers=config.data.workers)
+    images.workers = config.data.workers
+    return KeptImages(images, rows, room=room)
 
 
 def settled(config: Config, data: Data, folder: Path | None) -> Config:
@@ -169,12 +174,12 @@ def withhold(data: Data) -> None:
         data.train.labels[data.query.rows] = -1
 
 
-def normalization(images: Images, workers: int | str = "auto") -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """None (ImageNet's) for three channels, otherwise mean and std of up to 2,000 images, evenly spaced."""
     if images.channels == 3:
         return None
     rows = torch.linspace(0, len(images) - 1, min(len(images), 2000)).long().unique().tolist()
-    read = [batch["images"] for _, batch in batches_in_order(images, rows, _AT_ONCE, workers=workers)]
+    read = [batch["images"] for _, batch in batches_in_order(images, rows, _AT_ONCE)]
     pixels = torch.cat(read).float().transpose(0, 1).flatten(1) / 255
     mean, std = pixels.mean(1), pixels.std(1).clamp_min(1e-3)
     return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())

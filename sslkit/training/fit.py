@@ -67,7 +67,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         image_size=data.image_size,
         in_chans=data.train.channels,
         frames=getattr(data.train, "frames", None),
-        normalize=body.recipe.origin.normalize if body else normalization(data.train, config.data.workers),
+        normalize=body.recipe.origin.normalize if body else normalization(data.train),
         seed=config.seed,
         **options,
     )

@@ -44,8 +44,10 @@ def test_the_second_reading_is_the_first_without_decoding(
     memory: int, workers: int, images: Images, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(in_order, "FEWEST", 2)
+    images.workers = 0
     plain = reading(KeptImages(images, ROWS), 3)
-    clean = KeptImages(images, ROWS, room=Room(tmp_path / "cache", memory), workers=workers)
+    images.workers = workers
+    clean = KeptImages(images, ROWS, room=Room(tmp_path / "cache", memory))
     check_same(plain, reading(clean, 3))
     assert (tmp_path / "cache").exists() == (memory < SIZE)  # a file only for what does not fit
     monkeypatch.setattr(type(images), "__getitems__", None)
