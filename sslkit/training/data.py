@@ -64,9 +64,14 @@ def _open_images(config: Config) -> Data:
     train = open_images(source, split=known[0], **options)
     size = config.data.image_size or (train.image_size if train.native_size else 224)
     if train.native_size is None and size != 224:  # decode files a little larger than the views
-        train = open_images(source, split=known[0], image_size=round(size * 8 / 7), **options)
-    clean = {**options, "channels": train.channels, "image_size": size, "fit": "crop"}
-    return _with_judges(Data(train, None, None, size), config, lambda split: open_images(source, split=split, **clean))
+        train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
+
+    def clean(split: str) -> Images:
+        if split == train.split:  # not listed again
+            return train.at(image_size=size, channels=train.channels, fit="crop")
+        return open_images(source, split=split, **{**options, "channels": train.channels}, image_size=size, fit="crop")
+
+    return _with_judges(Data(train, None, None, size), config, clean)
 
 
 def _open_videos(config: Config) -> Data:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from sslkit import diagnostics, say
-from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.figures import NoMap
 from sslkit.method import Method
@@ -184,11 +183,9 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
     """Features of clean training images, for the reference statistics of the card."""
     if data.bank is not None:
         return features(method, data.bank)
-
-    options = {"channels": data.train.channels, "image_size": data.image_size, "on_error": config.data.on_error}
     clean = data.clean
     if clean is None:
-        clean = open_images(config.data.source, split=data.train.split, fit="crop", **options)
+        clean = data.train.at(image_size=data.image_size, channels=data.train.channels, fit="crop")
     return features(method, capped(clean, config))
 
 
