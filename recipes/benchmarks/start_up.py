@@ -25,6 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numpy as np
 import torch
 from file_views import write_files
+from ranking_study import commit
 from views_speed import machine
 
 import sslkit
@@ -138,11 +139,11 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=200_000, help="of the start-up")
     parser.add_argument("--judged", type=int, default=2_000, help="images that the judges read")
     parser.add_argument("--repeats", type=int, default=5, help="measured repeats, which alternate")
-    parser.add_argument("--commit", default=None, help="written into the results")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    result = {"machine": machine(), "commit": given.commit, **vars(given) | {"output": None}}
+    result = {"machine": machine(), "commit": commit()}
+    result |= {"files": given.files, "judged": given.judged, "repeats": given.repeats}
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "photos").mkdir()
