@@ -45,6 +45,11 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
     A run that computes the same file is waited for. All ranks must call this, and none times out.
     Raises UserError if the file cannot be written, and on every rank if one fails.
     """
+    found = _read(path, rows)
+    if found is None and path.exists():
+        warnings.warn(f"{path} is damaged; computing {what} again", stacklevel=3)
+    if all(from_all(what, found is not None)):
+        return found
     place, count = _sharers(path.parent, what)
     divided = unit is not None and 1 < count <= rows // unit
     lock = FileLock(path.with_name(f".{path.stem}.lock"))
@@ -53,11 +58,11 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
             if place == 0:
                 _acquire(lock, path, what)
         with together(what) as others, _named(path, what):
-            found = _read(path, rows, what)
+            found = _read(path, rows)
             if found is None and (divided or place == 0):
                 own = _share(rows, place, count, unit) if divided else range(rows or 1)
                 target = _part(path, place, count) if divided else path
-                if not divided or _read(target, len(own), what) is None:  # a part of a run that was killed
+                if not divided or _read(target, len(own)) is None:  # a part of a run that was killed
                     _write(target, _checking(compute(own), others), rows if rows is None else len(own))
         with together(what), _named(path, what):
             if found is None and place == 0:
@@ -120,7 +125,7 @@ def _named(path: Path, what: str) -> Iterator[None]:
 def _visible(path: Path, rows: int | None, what: str) -> np.ndarray:
     """Read what another rank has just written; a network disk may show it a little later."""
     end = time.monotonic() + _LATE
-    while (found := _read(path, rows, what)) is None:
+    while (found := _read(path, rows)) is None:
         if time.monotonic() > end:
             raise UserError(f"{path} was written by another process and cannot be read here: choose another cache")
         time.sleep(0.2)
@@ -128,7 +133,7 @@ def _visible(path: Path, rows: int | None, what: str) -> np.ndarray:
     return found
 
 
-def _read(path: Path, rows: int | None, what: str) -> np.ndarray | None:
+def _read(path: Path, rows: int | None) -> np.ndarray | None:
     if not path.exists():
         return None
     try:
@@ -137,7 +142,6 @@ def _read(path: Path, rows: int | None, what: str) -> np.ndarray | None:
             return array
     except (OSError, ValueError):
         pass
-    warnings.warn(f"{path} is damaged; computing {what} again", stacklevel=3)
     return None
 
 

@@ -126,6 +126,14 @@ def test_one_process_computes_once(tmp_path: Path) -> None:
     assert len({key_of(found, 1), key_of(found, 2), key_of(found + 1, 1), key_of(found[:22], 1)}) == 4
 
 
+def test_a_cache_that_can_only_be_read_is_read(tmp_path: Path) -> None:
+    stored(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a")
+    for path in tmp_path.glob(".*"):
+        path.unlink()
+    found = stored(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a")
+    assert np.array_equal(found, whole()) and not list(tmp_path.glob(".*"))  # it wrote nothing, not even a lock
+
+
 def prepared(cache: Path, **options: object) -> DSA:
     torch.manual_seed(0)
     plugin = DSA(6, hidden=8, eta=4, **options)
