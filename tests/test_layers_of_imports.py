@@ -26,6 +26,7 @@ FLOORS = (
     "sslkit/ranges.py",
     "sslkit/members.py",
     "sslkit/distributed.py",
+    "sslkit/waiting.py",
     "sslkit/diagnostics.py",
     "sslkit/allocator.py",
     "sslkit/figures.py",

@@ -5,14 +5,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import COUNTS, Split
@@ -21,14 +20,15 @@ from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
 from sslkit import say
-from sslkit.data.loader import without_traceback, workers_for
-from sslkit.data.sources import collate
+from sslkit.data.in_order import batches_of_parts
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
+from sslkit.waiting import Others, OthersStopped, from_first, together
 
 PRECISIONS = ("float32", "bfloat16")
 INTERPOLATIONS = ("bilinear", "bicubic")
 CACHED_PIXELS = 24 * 224**2
+_WORK = "the extraction of features"  # in messages
 
 
 def extract(
@@ -76,13 +76,14 @@ def extract(
     prepared, transform = _prepared(opened, loaded, resize, interpolation)
     key = _key(loaded, prepared, transform, precision)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(cache) if cache is not None else Path(_from_first(scratch))
+        folder = Path(cache) if cache is not None else Path(from_first(_WORK, lambda: scratch))
         place = _device(device, loaded)
         batch = batch_size or batch_for(loaded.image_size, place)
         job = _Job(loaded, prepared, transform, precision, batch, place, workers, progress)
         found = _extracted(job, folder, key)
         x = found[ROWS] if cache is not None else np.array(found[ROWS])
-        _wait()  # before the first rank removes its scratch folder
+        with together(_WORK):  # before the first rank removes its scratch folder
+            pass
     return Features(
         x,
         found[LABELS],
@@ -168,41 +169,48 @@ def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
     if world_size() == 1:
         with exclusive(root, key):
             return read_whole(root / key) or _fill(job, root, key)
-    if rank() > 0:
-        return _fill(job, root, key) if _from_first(None) else read_whole(root / key)
-    with exclusive(root, key):
-        found = read_whole(root / key)
-        _from_first(found is None)
-        return found or _fill(job, root, key)
+    with ExitStack() as held:
+
+        def missing() -> bool:
+            held.enter_context(exclusive(root, key))
+            return read_whole(root / key) is None
+
+        return _fill(job, root, key) if from_first(_WORK, missing) else opened(root / key)
 
 
 def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
     partial = Partial(root, key, len(job.split), job.model.width, job.batch_size)
-    if rank() == 0:
-        partial.prepare()
-    _wait()
-    blocks = partial.open(rank(), world_size())
-    _wait()  # before any block is marked, so that all ranks divide the same blocks
-    try:
-        _run(job, partial, blocks)
-    except UserError:  # discard the blocks: the model or the images are invalid
-        shutil.rmtree(partial.folder, ignore_errors=True)
-        raise
-    _wait()
-    if rank() == 0:
-        lost = job.split.ids[~np.asarray(partial.kept)].tolist()
-        if len(lost) == partial.n:
-            raise UserError(f"none of the {partial.n} images of {job.split.name} can be read")
-        beside = {LABELS: job.split.y, IDS: job.split.ids}
-        beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
-        about = {"model": job.model.name, "data": job.split.name, "split": job.split.split, "unreadable": lost}
-        partial.publish(root / key, beside, about | job.transform)
-    _wait()
+    with together(_WORK):
+        if rank() == 0:
+            partial.prepare()
+    with together(_WORK):  # before any block is marked, so that all ranks divide the same blocks
+        blocks = partial.open(rank(), world_size())
+    with together(_WORK) as others:
+        try:
+            _run(job, partial, blocks, others)
+        except OthersStopped:
+            raise
+        except UserError:  # discard the blocks: the model or the images are invalid
+            shutil.rmtree(partial.folder, ignore_errors=True)
+            raise
+    with together(_WORK):
+        if rank() == 0:
+            _publish(job, partial, root / key)
     return opened(root / key)
 
 
+def _publish(job: _Job, partial: Partial, target: Path) -> None:
+    lost = job.split.ids[~np.asarray(partial.kept)].tolist()
+    if len(lost) == partial.n:
+        raise UserError(f"none of the {partial.n} images of {job.split.name} can be read")
+    beside = {LABELS: job.split.y, IDS: job.split.ids}
+    beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
+    about = {"model": job.model.name, "data": job.split.name, "split": job.split.split, "unreadable": lost}
+    partial.publish(target, beside, about | job.transform)
+
+
 @torch.inference_mode()
-def _run(job: _Job, partial: Partial, blocks: list[list[int]]) -> None:
+def _run(job: _Job, partial: Partial, blocks: list[list[int]], others: Others) -> None:
     """Extract the blocks of this rank."""
     job.model.backbone.to(job.device)
     mean, std = (torch.tensor(v, device=job.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
@@ -214,6 +222,7 @@ def _run(job: _Job, partial: Partial, blocks: list[list[int]]) -> None:
                 f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
             )
         partial.write(rows[0], x, kept)
+        others.check()
     partial.flush()
 
 
@@ -233,25 +242,13 @@ def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], to
     """Yield (rows, images, readable mask) of each block, with a progress bar on a terminal."""
     from tqdm import tqdm
 
-    count = workers_for(job.split.images, job.workers, world_size())
-    loader = DataLoader(
-        job.split.images,
-        batch_sampler=blocks,
-        collate_fn=collate,
-        num_workers=count,
-        pin_memory=job.device.type == "cuda",
-        generator=torch.Generator().manual_seed(0),  # otherwise the loader draws from the global one
-    )
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
     hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
     with tqdm(total=sum(map(len, blocks)), desc=label, unit=" images", leave=False, disable=hidden) as bar:
-        try:
-            for rows, batch in zip(blocks, loader, strict=True):
-                kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
-                yield rows, batch["images"], kept
-                bar.update(len(rows))
-        except UserError as error:
-            raise (without_traceback(error) if count else error) from error
+        for rows, batch in batches_of_parts(job.split.images, blocks, workers=job.workers, readers=world_size()):
+            kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
+            yield rows, batch["images"], kept
+            bar.update(len(rows))
 
 
 def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:
@@ -268,17 +265,3 @@ def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str
         shown = ", ".join(lost[:5]) + (" ..." if len(lost) > 5 else "")
         say.warning(f"{len(lost)} of {len(split)} images of {split.name} cannot be read and are left out: {shown}")
     return tuple(lost)
-
-
-def _wait() -> None:
-    if world_size() > 1:
-        dist.barrier()
-
-
-def _from_first(value: Any) -> Any:
-    """Return the first rank's value on every rank."""
-    if world_size() == 1:
-        return value
-    box = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]

@@ -23,6 +23,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import bootstrap_mean, jackknife
 from sslkit import diagnostics
 from sslkit.data.images import Images
+from sslkit.data.in_order import batches_in_order
 from sslkit.data.recipe import SIMCLR, View, ViewRecipe
 from sslkit.data.views import augment, view_generator
 from sslkit.errors import UserError
@@ -165,9 +166,7 @@ def _views(
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Yield per batch: readable rows, (B,) bool, and their views (kept * q, C, S, S)."""
     recipe = recipe.at(model.image_size)
-    for step, start in enumerate(range(0, len(rows), BATCH)):
-        asked = rows[start : start + BATCH]
-        batch = images.__getitems__(asked.tolist())
+    for step, (asked, batch) in enumerate(batches_in_order(images, rows, BATCH)):
         kept = batch["index"].numpy() == asked  # unreadable images are replaced by a neighbour
         draws = view_generator(seed, 0, step)
         views = augment(batch["images"], recipe, model.image_size, draws, aspect=batch["aspect"])

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ class PathList:
 
     def __getitem__(self, row: int) -> str:
         return os.fsdecode(self._block[self._ends[row] : self._ends[row + 1]])
+
+    def below(self, root: Path) -> Iterator[bytes]:
+        """All paths, encoded, with `root` before them; faster than one by one."""
+        start = os.path.join(os.fsencode(root), b"")
+        return (start + self._block[begin:end] for begin, end in pairwise(self._ends.tolist()))
 
 
 class FolderImages(DecodedImages):
@@ -65,14 +71,14 @@ class FolderImages(DecodedImages):
     def _update_digest(self, digest: Any) -> None:
         digest.update(self._paths._ends.tobytes())
         digest.update(self._paths._block)
-        for row in range(len(self)):
-            path = self.path(row)
+        for path in self._paths.below(self.root):
             try:
                 stat = os.stat(path)
             except FileNotFoundError as error:
-                raise UserError(f"{path} has gone, or is a link to nothing: put it back, or remove it") from error
+                gone = os.fsdecode(path)
+                raise UserError(f"{gone} has gone, or is a link to nothing: put it back, or remove it") from error
             except OSError as error:
-                raise UserError(f"cannot read {path}: {error.strerror}; remove it") from error
+                raise UserError(f"cannot read {os.fsdecode(path)}: {error.strerror}; remove it") from error
             digest.update(b"%d %d\n" % (stat.st_size, stat.st_mtime_ns))
 
 
@@ -152,10 +158,11 @@ def _walk(folder: Path, extensions: Sequence[str]) -> Iterator[tuple[str, bool]]
         if (stat.st_dev, stat.st_ino) in seen:  # a link to a folder above
             continue
         seen.add((stat.st_dev, stat.st_ino))
+        start = os.path.join(below, "") if below else ""
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            path = os.path.join(below, entry.name)
+            path = start + entry.name
             if _is_folder(entry):
                 pending.append(path)
             else:

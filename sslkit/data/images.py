@@ -65,9 +65,11 @@ class Images(Dataset):
     Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and must be picklable: workers may be spawned.
 
     decodes: True if reading a row is slow enough for worker processes.
+    workers: number of these in `in_order.batches_in_order`, or "auto"; a run sets its data.workers.
     """
 
     decodes: ClassVar[bool] = True
+    workers: int | str = "auto"
 
     def __init__(
         self,

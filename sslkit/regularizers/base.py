@@ -27,9 +27,10 @@ class Regularizer(nn.Module):
         self.watched: dict[str, Tensor] = {}
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
-        """Called once before training with the clean training images; for priors and neighbours.
+        """Called once before training with the clean training images, on all ranks; for priors and neighbours.
 
-        cache: folder for files that later runs can reuse. steps: of the whole run, 0 if unknown.
+        cache: folder for files that later runs can reuse, which all ranks may write: `sslkit.waiting` lets them take
+        turns. steps: of the whole run, 0 if unknown.
         """
 
     def describe(self) -> str:

@@ -10,6 +10,8 @@ import torch
 from sslkit import say
 from sslkit.data.cropped import CroppedImages
 from sslkit.data.decoded import DecodedImages
+from sslkit.data.in_order import batches_in_order
+from sslkit.data.kept import KeptImages, Room
 from sslkit.data.sources import Images, open_images, splits
 from sslkit.data.video import DEFAULT_SIZE, open_videos
 from sslkit.errors import UserError
@@ -17,13 +19,7 @@ from sslkit.method import Method
 from sslkit.training import run
 from sslkit.training.config import Config
 
-
-@dataclass
-class Judged:
-    """Labelled clean images, and the rows of them in use."""
-
-    images: Images
-    rows: np.ndarray
+_AT_ONCE = 128  # images of a batch for statistics
 
 
 @dataclass
@@ -35,8 +31,8 @@ class Data:
     """
 
     train: Images
-    bank: Judged | None
-    query: Judged | None
+    bank: KeptImages | None
+    query: KeptImages | None
     image_size: int
     held_out: bool = True
     clean: Images | None = None
@@ -54,7 +50,11 @@ class Data:
 
 def open_data(config: Config) -> Data:
     """The training images or videos and, if there are labels, those for evaluation."""
-    return _open_videos(config) if config.data.is_video else _open_images(config)
+    data = _open_videos(config) if config.data.is_video else _open_images(config)
+    for images in (data.train, data.clean):
+        if images is not None:
+            images.workers = config.data.workers
+    return data
 
 
 def _open_images(config: Config) -> Data:
@@ -64,9 +64,14 @@ def _open_images(config: Config) -> Data:
     train = open_images(source, split=known[0], **options)
     size = config.data.image_size or (train.image_size if train.native_size else 224)
     if train.native_size is None and size != 224:  # decode files a little larger than the views
-        train = open_images(source, split=known[0], image_size=round(size * 8 / 7), **options)
-    clean = {**options, "channels": train.channels, "image_size": size, "fit": "crop"}
-    return _with_judges(Data(train, None, None, size), config, lambda split: open_images(source, split=split, **clean))
+        train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
+
+    def clean(split: str) -> Images:
+        if split == train.split:  # not listed again
+            return train.at(image_size=size, channels=train.channels, fit="crop")
+        return open_images(source, split=split, **{**options, "channels": train.channels}, image_size=size, fit="crop")
+
+    return _with_judges(Data(train, None, None, size), config, clean)
 
 
 def _open_videos(config: Config) -> Data:
@@ -94,12 +99,14 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
         raise UserError(f"data {config.data.source!r} has {len(train)} {data.unit}, fewer than one batch; {lower}")
     if train.labels is None or len(train.classes) < 2:
         return data
+    room = Room(Path(config.out) / ".cache")
     bank = clean(known[0])
     held_out = next((name for name in ("test", "val") if name in known), None)
     query = clean(held_out) if held_out else None
     if query is not None and query.labels is not None:
-        return _judged(replace(data, bank=capped(bank, config), query=capped(query, config)), config)
-    bank, query = (capped(bank, config, rows) for rows in held_out_rows(bank.labels))
+        bank, query = (capped(images, config, room=room) for images in (bank, query))
+        return _judged(replace(data, bank=bank, query=query), config)
+    bank, query = (capped(bank, config, rows, room=room) for rows in held_out_rows(bank.labels))
     return _judged(replace(data, bank=bank, query=query, held_out=False), config)
 
 
@@ -130,13 +137,17 @@ def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, n
     return np.flatnonzero(~test), np.flatnonzero(test)
 
 
-def capped(images: Images, config: Config, rows: np.ndarray | None = None) -> Judged:
-    """The labelled rows of `rows` (all rows if the images have no labels), at most eval.max_images, always the same."""
+def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, room: Room | None = None) -> KeptImages:
+    """The labelled rows of `rows` (all rows if the images have no labels), at most eval.max_images, always the same.
+
+    room: to keep them in for the next reading.
+    """
     rows = np.arange(len(images)) if rows is None else rows
     rows = rows if images.labels is None else rows[images.labels[rows] >= 0]
     if len(rows) > config.eval.max_images:
         rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
-    return Judged(images, rows)
+    images.workers = config.data.workers
+    return KeptImages(images, rows, room=room)
 
 
 def settled(config: Config, data: Data, folder: Path | None) -> Config:
@@ -173,6 +184,7 @@ def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]
     if images.channels == 3:
         return None
     rows = torch.linspace(0, len(images) - 1, min(len(images), 2000)).long().unique().tolist()
-    pixels = images.__getitems__(rows)["images"].float().transpose(0, 1).flatten(1) / 255
+    read = [batch["images"] for _, batch in batches_in_order(images, rows, _AT_ONCE)]
+    pixels = torch.cat(read).float().transpose(0, 1).flatten(1) / 255
     mean, std = pixels.mean(1), pixels.std(1).clamp_min(1e-3)
     return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())

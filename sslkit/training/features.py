@@ -6,29 +6,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sslkit.data.in_order import batches_in_order
-from sslkit.data.sources import Images
+from sslkit.data.kept import KeptImages
 from sslkit.diagnostics import EPS, unit_rows
 from sslkit.errors import UserError
 from sslkit.method import Method
 
 
 @torch.no_grad()
-def features(method: Method, images: Images, *, rows: np.ndarray | None = None, batch_size: int = 256) -> tuple:
+def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
     """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
 
-    images: also videos, whose features are the mean over their clips. rows: row numbers; None: all.
+    clean: also videos, whose features are the mean over their clips.
     batch_size: in images; for videos 4 * batch_size frames.
-    Unreadable images are left out, so N may be smaller than requested.
+    Unreadable images are left out, so N may be smaller than the number of rows.
     """
-    rows = np.arange(len(images)) if rows is None else np.asarray(rows)
+    images = clean.images
     if method.backbone.frames is not None:
         batch_size = max(1, 4 * batch_size // (images.frames * images.clips))
     device = next(method.parameters()).device
     training = method.training
     method.eval()
     x, y = [], []
-    for asked, batch in batches_in_order(images, rows, batch_size):
+    for asked, batch in clean.batches(batch_size):
         # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
         own = np.flatnonzero(batch["index"].numpy() == asked)
         if len(own):
@@ -37,7 +36,7 @@ def features(method: Method, images: Images, *, rows: np.ndarray | None = None, 
             y.append(batch["label"][own])
     method.train(training)
     if not x:
-        raise UserError(f"none of {len(rows)} images of {images.name} can be read")
+        raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
     x = torch.cat(x)
     if not x.isfinite().all():
         raise UserError("the backbone's features are not finite")

@@ -12,14 +12,13 @@ from typing import Any
 import torch
 
 from sslkit import diagnostics, say
-from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.figures import NoMap
 from sslkit.method import Method
 from sslkit.training import origin
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.data import Data, Judged, capped
+from sslkit.training.data import Data, capped
 from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
 from sslkit.training.history import History
 from sslkit.training.plots import plot_embedding, plot_terms
@@ -32,7 +31,7 @@ def judge(method: Method, data: Data, k: int) -> dict[str, float]:
     """kNN, linear probe and crowding of the current backbone; empty without labels."""
     if data.bank is None:
         return {}
-    bank, query = (features(method, part.images, rows=part.rows) for part in (data.bank, data.query))
+    bank, query = (features(method, part) for part in (data.bank, data.query))
     crowded = diagnostics.crowding(*query)
     return {
         "knn": knn_accuracy(*bank, *query, k=k),
@@ -183,21 +182,18 @@ def summary(entry: ZooEntry, data: Data) -> str:
 def _training_features(config: Config, data: Data, method: Method) -> tuple[torch.Tensor, torch.Tensor]:
     """Features of clean training images, for the reference statistics of the card."""
     if data.bank is not None:
-        return features(method, data.bank.images, rows=data.bank.rows)
-
-    options = {"channels": data.train.channels, "image_size": data.image_size, "on_error": config.data.on_error}
+        return features(method, data.bank)
     clean = data.clean
     if clean is None:
-        clean = open_images(config.data.source, split=data.train.split, fit="crop", **options)
-    part: Judged = capped(clean, config)
-    return features(method, part.images, rows=part.rows)
+        clean = data.train.at(image_size=data.image_size, channels=data.train.channels, fit="crop")
+    return features(method, capped(clean, config))
 
 
 def _picture(config: Config, data: Data, method: Method, folder: Path, train: tuple) -> None:
     """The embedding of held-out images, or of training images if there are no others."""
     if not config.eval.tsne:
         return
-    x, y = train if data.query is None else features(method, data.query.images, rows=data.query.rows)
+    x, y = train if data.query is None else features(method, data.query)
     if len(x) < LEAST_POINTS:
         return
     keep = torch.linspace(0, len(x) - 1, min(len(x), config.eval.tsne)).long()

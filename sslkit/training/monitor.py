@@ -14,6 +14,7 @@ from sslkit import diagnostics
 from sslkit.training.data import Data
 from sslkit.training.features import features, knn_accuracy
 from sslkit.training.history import History
+from sslkit.waiting import together
 
 WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 
@@ -76,10 +77,13 @@ class Monitor(pl.Callback):
         z = torch.cat(list(self.z))[-WINDOW:].cpu()
         self.z.clear()  # the window starts empty in each epoch, also after a resume
         last = trainer.current_epoch + 1 == trainer.max_epochs
-        if trainer.is_global_zero and (last or (trainer.current_epoch + 1) % self.every == 0):
-            self.history.note(**self._spread(z, trainer.current_epoch))
-            if self.probe is not None:
-                self.history.note(**self._judge(module))
+        if not last and (trainer.current_epoch + 1) % self.every:
+            return
+        with together("the judgement of an epoch"):
+            if trainer.is_global_zero:
+                self.history.note(**self._spread(z, trainer.current_epoch))
+                if self.probe is not None:
+                    self.history.note(**self._judge(module))
 
     def _spread(self, z: Tensor, epoch: int) -> dict[str, float]:
         rank, std = spread(z)
@@ -89,8 +93,8 @@ class Monitor(pl.Callback):
         return {"rankme": rank, "std": std}
 
     def _judge(self, module: pl.LightningModule) -> dict[str, float]:
-        x, y = features(module.method, self.bank.images, rows=self.bank.rows)
-        query, query_y = features(module.method, self.query.images, rows=self.query.rows)
+        x, y = features(module.method, self.bank)
+        query, query_y = features(module.method, self.query)
         device = module.device
         mean, std = scale_of(x)
         self.probe.learn(((x - mean) / std).to(device), y.to(device))

@@ -31,6 +31,7 @@ from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
 from sslkit.training.plots import save_views
 from sslkit.training.progress import Bar
+from sslkit.waiting import together
 from sslkit.zoo.entry import ZooEntry
 
 
@@ -45,9 +46,10 @@ class Start(pl.Callback):
         self.judged: dict[str, float] | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
-        if trainer.is_global_zero and self.judged is None:
-            save_views(module.method, self.shown, self.folder / "views.png")
-            self.judged = judge(module.method, self.data, self.k)
+        with together("the judgement of the first weights"):
+            if trainer.is_global_zero and self.judged is None:
+                save_views(module.method, self.shown, self.folder / "views.png")
+                self.judged = judge(module.method, self.data, self.k)
 
     def state_dict(self) -> dict[str, Any]:
         return {"judged": self.judged, "digest": self.data.train.digest, "init": self.init}
@@ -61,17 +63,14 @@ class Start(pl.Callback):
 
 
 class Prepare(pl.Callback):
-    """Lets the regularisers read the clean images: rank 0 first, the others then use its files."""
+    """Lets the regularisers read the clean images, on all ranks at the same time."""
 
     def __init__(self, data: Data, cache: Path) -> None:
         self.images = data.train if data.clean is None else data.clean
         self.cache = cache
 
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
-        for turn in (True, False):
-            if trainer.is_global_zero is turn:
-                module.method.prepare(self.images, cache=self.cache, steps=module.steps)
-            trainer.strategy.barrier()
+        module.method.prepare(self.images, cache=self.cache, steps=module.steps)
 
 
 class Unreadable(pl.Callback):

@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,7 +23,7 @@ from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.priors import build as build_prior
 from sslkit.regularizers.dsa.priors.features import FilePrior
-from sslkit.regularizers.dsa.table import FeatureTable, sample, tabulate
+from sslkit.regularizers.dsa.table import FeatureTable, connectivity, fit, tabulate
 from sslkit.regularizers.dsa.threads import one_thread
 
 if TYPE_CHECKING:
@@ -126,16 +127,18 @@ class DSA(Regularizer):
         """Fit the prior (pca), read or compute the features of every clean image, and their connectivity scores.
 
         dataset: clean images; for videos their centre clips, `videos.sampled("center")`.
-        cache: folder for the features, keyed by content; None keeps them in memory. steps: of the whole run.
+        cache: folder for fit, features and scores, keyed by content; None keeps them in memory.
+        steps: of the whole run. All ranks must call this.
         """
         self.arrange.steps = steps
         if self.prior.needs_fit:
-            self.prior.fit(sample(self.prior, dataset))
+            fit(self.prior, dataset, cache=cache)
         whole = self.neighbours == "dataset" or (self.neighbours == "auto" and self.mode == "cached")
         if self.mode == "cached" or whole:
             self._table = tabulate(self.prior, dataset, cache=cache, device=self.place.device)
         if whole and self.nu:
-            self._scores = self._score(self._table.all(), backend="faiss").to(self.place.device)
+            score, about = partial(self._score, backend="faiss"), (scoring.VERSION, self.eta, self.mu)
+            self._scores = connectivity(self._table, score, *about, cache=cache).to(self.place.device)
 
     @property
     def needs_images(self) -> bool:

@@ -16,6 +16,7 @@ from sslkit.ties import among_all, pair_cosines, search_error, settle
 FROBENIUS = ("squared", "norm")
 RULES = ("threshold", "fraction", "mutual")
 BACKENDS = ("faiss", "torch")
+VERSION = 1  # of the connectivity scores, in the names of cached ones: raise it when they change
 
 _DENSE = 4096  # largest number of images with a dense neighbour graph
 _PAIRS = 2**24  # pairs whose cosines are in memory at once

@@ -1,11 +1,7 @@
-"""A prior's features of every clean image of a data set, computed once and cached by content."""
+"""A prior's features of every clean image of a data set, and their scores, computed once and cached by content."""
 
-import contextlib
-import hashlib
-import os
-import tempfile
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +10,13 @@ import torch
 from torch import Tensor
 
 from sslkit.data.in_order import batches_in_order
+from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.regularizers.dsa.priors.base import Prior
 from sslkit.regularizers.dsa.priors.features import FilePrior
 from sslkit.regularizers.dsa.priors.pca import PcaPrior
+from sslkit.regularizers.dsa.stored import key_of, stored
+from sslkit.waiting import together
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
@@ -56,10 +55,11 @@ class FeatureTable:
 
 
 def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: torch.device) -> FeatureTable:
-    """Read or compute the prior's features of every image of the data set.
+    """Read or compute the prior's features of every image of the data set. All ranks must call this.
 
     cache: folder for a .npy file named by the sha256 of the prior's identity and the data set's digest; read if it
-        exists, otherwise written atomically. None, or a prior of unknown identity (a function), keeps them in memory.
+        exists, otherwise written atomically, of several ranks each computes its part of the rows. None, or a prior of
+        unknown identity (a function), keeps them in memory, and every rank computes them.
     Raises UserError if the number of rows of a features file differs from the data set's, or the cache cannot be
     written.
     """
@@ -67,27 +67,53 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
         if len(prior.array) != len(dataset):
             raise UserError(f"prior {prior.name} has {len(prior.array)} rows, {dataset.name} has {len(dataset)} images")
         return FeatureTable(prior.array)
+    what, rows = f"the features of prior {prior.name}", range(len(dataset))
     if cache is None or prior.identity is None:
-        return FeatureTable(np.concatenate(list(_batches(prior, dataset, device))))
-    key = hashlib.sha256(f"{prior.identity}\n{dataset.digest}".encode()).hexdigest()
-    path = Path(cache) / f"prior-{key[:32]}.npy"
-    table = _read(path, len(dataset))
-    if table is None:
-        try:
-            _write(path, _batches(prior, dataset, device), len(dataset))
-        except OSError as error:
-            raise UserError(f"cannot write the prior's features to {path}: {error}; choose another cache") from error
-        table = _read(path, len(dataset))
-    return FeatureTable(table)
+        with together(what):
+            return FeatureTable(np.concatenate(list(_batches(prior, dataset, device, rows))))
+    path = Path(cache) / f"prior-{key_of(prior.identity, dataset.digest)}.npy"
+    compute = partial(_batches, prior, dataset, device)
+    return FeatureTable(stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset)))
+
+
+def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
+    """Fit the prior to a sample of the data set, or read what an earlier fit found. All ranks must call this."""
+    what = f"the fit of prior {prior.name}"
+    if cache is None:
+        with together(what):
+            prior.fit(sample(prior, dataset))
+        return
+
+    def fitted(_: range) -> Iterator[np.ndarray]:
+        prior.fit(sample(prior, dataset))
+        yield prior.components_of_fit()
+
+    path = Path(cache) / f"fit-{key_of(prior.identity, dataset.digest)}.npy"
+    prior.restore(stored(path, None, fitted, what=what), dataset.channels)
+
+
+def connectivity(table: FeatureTable, score: Callable[[Tensor], Tensor], *about: object, cache: Path | None) -> Tensor:
+    """score(the whole table), (N,) float32 on the CPU, computed once: read from the cache if it is there.
+
+    about: all that the scores depend on besides the table's content. All ranks must call this.
+    """
+    what = "the connectivity scores"
+    if cache is None:
+        with together(what):
+            return score(table.all())
+    path = Path(cache) / f"scores-{key_of(table.array, *about)}.npy"
+    found = stored(path, len(table), lambda _: [score(table.all()).numpy()], what=what)
+    return torch.from_numpy(np.array(found))
 
 
 def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
-    """Return the images to fit a prior: up to most_images images (n, C, H, W), evenly spaced.
+    """Return the images to fit a prior: up to most_images images or frames (n, C, H, W), evenly spaced.
 
-    For videos as many frames, up to four of a clip, float in [0, 1] and at most of the prior's input size.
+    Float in [0, 1] and at most of the prior's input size; of videos up to four frames of a clip.
     """
     if not _of_clips(dataset):
-        return dataset.__getitems__(_spaced(len(dataset), prior.most_images))["images"]
+        rows = _spaced(len(dataset), prior.most_images)
+        return torch.cat([prior.shrunk(batch["images"]) for _, batch in batches_in_order(dataset, rows, _BATCH)])
     shown = _spaced(dataset.frames, _FRAMES_OF_CLIP)
     rows = _spaced(len(dataset), prior.most_images // (len(shown) * dataset.clips))
     parts = []
@@ -109,49 +135,17 @@ def _rows_at_once(dataset: "Images") -> int:
     return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if _of_clips(dataset) else _BATCH
 
 
-def _batches(prior: Prior, dataset: "Images", device: torch.device) -> Iterator[np.ndarray]:
+def _batches(prior: Prior, dataset: "Images", device: torch.device, own: range) -> Iterator[np.ndarray]:
     from tqdm import tqdm
 
     step = _rows_at_once(dataset)
-    read = batches_in_order(dataset, range(len(dataset)), step)
-    shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": -(-len(dataset) // step)}
-    for rows, batch in tqdm(read, **shown, disable=True if len(dataset) <= _BAR_FROM else None):
+    read = batches_in_order(dataset, own, step, readers=world_size())
+    shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": -(-len(own) // step)}
+    hidden = len(own) <= _BAR_FROM or rank() > 0
+    for rows, batch in tqdm(read, **shown, disable=True if hidden else None):
         features = prior(batch["images"].to(device))
         if not features.isfinite().all():
             raise UserError(
                 f"prior {prior.name} returned features that are not finite for rows {rows[0]} to {rows[-1]}"
             )
         yield features.cpu().numpy()
-
-
-def _read(path: Path, rows: int) -> np.ndarray | None:
-    if not path.exists():
-        return None
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        if array.ndim == 2 and len(array) == rows and array.dtype == np.float32:
-            return array
-    except (OSError, ValueError):
-        pass
-    warnings.warn(f"{path} is damaged; computing the prior's features again", stacklevel=3)
-    return None
-
-
-def _write(path: Path, batches: Iterator[np.ndarray], rows: int) -> None:
-    """Write with plain writes rather than a memory map: a full disk then raises instead of killing the process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for number, batch in enumerate(batches):
-                if number == 0:
-                    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, batch.shape[1])}
-                    np.lib.format.write_array_header_1_0(file, header)
-                file.write(np.ascontiguousarray(batch, dtype="<f4").tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise

@@ -1,7 +1,9 @@
 """The leading principal components of the data set's own pixels."""
 
+import math
 import warnings
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,6 +50,16 @@ class PcaPrior(Prior):
             _, _, basis = torch.svd_lowrank(x - self.mean, min(rank + 10, *x.shape), niter=4)
         self.basis = basis[:, :rank].contiguous()
         self.side = min(self.size, *images.shape[-2:])
+
+    def components_of_fit(self) -> np.ndarray:
+        """Return what `fit` has found, (1 + rank, C * side^2) float32: the mean, then the components."""
+        return torch.cat([self.mean[None], self.basis.T]).numpy()
+
+    def restore(self, found: np.ndarray, channels: int) -> None:
+        """Restore an earlier fit to images of these channels, from its `components_of_fit`."""
+        found = torch.from_numpy(np.array(found))
+        self.mean, self.basis = found[0], found[1:].T.contiguous()
+        self.side = math.isqrt(len(self.mean) // channels)
 
     def extract(self, pixels: Tensor) -> Tensor:
         x = self._pixels(pixels)

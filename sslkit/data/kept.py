@@ -1,0 +1,115 @@
+"""Clean images that are read again and again: decoded once, then kept in memory or in a file."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from sslkit import say
+from sslkit.data.images import Images
+from sslkit.data.in_order import batches_in_order
+
+IN_MEMORY = 2**30  # bytes of a run's kept images in memory; what does not fit goes to a file
+_SHARE = 2  # a file takes at most 1 / _SHARE of the free space: checkpoints need the rest
+_ZEROS = bytes(2**20)
+
+
+class Room:
+    """Space for arrays: in memory up to a limit, beyond it in files of a folder.
+
+    The files have no name, so that their space is free again when the process ends, however it ends.
+    """
+
+    def __init__(self, folder: Path, memory: int = IN_MEMORY) -> None:
+        self.folder = folder
+        self.memory = memory
+        self._warned = False
+
+    def array(self, shape: tuple[int, ...]) -> np.ndarray | None:
+        """An uninitialised uint8 array; None, with one warning, if it fits neither in memory nor on the disk."""
+        size = prod(shape)
+        if size <= self.memory:
+            self.memory -= size
+            return np.empty(shape, np.uint8)
+        try:
+            return self._on_disk(shape, size)
+        except OSError as error:
+            if not self._warned:
+                say.warning(
+                    f"no room in {self.folder} to keep {size / 1e9:.1f} GB of decoded images "
+                    f"({error.strerror or error}): they are decoded again at every evaluation"
+                )
+            self._warned = True
+            return None
+
+    def _on_disk(self, shape: tuple[int, ...], size: int) -> np.ndarray:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.folder).free
+        if size > free // _SHARE:
+            raise OSError(errno.ENOSPC, f"{free / 1e9:.1f} GB are free, and checkpoints need some of them")
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            _reserve(file, size)
+            return np.memmap(file, np.uint8, "r+", shape=shape)
+
+
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Take the space on the disk now: a memory map without it would end the process by a signal. Raises OSError."""
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        for start in range(0, size, len(_ZEROS)):
+            file.write(_ZEROS[: size - start])
+        file.flush()
+
+
+class KeptImages:
+    """Some rows of a source of clean images. What is decoded is kept from the first reading on.
+
+    room: where it is kept; None, and images that are in memory already, are read again each time.
+    """
+
+    def __init__(self, images: Images, rows: np.ndarray, *, room: Room | None = None) -> None:
+        self.images = images
+        self.rows = rows
+        self._room = room if images.decodes else None
+        self._pixels: np.ndarray | None = None
+        self._index = np.empty(len(rows), np.int64)
+        self._label = np.empty(len(rows), np.int64)
+        self._whole = False
+
+    def batches(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        """(requested rows, batch) in order, `size` rows at a time.
+
+        batch: images, index and label as of `Images.__getitems__`, the same in every reading.
+        """
+        return self._again(size) if self._whole else self._decoded(size)
+
+    def _decoded(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        start = 0
+        for asked, batch in batches_in_order(self.images, self.rows, size):
+            part = slice(start, start + len(asked))
+            start = part.stop
+            if self._room is not None and self._pixels is None:
+                self._pixels = self._room.array((len(self.rows), *batch["images"].shape[1:]))
+                self._room = None  # asked once
+            if self._pixels is not None:
+                self._pixels[part] = batch["images"].numpy()
+                self._index[part], self._label[part] = batch["index"].numpy(), batch["label"].numpy()
+            yield asked, {name: batch[name] for name in ("images", "index", "label")}
+        self._whole = self._pixels is not None and start == len(self.rows)
+
+    def _again(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        for start in range(0, len(self.rows), size):
+            part = slice(start, start + size)
+            found = {"images": self._pixels[part], "index": self._index[part], "label": self._label[part]}
+            # copied: the caller may write into a batch
+            yield self.rows[part].tolist(), {name: torch.from_numpy(array.copy()) for name, array in found.items()}

@@ -1,0 +1,109 @@
+"""A run on image files: what its judges read is decoded once, and changes nothing."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from photographs import write_jpegs
+
+import sslkit
+from sslkit.data import in_order, kept
+from sslkit.data.decoded import DecodedImages
+from sslkit.training import data as data_of_runs
+from sslkit.training.config import Config
+from sslkit.training.data import normalization, open_data
+
+COUNT = 40
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """Forty photographs in two classes, of which one cannot be read."""
+    root = tmp_path_factory.mktemp("files")
+    for number, path in enumerate(sorted(write_jpegs(root / "all", COUNT, (60, 45)).iterdir())):
+        (root / "images" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+        shutil.move(path, root / "images" / "ab"[number % 2] / path.name)
+    (root / "images" / "a" / "06.jpg").write_bytes(b"not an image")
+    return root / "images"
+
+
+def config(files: Path, out: Path, workers: int) -> dict:
+    return {
+        "method": "simclr",
+        "data": {"source": str(files), "batch_size": 8, "image_size": 16, "workers": workers},
+        "epochs": 1,
+        "eval": {"k": 3, "tsne": 0},
+        "trainer": {"progress": False, "precision": "32-true", "accelerator": "cpu"},
+        "out": str(out),
+    }
+
+
+class NoRoom:
+    """Room for nothing: images are read again for each evaluation."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def array(self, shape: tuple[int, ...]) -> None:
+        return None
+
+
+def judged(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return [{name: row[name] for name in ("knn", "probe", "rankme")} for row in csv.DictReader(file) if row["knn"]]
+
+
+def test_kept_images_change_nothing_and_are_decoded_once(files: Path, tmp_path: Path, monkeypatch) -> None:
+    read: list[tuple[int, ...]] = []
+    plainly = DecodedImages.__getitems__
+
+    def watched(self: DecodedImages, rows: list[int]) -> dict:
+        if self.fit == "crop":
+            read.append(tuple(rows))
+        return plainly(self, rows)
+
+    monkeypatch.setattr(DecodedImages, "__getitems__", watched)
+    monkeypatch.setattr("sslkit.training.finish.plot_terms", lambda *_: None)
+    entries, reads = {}, {}
+    for name, room in {"kept": lambda folder: kept.Room(folder, 0), "plain": NoRoom}.items():
+        monkeypatch.setattr(data_of_runs, "Room", room)
+        read.clear()
+        entries[name] = sslkit.pretrain(config(files, tmp_path / name, workers=0))
+        reads[name] = sum(map(len, read))
+    assert reads["kept"] == COUNT
+    assert reads["plain"] == COUNT * 3 + 32  # before, after the epoch, at the end twice the training images
+    ours, plain = entries["kept"], entries["plain"]
+    assert judged(ours.folder) == judged(plain.folder) and len(judged(plain.folder)) == 1
+    for key in ("before", "after", "features", "unreadable"):
+        assert ours.card[key] == plain.card[key]
+
+
+def test_a_folder_is_listed_once(files: Path, tmp_path: Path, monkeypatch) -> None:
+    from sslkit.data import folder
+
+    listed = []
+    walk = folder._walk
+    monkeypatch.setattr(folder, "_walk", lambda place, extensions: listed.append(place) or walk(place, extensions))
+    opened = open_data(Config.from_mapping(config(files, tmp_path, workers=3)))
+    assert listed == [files]
+    assert (opened.train.image_size, opened.bank.images.image_size, opened.bank.images.fit) == (18, 16, "crop")
+    assert opened.train.workers == opened.bank.images.workers == opened.query.images.workers == 3
+    fresh = sslkit.open_images(files, image_size=16, channels=3, fit="crop")
+    ours, theirs = (images.__getitems__([0, 3, 5]) for images in (opened.query.images, fresh))
+    assert all(torch.equal(ours[key], theirs[key]) for key in ("images", "index", "label", "aspect"))
+    assert opened.query.images.digest == fresh.digest
+
+
+def test_statistics_of_gray_files_are_the_same_by_workers(files: Path, monkeypatch) -> None:
+    images = sslkit.open_images(files, image_size=16, channels=1)
+    images.workers = 0
+    alone = normalization(images)
+    pixels = images.__getitems__(list(range(COUNT)))["images"].numpy() / 255
+    assert np.allclose(alone, [[pixels.mean()], [pixels.std()]], atol=2e-4)
+    monkeypatch.setattr(in_order, "FEWEST", 4)
+    monkeypatch.setattr(data_of_runs, "_AT_ONCE", 7)
+    images.workers = 2
+    assert normalization(images) == alone
