@@ -3,6 +3,7 @@
 The names of its tensors do not change, so that checkpoints with and without it are the same.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,7 +31,8 @@ class Compiled(pl.Callback):
                 part for body in module.modules() if isinstance(body, Backbone) for part in parts(body)
             )
             self.functions = [
-                (owner, name, torch.compile(getattr(owner, name), backend=BACKEND)) for owner, name in found
+                (owner, name, torch.compile(getattr(owner, name), backend=BACKEND, dynamic=False))
+                for owner, name in found
             ]
         for owner, name, function in self.functions:
             setattr(owner, name, function)
@@ -57,7 +59,8 @@ def check(device: torch.device) -> None:
     from torch._inductor import config
 
     try:
-        with config.patch(force_disable_caches=True):
+        with config.patch(force_disable_caches=True), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of caches that are not used
             torch.compile(_probe, backend=BACKEND)(torch.ones(8, device=device))
     except Exception as error:  # of torch's compiler, of triton's, or of the system's
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [first_line(error)]

@@ -4,6 +4,7 @@ Chen et al. 2016, arXiv 1604.06174. timm says how each network is divided; the g
 """
 
 import pytorch_lightning as pl
+import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -23,16 +24,21 @@ def recompute(body: Backbone) -> None:
 
 
 class Recomputed(pl.Callback):
-    """Keeps the running statistics of batch norms from a second update by the recomputed forward pass."""
+    """Keeps the running statistics of batch norms from a second update by the recomputed forward pass.
+
+    Their momentum is 0 for the time of the backward pass, and other tensors count its batches. (Without statistics,
+    `track_running_stats=False`, the recomputed pass would save other tensors than the first.)
+    """
 
     def __init__(self) -> None:
-        self.paused: list[_BatchNorm] = []
+        self.kept: list[tuple[_BatchNorm, float | None, Tensor]] = []
 
     def on_before_backward(self, trainer: pl.Trainer, module: pl.LightningModule, loss: Tensor) -> None:
-        self.paused = [m for m in module.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
-        for norm in self.paused:
-            norm.track_running_stats = False
+        norms = [m for m in module.modules() if isinstance(m, _BatchNorm) and m.num_batches_tracked is not None]
+        self.kept = [(norm, norm.momentum, norm.num_batches_tracked) for norm in norms]
+        for norm, _, count in self.kept:
+            norm.momentum, norm.num_batches_tracked = 0.0, torch.zeros_like(count)
 
     def on_after_backward(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        for norm in self.paused:
-            norm.track_running_stats = True
+        for norm, momentum, count in self.kept:
+            norm.momentum, norm.num_batches_tracked = momentum, count

@@ -101,13 +101,16 @@ def leave_group(launched_outside: bool) -> None:
 
 
 def quiet() -> None:
-    """Silence Lightning's advice, which is meant for user-written loops."""
+    """Silence Lightning's advice, which is meant for user-written loops, and news of its loggers."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for name in ("pytorch_lightning.loggers.mlflow", "mlflow.store.db.utils"):  # each says that it makes a new store
+        logging.getLogger(name).setLevel(logging.ERROR)
     for message in (
         ".*does not have many workers.*",
         ".*Checkpoint directory.*",
         ".*LeafSpec.*",
         ".*Trying to infer.*",
         ".*smaller than the logging interval.*",
+        ".*`broadcast_buffers` is deprecated.*",  # its successor still sends them once
     ):
         warnings.filterwarnings("ignore", message)
