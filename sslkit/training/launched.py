@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 from sslkit.training.config import Config
 
 LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}
@@ -43,7 +43,10 @@ def check(config: Config) -> None:
     for name, environment in LAUNCHERS.items():
         if not environment.detect():
             continue
-        started = environment().world_size()
+        try:
+            started = environment().world_size()
+        except RuntimeError as error:  # variables of Slurm that Lightning does not support
+            raise UserError(f"{name}: {first_line(error)}") from error
         if started != asked:
             raise UserError(
                 f"{name} has started {started} processes, and trainer.devices={config.trainer.devices} on "

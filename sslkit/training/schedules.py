@@ -47,7 +47,8 @@ def set_weight_decay(optimizer: torch.optim.Optimizer, config: OptimizerConfig, 
     """
     if config.weight_decay_end is None:
         return
-    now = config.weight_decay_end + (config.weight_decay - config.weight_decay_end) * cosine(step, steps)
+    left = cosine(step, steps)
+    now = left * config.weight_decay + (1 - left) * config.weight_decay_end
     for group in optimizer.param_groups:
         if group["params"][0].dim() > 1:
             group["weight_decay"] = now

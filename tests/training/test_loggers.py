@@ -106,6 +106,18 @@ def test_a_tracker_that_cannot_start_is_one_line_before_anything_is_computed(sma
     assert sslkit.pretrain(logging(small_run, "csv", name="x", epochs=1, resume=True)).folder.name == "x"
 
 
+def test_a_full_disk_stops_the_run_in_one_line_and_it_goes_on(small_run, tracker, monkeypatch) -> None:
+    def full(self, metrics: dict, step: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "log_metrics", full)
+        with pytest.raises(UserError, match=r"stopped: No space left on device .*go on with resume=true"):
+            sslkit.pretrain(logging(small_run, "wandb", name="x", epochs=1))
+    assert tracker.made[0].finished == 1
+    assert sslkit.pretrain(logging(small_run, "wandb", name="x", epochs=1, resume=True)).folder.name == "x"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
