@@ -26,10 +26,10 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
     """
     config = config if isinstance(config, Config) else Config.from_mapping(config)
-    from sslkit.training import train  # loads Lightning, too slow for `--help`
+    from sslkit.training import train, trainer  # load Lightning, too slow for `--help`
 
     check_parts(config)
-    train.check_trainer(config)
+    trainer.check_trainer(config)
     data = open_data(config)
     model = build_method(config, data, backbone)
     _ = data.train.digest  # refuse an unreadable file before a folder is made
@@ -72,10 +72,21 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         **options,
     )
     origin.check_kept(built, loaded)
+    _set_network(config, built)
     check_batch(built, config.data.batch_size)
     if data.clips is not None:
         check_clips(built, data.clips)
     return built
+
+
+def _set_network(config: Config, built: Method) -> None:
+    """Apply the settings that not every network has. Raises UserError for one that has not."""
+    from sslkit.training import optimizers, recomputing  # load Lightning
+
+    if config.optimizer.layer_decay is not None:
+        optimizers.layer_rates(built, config.optimizer.layer_decay)
+    if config.trainer.checkpoint_activations:
+        recomputing.recompute(built.backbone)
 
 
 def check_parts(config: Config) -> None:

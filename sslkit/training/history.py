@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sslkit import say
 from sslkit.files import write_whole
+from sslkit.training import loggers
 from sslkit.training.loading import Loading
 
 
@@ -95,9 +96,8 @@ class History(pl.Callback):
 
     def _add(self, row: dict[str, float], trainer: pl.Trainer) -> None:
         self.rows.append(row)
-        if trainer.is_global_zero and trainer.logger is not None:
-            values = {k: v for k, v in row.items() if k != "step"}
-            trainer.logger.log_metrics(values, step=int(row["step"]))
+        if trainer.is_global_zero:
+            loggers.log(trainer.loggers, {k: v for k, v in row.items() if k != "step"}, int(row["step"]))
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds, "terms": self.terms}

@@ -12,16 +12,18 @@ from sslkit import distributed
 from sslkit.errors import UserError
 from sslkit.method import Method
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.schedules import make_optimizer, make_schedule
+from sslkit.training.optimizers import make_optimizer
+from sslkit.training.schedules import make_schedule, set_weight_decay
 
 
 class Pretraining(pl.LightningModule):
-    """method: the trained method. steps: optimiser steps of the whole run."""
+    """method: the trained method. lr: learning rate at the peak. steps: optimiser steps of the whole run."""
 
-    def __init__(self, method: Method, optimizer: OptimizerConfig, steps: int) -> None:
+    def __init__(self, method: Method, optimizer: OptimizerConfig, *, lr: float, steps: int) -> None:
         super().__init__()
         self.method = method
         self.optimizer = optimizer
+        self.lr = lr
         self.steps = steps
         self._pending: dict[str, Tensor] | None = None
 
@@ -62,12 +64,13 @@ class Pretraining(pl.LightningModule):
         )
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        set_weight_decay(self.trainer.optimizers[0], self.optimizer, self.trainer.global_step, self.steps)
         super().optimizer_step(*args, **kwargs)
         # Lightning counts the step only after this hook.
         self.method.after_step(min((self.trainer.global_step + 1) / self.steps, 1.0))
 
     def configure_optimizers(self) -> dict[str, Any]:
-        optimizer = make_optimizer(self.method, self.optimizer, self.method.objective.constant_lr())
+        optimizer = make_optimizer(self.method, self.optimizer, self.lr)
         schedule = make_schedule(optimizer, self.steps, self.optimizer.warmup)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

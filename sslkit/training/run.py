@@ -17,7 +17,18 @@ from sslkit.zoo.entry import CARD
 
 # Settings that do not affect the weights.
 MAY_CHANGE = ("resume", "out", "name", "eval")
-MAY_CHANGE_INSIDE = ("workers", "accelerator", "devices", "num_nodes", "strategy", "log_every", "progress")
+MAY_CHANGE_INSIDE = (
+    "workers",
+    "accelerator",
+    "devices",
+    "num_nodes",
+    "strategy",
+    "compile",
+    "checkpoint_activations",
+    "logger",
+    "log_every",
+    "progress",
+)
 BEFORE_DETAIL = "fast"  # of runs that are older than data.detail
 PARTIAL = re.compile(r"\..+\.(\d{1,9})\.part")  # from `write_whole`: the number is the writer's process id
 

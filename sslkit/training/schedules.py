@@ -1,12 +1,22 @@
-"""Optimisers and the learning rate schedule."""
+"""Learning rate and weight decay over a run."""
 
-from collections.abc import Iterable
+import math
 
 import torch
-from torch import nn
 
 from sslkit.schedules import cosine
-from sslkit.training.config import OptimizerConfig
+from sslkit.training.config import Config, OptimizerConfig
+
+IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
+
+
+def peak_lr(config: Config) -> float:
+    """The peak learning rate: `optimizer.lr`, times the images of an optimiser step / 256 or the root of that.
+
+    Linear scaling is Goyal et al.'s (2017, 1706.02677). data.batch_size counts the images of all processes.
+    """
+    ratio = config.data.batch_size * config.trainer.accumulate / IMAGES
+    return config.optimizer.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[config.optimizer.lr_scaling]
 
 
 def warmup_cosine(step: int, steps: int, warmup: float) -> float:
@@ -15,36 +25,6 @@ def warmup_cosine(step: int, steps: int, warmup: float) -> float:
     if step < rising:
         return (step + 1) / rising
     return cosine(step - rising, max(steps - rising, 1))
-
-
-def parameter_groups(module: nn.Module, weight_decay: float, constant: Iterable[nn.Parameter] = ()) -> list[dict]:
-    """Parameter groups: weight decay for matrices and kernels, none for biases and norms.
-
-    constant: parameters for groups of their own, marked "constant_lr".
-    """
-    apart = {id(p) for p in constant}
-    groups = []
-    for fixed in (False, True):
-        own = [p for p in module.parameters() if p.requires_grad and (id(p) in apart) is fixed]
-        groups += [
-            {"params": [p for p in own if p.dim() > 1], "weight_decay": weight_decay, "constant_lr": fixed},
-            {"params": [p for p in own if p.dim() <= 1], "weight_decay": 0.0, "constant_lr": fixed},
-        ]
-    return [group for group in groups if group["params"]]
-
-
-def make_optimizer(
-    module: nn.Module, config: OptimizerConfig, constant: Iterable[nn.Parameter] = ()
-) -> torch.optim.Optimizer:
-    """AdamW, SGD or lightly's LARS over the trained parameters of a module, in `parameter_groups`."""
-    groups = parameter_groups(module, config.weight_decay, constant)
-    if config.name == "adamw":
-        return torch.optim.AdamW(groups, lr=config.lr)
-    if config.name == "sgd":
-        return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)
-    from lightly.utils.lars import LARS
-
-    return LARS(groups, lr=config.lr, momentum=config.momentum)
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: float) -> torch.optim.lr_scheduler.LambdaLR:
@@ -58,3 +38,17 @@ def make_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: float) -
 
     factors = [constant if group["constant_lr"] else moving for group in optimizer.param_groups]
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+
+
+def set_weight_decay(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int) -> None:
+    """Set the weight decay of a step, on its cosine from `weight_decay` to `weight_decay_end`; none if that is None.
+
+    As in DINO's code (Caron et al. 2021, 2104.14294, section 3.2: from 0.04 to 0.4); biases and norms have none.
+    """
+    if config.weight_decay_end is None:
+        return
+    left = cosine(step, steps)
+    now = left * config.weight_decay + (1 - left) * config.weight_decay_end
+    for group in optimizer.param_groups:
+        if group["params"][0].dim() > 1:
+            group["weight_decay"] = now

@@ -150,7 +150,7 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
 
     Raises UserError for a trainer that is not possible here.
     """
-    from sslkit.training import train  # loads Lightning
+    from sslkit.training.trainer import check_trainer  # loads Lightning
 
     trainer = configs[0].trainer
     if trainer.num_nodes > 1:
@@ -162,7 +162,7 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
     if not str(each).isdecimal():
         raise UserError(f"trainer.devices={each}: give a number; the GPUs of a member are chosen automatically")
     for config in {config.data.batch_size: config for config in configs}.values():
-        train.check_trainer(dataclasses.replace(config, trainer=dataclasses.replace(trainer, devices=int(each))))
+        check_trainer(dataclasses.replace(config, trainer=dataclasses.replace(trainer, devices=int(each))))
     return Machine(cores(), tuple(gpus), int(each), asked)
 
 

@@ -267,7 +267,7 @@ def test_a_run_says_that_a_default_is_too_large(small_run, capsys) -> None:
 
 
 def test_several_ranks_leave_the_buffers_alone() -> None:
-    from sslkit.training.train import _strategy
+    from sslkit.training.trainer import _strategy
 
     assert _strategy(Config.from_mapping({"trainer": {"devices": 1}})) == "auto"
     for devices, nodes in ((2, 1), ("0,1", 1), (1, 2)):

@@ -7,7 +7,8 @@ import torch
 
 import sslkit
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.schedules import make_optimizer, make_schedule, warmup_cosine
+from sslkit.training.optimizers import make_optimizer
+from sslkit.training.schedules import make_schedule, warmup_cosine
 
 
 def test_warmup_then_cosine_to_zero() -> None:
@@ -19,7 +20,7 @@ def test_warmup_then_cosine_to_zero() -> None:
 @pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])
 def test_simsiams_predictor_keeps_its_learning_rate(name: str) -> None:
     method = sslkit.method("simsiam", image_size=16, objective={"dim": 8})
-    optimizer = make_optimizer(method, OptimizerConfig(name=name, lr=0.5), method.objective.constant_lr())
+    optimizer = make_optimizer(method, OptimizerConfig(name=name), 0.5)
     schedule = make_schedule(optimizer, steps=10, warmup=0.2)
     apart = {id(p) for p in method.objective.predictor.parameters()}
     seen = {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -36,7 +37,7 @@ def test_simsiams_predictor_keeps_its_learning_rate(name: str) -> None:
 
 def test_norms_and_biases_do_not_decay() -> None:
     method = sslkit.method("simclr", image_size=16)
-    optimizer = make_optimizer(method, OptimizerConfig(weight_decay=0.3))
+    optimizer = make_optimizer(method, OptimizerConfig(weight_decay=0.3), 1e-3)
     for group in optimizer.param_groups:
         assert group["weight_decay"] == (0.3 if all(p.dim() > 1 for p in group["params"]) else 0.0)
         assert len({p.dim() > 1 for p in group["params"]}) == 1
@@ -44,7 +45,7 @@ def test_norms_and_biases_do_not_decay() -> None:
 
 def test_a_frozen_parameter_is_in_no_group() -> None:
     method = sslkit.method("moco_v3", image_size=16, objective={"hidden": 16})
-    optimizer = make_optimizer(method, OptimizerConfig())
+    optimizer = make_optimizer(method, OptimizerConfig(), 1e-3)
     frozen = {id(p) for p in method.parameters() if not p.requires_grad}
     assert frozen and not frozen & {id(p) for group in optimizer.param_groups for p in group["params"]}
     assert isinstance(optimizer, torch.optim.AdamW)

@@ -1,0 +1,110 @@
+"""The first lines of a run: method, data and every choice made automatically."""
+
+from pathlib import Path
+
+from sslkit import backbones, members, say
+from sslkit.data.cropped import CroppedImages
+from sslkit.data.decoded import DecodedImages
+from sslkit.method import Method, parse
+from sslkit.training import launched, origin, run
+from sslkit.training.config import Config
+from sslkit.training.data import Data, rows_to_learn
+from sslkit.training.schedules import peak_lr
+from sslkit.training.trainer import precision
+
+
+def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
+    """Print the first lines of a run: method, data and every choice made automatically."""
+    if not run.is_main():
+        return
+    body = method.backbone
+    train = data.train
+    use = "to learn from" if method.objective.needs_labels else "only to judge"
+    known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
+    labels = f"{len(train.classes)} classes ({use})" if known else "no labels"
+    size = f"{data.image_size} px, {train.channels} channel{'s' if train.channels > 1 else ''}"
+    parameters = sum(p.numel() for p in body.parameters()) / 1e6
+    lines = [
+        f"{'resuming' if checkpoint else 'run'}       {folder}",
+        f"method    {method.name}, seed {config.seed}",
+        f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
+        *_clips(data),
+        *_detail(config, data, method),
+        *origin.lines(method),
+        f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
+        f"{body.width} features, stem {body.recipe.stem}",
+        f"training  {config.epochs} epochs of {len(train) // config.data.batch_size} steps x {config.data.batch_size} "
+        f"{data.unit}{_shared(config)}, {_computed(config)}",
+        f"optimizer {_optimizer(config)}",
+    ]
+    lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
+    lines += _oversized(config, method, data)
+    say.line("\n".join(lines))
+
+
+def _shared(config: Config) -> str:
+    """The processes that share each batch, if there are several."""
+    ranks = launched.processes(config)
+    return f" ({config.data.batch_size // ranks} on each of {ranks} processes)" if ranks > 1 else ""
+
+
+def _computed(config: Config) -> str:
+    """The precision, and what changes the way in which the network is run."""
+    trainer = config.trainer
+    ways = {"compiled": trainer.compile, "activations recomputed": trainer.checkpoint_activations}
+    return ", ".join([precision(trainer.precision, trainer.accelerator), *(way for way, used in ways.items() if used)])
+
+
+def _optimizer(config: Config) -> str:
+    """The optimiser, its learning rate as used, and its weight decay."""
+    own, images = config.optimizer, config.data.batch_size * config.trainer.accumulate
+    factor = {"none": "", "linear": f" = {own.lr:g} x {images}/256", "sqrt": f" = {own.lr:g} x sqrt({images}/256)"}
+    decay = f"{own.weight_decay:g}" + ("" if own.weight_decay_end is None else f" to {own.weight_decay_end:g}")
+    parts = [own.name, f"lr {peak_lr(config):.4g}{factor[own.lr_scaling]}"]
+    if own.layer_decay is not None:
+        parts.append(f"x {own.layer_decay:g} from each layer to the one before")
+    if config.trainer.accumulate > 1:
+        unit = "videos" if config.data.is_video else "images"
+        parts.append(f"a step of {images} {unit} every {config.trainer.accumulate} batches")
+    return ", ".join([*parts, f"weight decay {decay}"])
+
+
+def _chosen(config: Config, method: Method, data: Data) -> str:
+    """A note if the network was chosen automatically."""
+    fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
+    asked = config.backbone != "auto" or config.init or method.backbone.recipe.name != fitting
+    return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
+
+
+def _clips(data: Data) -> list[str]:
+    """A line on the clips read from each video."""
+    if data.clips is None:
+        return []
+    train = data.train
+    return [
+        f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
+        f"decoded by {train.reader.name}"
+    ]
+
+
+def _detail(config: Config, data: Data, method: Method) -> list[str]:
+    """A line on the pictures that the views of image files are cut from."""
+    if isinstance(rows_to_learn(config, data, method, whole=False), CroppedImages):
+        return ["views     full detail: cut from the files while decoding (data.detail=full)"]
+    if isinstance(data.train, DecodedImages):
+        side = data.train.image_size
+        return [f"views     fast: cut from copies of {side} x {side} pixels (data.detail=fast)"]
+    return []
+
+
+def _oversized(config: Config, method: Method, data: Data) -> list[str]:
+    """Notes on defaults made for ImageNet that do not suit these images."""
+    given = config.method_options().get("objective") or {}
+    options = {**members.options(type(method.objective)), **given}
+    rows = len(data.train)
+    return [
+        f"note      {option}={options[option]:,} suits more than {rows:,} {data.unit}: set method.objective.{option}, "
+        f"or take experiment={parse(method.name)[0]}"
+        for option in ("queue_size", "prototypes")
+        if options.get(option, 0) > rows
+    ]

@@ -1,0 +1,55 @@
+"""The processes of a run, and those that a launcher outside has already started."""
+
+import os
+from collections.abc import Sequence
+
+import torch
+from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+
+from sslkit.errors import UserError, first_line
+from sslkit.training.config import Config
+
+LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}
+
+
+def devices(config: Config) -> int | str | list[int]:
+    """`trainer.devices`; auto is torchrun's processes of this machine, all GPUs, or one CPU process."""
+    asked = config.trainer.devices
+    if asked == "auto" and TorchElasticEnvironment.detect():
+        return int(os.environ["LOCAL_WORLD_SIZE"])
+    return 1 if asked == "auto" and not torch.cuda.is_available() else asked
+
+
+def nodes(config: Config) -> int:
+    """`trainer.num_nodes`, or torchrun's machines."""
+    if config.trainer.num_nodes == 1 and TorchElasticEnvironment.detect():
+        return max(1, int(os.environ["WORLD_SIZE"]) // int(os.environ["LOCAL_WORLD_SIZE"]))
+    return config.trainer.num_nodes
+
+
+def processes(config: Config) -> int:
+    """Number of processes of the run, over all machines."""
+    given = devices(config)
+    if given in ("auto", -1, "-1"):
+        given = torch.cuda.device_count()
+    listed = given.strip(",").split(",") if isinstance(given, str) and "," in given else given
+    is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
+    return nodes(config) * (len(listed) if is_list else int(listed))
+
+
+def check(config: Config) -> None:
+    """Raises UserError if a launcher has started another number of processes than the settings ask for."""
+    asked = processes(config)
+    for name, environment in LAUNCHERS.items():
+        if not environment.detect():
+            continue
+        try:
+            started = environment().world_size()
+        except RuntimeError as error:  # variables of Slurm that Lightning does not support
+            raise UserError(f"{name}: {first_line(error)}") from error
+        if started != asked:
+            raise UserError(
+                f"{name} has started {started} processes, and trainer.devices={config.trainer.devices} on "
+                f"trainer.num_nodes={config.trainer.num_nodes} asks for {asked}: each would train a copy of its own; "
+                f"give both for {started} processes" + (", or neither" if name == "torchrun" else "")
+            )

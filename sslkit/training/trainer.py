@@ -1,0 +1,117 @@
+"""Lightning's Trainer with the settings of a run."""
+
+import logging
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.accelerators import CPUAccelerator
+from pytorch_lightning.strategies import DDPStrategy
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+from sslkit.errors import UserError
+from sslkit.training import compiling, launched, loggers
+from sslkit.training.config import Config
+from sslkit.training.progress import Bar
+
+
+def check_trainer(config: Config) -> None:
+    """Raises UserError for settings that are not possible here, before anything is computed.
+
+    These are settings that Lightning refuses, a logger that is not installed, a launcher that has started another
+    number of processes, a batch that the ranks cannot share evenly, and a network that cannot be compiled.
+    """
+    quiet()
+    loggers.check(config)
+    launched.check(config)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `train` makes it again and shows them
+            trainer = make_trainer(config, Path(config.out), [])
+    except (MisconfigurationException, ValueError, TypeError, OverflowError) as error:
+        raise UserError(f"trainer: {str(error).strip().splitlines()[0]}") from error
+    if config.trainer.precision == "16-mixed" and isinstance(trainer.accelerator, CPUAccelerator):
+        raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
+    if config.data.batch_size % trainer.world_size:
+        raise UserError(
+            f"data.batch_size={config.data.batch_size} cannot be shared evenly by {trainer.world_size} processes"
+        )
+    if config.trainer.compile:
+        compiling.check(trainer.strategy.root_device)
+
+
+def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
+    """Lightning's Trainer with our settings; everything else keeps Lightning's default."""
+    t = config.trainer
+    return pl.Trainer(
+        accelerator=t.accelerator,
+        devices=launched.devices(config),
+        num_nodes=launched.nodes(config),
+        strategy=_strategy(config),
+        precision=precision(t.precision, t.accelerator),
+        max_epochs=config.epochs,
+        accumulate_grad_batches=t.accumulate,
+        gradient_clip_val=config.optimizer.clip,
+        callbacks=callbacks,
+        logger=False,  # `train` sets the started ones
+        default_root_dir=folder,
+        log_every_n_steps=t.log_every,
+        use_distributed_sampler=False,
+        enable_checkpointing=True,
+        enable_progress_bar=any(isinstance(c, Bar) for c in callbacks),
+        enable_model_summary=False,
+    )
+
+
+def precision(asked: str, accelerator: str) -> str:
+    """`auto`: bf16 on a GPU that has it, else fp32.
+
+    Never on the CPU, even where it has bf16: oneDNN's bf16 weight gradient of a convolution on small maps (torch 2.15,
+    AMX, two threads) sometimes reads uninitialised memory, which ends in a NaN. It can still be set explicitly.
+    """
+    if asked != "auto":
+        return asked
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+    return "32-true"
+
+
+def _strategy(config: Config) -> Any:
+    """DDP without broadcast of buffers for several ranks.
+
+    Batch norm is synchronised, and queues and centres are equal on all ranks, so DDP's default, sending rank 0's
+    buffers in every forward, would change nothing; a queue has tens of megabytes.
+    """
+    asked = config.trainer.strategy
+    if asked == "auto" and launched.processes(config) <= 1:
+        return "auto"
+    return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
+
+
+def leave_group(launched_outside: bool) -> None:
+    """Close the process group, which Lightning leaves open, so that a later run here can start its own ranks."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    if not launched_outside:
+        for name in ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            os.environ.pop(name, None)
+
+
+def quiet() -> None:
+    """Silence Lightning's advice, which is meant for user-written loops, and news of its loggers."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for name in ("pytorch_lightning.loggers.mlflow", "mlflow.store.db.utils"):  # each says that it makes a new store
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for message in (
+        ".*does not have many workers.*",
+        ".*Checkpoint directory.*",
+        ".*LeafSpec.*",
+        ".*Trying to infer.*",
+        r".*module\(s\) in eval mode.*",  # batch normalisation that is frozen
+        ".*smaller than the logging interval.*",
+        ".*`broadcast_buffers` is deprecated.*",  # its successor still sends them once
+    ):
+        warnings.filterwarnings("ignore", message)

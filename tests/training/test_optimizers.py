@@ -1,0 +1,114 @@
+"""Parameter groups by layer, and the weight decay of a step, exact on resume."""
+
+import pytest
+import torch
+from contract import build
+from torch import nn
+
+import sslkit
+from sslkit.errors import UserError
+from sslkit.training.config import Config, OptimizerConfig
+from sslkit.training.module import Pretraining
+from sslkit.training.optimizers import layer_rates, make_optimizer
+from sslkit.training.schedules import peak_lr, set_weight_decay
+
+
+def rates_of(method: sslkit.Method, config: OptimizerConfig) -> dict[str, float]:
+    """The learning rate of each trained parameter as a share of the peak."""
+    names = {p: name for name, p in method.named_parameters()}
+    return {names[p]: g["lr"] / 0.5 for g in make_optimizer(method, config, 0.5).param_groups for p in g["params"]}
+
+
+def test_the_learning_rate_falls_from_layer_to_layer_towards_the_input() -> None:
+    """Two blocks: patches 0.5^3, block 0 0.5^2, block 1 0.5, norm and heads 1, as in BEiT."""
+    method = build("dino", "vit")
+    rates = rates_of(method, OptimizerConfig(layer_decay=0.5))
+    net = "objective.backbone.net."
+    expected = {"patch_embed": 0.125, "pos_embed": 0.125, "cls_token": 0.125}
+    expected |= {"blocks.0": 0.25, "blocks.1": 0.5, "fc_norm": 1.0, "norm": 1.0}
+    for name, rate in rates.items():
+        part = name.removeprefix(net)
+        known = next((rate for start, rate in expected.items() if part.startswith(start)), None)
+        assert rate == (known if name.startswith(net) else 1.0), name
+    assert set(rates) == {name for name, p in method.named_parameters() if p.requires_grad}
+    assert {0.125, 0.25, 0.5, 1.0} == set(rates.values())
+
+
+def test_the_first_group_has_the_peak_and_without_decay_nothing_changes() -> None:
+    method = build("simsiam", "resnet")
+    with_decay = make_optimizer(method, OptimizerConfig(layer_decay=0.7), 0.5).param_groups
+    assert with_decay[0]["lr"] == 0.5 and not with_decay[0]["constant_lr"]
+    plain = make_optimizer(method, OptimizerConfig(), 0.5).param_groups
+    assert [g["lr"] for g in plain] == [0.5] * 4 and [g["constant_lr"] for g in plain] == [False, False, True, True]
+
+
+def test_a_network_without_layers_is_refused(small_run, tmp_path) -> None:
+    own = nn.Sequential(nn.Flatten(), nn.Linear(784, 8))
+    run = {**small_run, "method": "simclr", "optimizer": {"layer_decay": 0.7}}
+    with pytest.raises(UserError, match=r"optimizer\.layer_decay=0\.7: backbone .* does not say what its layers are"):
+        sslkit.pretrain(run, backbone=own)
+    assert not (tmp_path / "zoo").exists()
+    assert min(layer_rates(build("simclr", "resnet"), 0.7).values()) < 0.7
+
+
+@pytest.mark.parametrize(("scaling", "peak"), [("none", 0.1), ("linear", 0.4), ("sqrt", 0.2)])
+def test_the_peak_is_for_256_images_of_an_optimiser_step(scaling: str, peak: float, small_run, capsys) -> None:
+    given = {"optimizer": {"lr": 0.1, "lr_scaling": scaling}, "data.batch_size": 512, "trainer": {"accumulate": 2}}
+    assert peak_lr(Config.from_mapping(given)) == pytest.approx(peak)
+
+
+def test_the_first_lines_say_what_the_optimiser_does(small_run, capsys) -> None:
+    optimizer = {
+        "lr": 0.008,
+        "lr_scaling": "linear",
+        "layer_decay": 0.75,
+        "weight_decay": 0.04,
+        "weight_decay_end": 0.4,
+    }
+    sslkit.pretrain({**small_run, "epochs": 1, "optimizer": optimizer})
+    said = capsys.readouterr().out
+    assert (
+        "optimizer adamw, lr 0.001 = 0.008 x 32/256, x 0.75 from each layer to the one before, weight decay 0.04 to 0.4"
+        in said
+    )
+
+
+def test_the_weight_decay_moves_along_a_cosine_and_never_on_biases() -> None:
+    config = OptimizerConfig(weight_decay=0.04, weight_decay_end=0.4)
+    optimizer = make_optimizer(build("simclr", "resnet"), config, 0.5)
+    seen = []
+    for step in (0, 5, 10):
+        set_weight_decay(optimizer, config, step, 10)
+        decays = {p.dim() > 1: g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
+        assert decays[False] == 0.0
+        seen.append(decays[True])
+    assert seen == pytest.approx([0.04, 0.22, 0.4])  # numpy: 0.4 + 0.5 (0.04 - 0.4) (1 + cos(pi s / 10)), DINO's code
+
+
+def test_killed_and_resumed_with_every_schedule_is_bitwise_the_unbroken_run(small_run, monkeypatch) -> None:
+    optimizer = {"lr_scaling": "sqrt", "layer_decay": 0.6, "weight_decay": 0.1, "weight_decay_end": 20.0}
+    run = {**small_run, "epochs": 3, "optimizer": optimizer}
+    decays: dict[str, list[float]] = {"whole": [], "broken": []}
+    step = Pretraining.optimizer_step
+
+    def seen(name: str, die: bool):
+        def optimizer_step(self, *given, **more):
+            if die and self.trainer.global_step == 4:
+                raise InterruptedError("killed")
+            step(self, *given, **more)
+            decays[name].append(self.trainer.optimizers[0].param_groups[0]["weight_decay"])
+
+        return optimizer_step
+
+    monkeypatch.setattr(Pretraining, "optimizer_step", seen("whole", die=False))
+    whole = sslkit.pretrain({**run, "name": "whole"})
+    monkeypatch.setattr(Pretraining, "optimizer_step", seen("broken", die=True))
+    with pytest.raises(UserError, match="resume=true"):
+        sslkit.pretrain({**run, "name": "broken"})
+    monkeypatch.setattr(Pretraining, "optimizer_step", seen("broken", die=False))
+    broken = sslkit.pretrain({**run, "name": "broken", "resume": True})
+    assert decays["broken"] == decays["whole"][:4] + decays["whole"][3:] and decays["whole"][0] == 0.1
+    one, other = whole.state_dict(), broken.state_dict()
+    assert all(torch.equal(one[k], other[k]) for k in one)
+    with pytest.raises(UserError, match=r"other settings.*optimizer"):
+        sslkit.pretrain({**run, "name": "broken", "resume": True, "optimizer": {**optimizer, "layer_decay": 0.9}})
