@@ -14,6 +14,8 @@ FLOORS = (
     "sslkit/errors.py",
     "sslkit/lazy.py",
     "sslkit/invocation.py",
+    "sslkit/columns.py",
+    "sslkit/command_line.py",
     "sslkit/say.py",
     "sslkit/json_files.py",
     "sslkit/file_names.py",

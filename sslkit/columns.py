@@ -1,0 +1,59 @@
+"""Lines that fit the terminal: text is folded at blanks, and commands so that they can still be copied."""
+
+import re
+import shutil
+import sys
+
+USUAL = 80  # columns where stdout is no terminal, and the least that is used on one
+LABEL = re.compile(r"\s*(?:\S+(?: \S+)? {2,}|\S+(?: \S+){0,2}: +)?")  # "backbone  ", "  judge it:   "
+MOST_HANGING = 16  # columns below a label that stay empty
+COMMAND = re.compile(r"(?:python|sslkit|torchrun|tensorboard) ")
+WORD = re.compile(r"""\s*(?:'[^']*'|"[^"]*"|\S)+""")  # with the blanks before it; quoted blanks do not end it
+CHUNK = re.compile(r"\s*\S+")
+REMARK = "   # "  # begins what is said of a command
+
+
+def columns() -> int:
+    """Columns of the terminal on stdout, at least 80; 80 where stdout is no terminal."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return max(USUAL, shutil.get_terminal_size().columns) if is_terminal else USUAL
+
+
+def folded(text: str, width: int | None = None) -> str:
+    """Return the text with lines of at most `width` (None: `columns()`), continued below the text of their label.
+
+    A command is continued after a backslash, as a shell reads it. A word that is longer, such as a path, has a line of
+    its own.
+    """
+    width = width or columns()
+    return "\n".join(part for line in text.split("\n") for part in _lines(line, width))
+
+
+def _lines(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    label = LABEL.match(line).group()
+    label = label if len(label) <= MOST_HANGING else re.match(r"\s*", line).group()
+    rest = line[len(label) :]
+    hanging = len(label) if label.strip() else len(label) + 2
+    if not COMMAND.match(rest):
+        return hung(CHUNK.findall(rest), label, hanging, width)
+    command, _, remark = rest.partition(REMARK)
+    lines = hung(WORD.findall(command), label, hanging, width, more=" \\")
+    return lines + (hung(CHUNK.findall(f"# {remark}"), " " * hanging, hanging, width) if remark else [])
+
+
+def hung(words: list[str], label: str, hanging: int, width: int, more: str = "") -> list[str]:
+    """Lines of words (each with the blanks before it), the first after the label, the others indented by `hanging`.
+
+    more: what ends every line but the last.
+    """
+    lines, room = [label], width - len(more)
+    for word in words:
+        if lines[-1].strip() and len(lines[-1]) + len(word) > room:
+            alone = word.strip()
+            lines[-1] += more if lines[-1] != label else ""
+            lines.append(" " * max(0, min(hanging, width - len(alone))) + alone)
+        else:
+            lines[-1] += word
+    return [line.rstrip() for line in lines]
