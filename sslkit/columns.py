@@ -26,18 +26,50 @@ def folded(text: str, width: int | None = None) -> str:
     its own.
     """
     width = width or columns()
-    return "\n".join(part for line in text.split("\n") for part in _lines(line, width))
+    return "\n".join(part for line in text.split("\n") for part in _lines(line, width, *_label(line)))
 
 
-def _lines(line: str, width: int) -> list[str]:
+def reflowed(text: str, width: int | None = None) -> str:
+    """Return a docstring with its paragraphs filled anew; a line that begins with a command stays one, see `folded`.
+
+    What is said of a command is in brackets at the end of its line.
+    """
+    width, lines = width or columns(), []
+    for line in text.strip().splitlines():
+        if COMMAND.match(line):
+            command, gap, remark = re.fullmatch(r"(.*?)(?:( {2,})\((.*)\))?", line).groups()
+            lines.append(f"{command}{REMARK}{remark}" if remark and len(line) > width else line)
+        elif lines and line and lines[-1] and not COMMAND.match(lines[-1]):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return "\n".join(part for line in lines for part in _lines(line, width, "", 0))
+
+
+def entry(name: str, text: str, column: int, width: int | None = None) -> str:
+    """Return a line of a list: the indented name, and its text from `column` on, below it if the name is longer."""
+    first = f"  {name}"
+    beside = first.ljust(column) if len(first) + 2 <= column else ""
+    below = hung(CHUNK.findall(text), beside or " " * column, column, width or columns())
+    return "\n".join(([] if beside else [first]) + [line for line in below if line])
+
+
+def _label(line: str) -> tuple[str, int]:
+    """The label of a line with the blanks around it, and the column in which its other lines begin."""
+    found = LABEL.match(line).group()
+    if found.strip() and len(found) <= MOST_HANGING:
+        return found, len(found)
+    blank = re.match(r"\s*", line).group()
+    return blank, len(blank) + 2
+
+
+def _lines(line: str, width: int, label: str, hanging: int) -> list[str]:
     if len(line) <= width:
         return [line]
-    label = LABEL.match(line).group()
-    label = label if len(label) <= MOST_HANGING else re.match(r"\s*", line).group()
     rest = line[len(label) :]
-    hanging = len(label) if label.strip() else len(label) + 2
     if not COMMAND.match(rest):
         return hung(CHUNK.findall(rest), label, hanging, width)
+    hanging = len(label) if label.strip() else len(label) + 4
     command, _, remark = rest.partition(REMARK)
     lines = hung(WORD.findall(command), label, hanging, width, more=" \\")
     return lines + (hung(CHUNK.findall(f"# {remark}"), " " * hanging, hanging, width) if remark else [])

@@ -245,7 +245,7 @@ def failures(members: Sequence[Member], ended: Sequence[Outcome]) -> list[str]:
 
 
 def progress(ended: Sequence[Outcome], total: int, member: Member) -> str:
-    """The line for the last member that ended, with its results and the time left for all `total`."""
+    """The last member that ended, and below it its results and the time left for all `total`."""
     last, number = ended[-1], len(ended)
     if _failed(member, last):
         said = f"failed ({_how(last)}): {' '.join(last_lines(last.job.log, 1))}"
@@ -253,7 +253,8 @@ def progress(ended: Sequence[Outcome], total: int, member: Member) -> str:
         said = _numbers(member)
     left = sum(one.seconds for one in ended) / number * (total - number) / (last.beside + 1)
     rest = f", about {duration(left)} left" if number < total else ""
-    return f"[{number:>{len(str(total))}}/{total}] {member.folder.name}  {said}  {duration(last.seconds)}{rest}"
+    place = f"[{number:>{len(str(total))}}/{total}] "
+    return f"{place}{member.folder.name}\n{' ' * len(place)}{said}  {duration(last.seconds)}{rest}"
 
 
 def _numbers(member: Member) -> str:
