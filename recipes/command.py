@@ -209,7 +209,9 @@ def help_text(settings: Any, method: str, usage: str) -> str:
     """Help text: every setting with its default, every member in one line, and the options of the chosen method."""
     lines = [reflowed(usage), "", "settings, with their defaults"]
     lines += list(_settings_lines(settings))
-    lines += [entry("experiment=null", f"settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}", TEXTS)]
+    lines += [
+        entry("experiment=null", f"settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}", TEXTS)
+    ]
     for title, family in (("objectives", objectives), ("regularisers", regularizers)):
         lines += ["", title]
         lines += [entry(name, members.summary(family.find(name)), TEXTS) for name in family.names()]

@@ -37,7 +37,7 @@ def reflowed(text: str, width: int | None = None) -> str:
     width, lines = width or columns(), []
     for line in text.strip().splitlines():
         if COMMAND.match(line):
-            command, gap, remark = re.fullmatch(r"(.*?)(?:( {2,})\((.*)\))?", line).groups()
+            command, remark = re.fullmatch(r"(.*?)(?: {2,}\((.*)\))?", line).groups()
             lines.append(f"{command}{REMARK}{remark}" if remark and len(line) > width else line)
         elif lines and line and lines[-1] and not COMMAND.match(lines[-1]):
             lines[-1] += f" {line}"

@@ -14,8 +14,8 @@ def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = (), width: 
     """Return aligned columns with a rule below the header, at most `width` wide (None: `columns()`).
 
     A wider table has its cells but the first folded at blanks; if that is not enough, each row's first cell on a line
-    of its own; then blocks of columns below each other. A row of a single cell spans the table, as a heading of those below it.
-    right: indices of the columns aligned right.
+    of its own; then blocks of columns below each other. A row of a single cell is a heading of those
+    below it. right: indices of the columns aligned right.
     """
     width = width or columns()
     if widths := _fitted(lines, width):
@@ -37,7 +37,8 @@ def _fitted(lines: Sequence[Sequence[str]], width: int) -> list[int] | None:
     """The widths of the columns, the widest narrowed by folding until all fit; None if single words are too wide."""
     cells = list(zip(*_whole(lines), strict=True))
     widths = [max(map(len, column)) for column in cells]
-    least = widths[:1] + [max((len(part) for cell in column for part in PART.findall(cell)), default=0) for column in cells[1:]]
+    least = [max((len(part) for cell in column for part in PART.findall(cell)), default=0) for column in cells]
+    least[0] = widths[0]
     over = sum(widths) + len(GAP) * (len(widths) - 1) - width
     if over > sum(widths) - sum(least):
         return None
@@ -48,9 +49,7 @@ def _fitted(lines: Sequence[Sequence[str]], width: int) -> list[int] | None:
     return widths
 
 
-def _rows(
-    lines: Sequence[Sequence[str]], widths: Sequence[int], right: Collection[int], width: int
-) -> Iterator[str]:
+def _rows(lines: Sequence[Sequence[str]], widths: Sequence[int], right: Collection[int], width: int) -> Iterator[str]:
     """The lines of text of a table with these widths; cells that are wider are folded."""
     for number, line in enumerate(lines):
         if _spans(line, lines[0]):
@@ -80,9 +79,7 @@ def _blocks(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
     return groups
 
 
-def _block(
-    lines: Sequence[Sequence[str]], block: Sequence[int], right: Collection[int], width: int
-) -> Iterator[str]:
+def _block(lines: Sequence[Sequence[str]], block: Sequence[int], right: Collection[int], width: int) -> Iterator[str]:
     """The lines of some columns, each row below its first cell."""
     inner = [[line[i] for i in block] for line in _whole(lines)]
     widths = _fitted(inner, width - len(INDENT)) or [max(map(len, column)) for column in zip(*inner, strict=True)]

@@ -16,6 +16,7 @@ FLOORS = (
     "sslkit/invocation.py",
     "sslkit/columns.py",
     "sslkit/command_line.py",
+    "sslkit/plurals.py",
     "sslkit/say.py",
     "sslkit/json_files.py",
     "sslkit/file_names.py",

@@ -14,7 +14,9 @@ USUAL = {"out": "runs/evaluation", "root": "data", "cache": "runs/cache", "seed"
 USUAL |= {"precision": "float32", "counts": "raise"}  # of the judge's arguments; the others change no number
 
 
-def following(judged: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], place: Mapping[str, Any]) -> str:
+def following(
+    judged: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], place: Mapping[str, Any]
+) -> str:
     """Return the next command, which can be run as it is where the data are named.
 
     asked: data, protocols and trust as they were given. place: the judge's other arguments.

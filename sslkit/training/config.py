@@ -59,7 +59,12 @@ class DataConfig:
 @dataclass
 class OptimizerConfig:
     name: str = setting("adamw", "adamw, sgd or lars", choices=("adamw", "sgd", "lars"))
-    lr: float = setting(2e-3, "peak learning rate, not scaled by the batch size", above=0, most=10**6)
+    lr: float | None = setting(
+        None,
+        "peak learning rate; null: 0.009 for a new narrow_resnet (less if batch_size is below 128), otherwise 0.002",
+        above=0,
+        most=10**6,
+    )
     weight_decay: float = setting(1e-4, "not applied to biases and norms", least=0, most=10**6)
     momentum: float = setting(0.9, "of sgd and lars", least=0, below=1)
     warmup: float = setting(

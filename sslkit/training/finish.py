@@ -53,8 +53,9 @@ def finish(
     before: dict[str, float],
     history: History,
     unreadable: set[str],
+    asked: Config,
 ) -> ZooEntry:
-    """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary.
+    """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary. asked: settings as given.
 
     The card is written last: a run without one is not finished, and resume=true makes all of them again.
     """
@@ -80,7 +81,7 @@ def finish(
         _picture(config, data, method, folder, (x, y))
     entry = save(folder, method.backbone.export(), card)
     tidy(folder)
-    say.line(summary(entry, data))
+    say.line(summary(entry, data, asked))
     return entry
 
 

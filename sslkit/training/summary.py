@@ -19,8 +19,11 @@ BELOW = " " * 14  # a label of the last lines
 PICTURES = ("views.png", "loss.png", "embedding.png")
 
 
-def summary(entry: ZooEntry, data: Data) -> str:
-    """The lines printed at the end of a run. Commands are written as in a clone; see `invocation.as_started`."""
+def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
+    """The lines printed at the end of a run. Commands are written as in a clone; see `invocation.as_started`.
+
+    asked: the settings as given, from which the next command is made.
+    """
     card, folder = entry.card, entry.folder
     lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}", "", *_results(card, data)]
     if card["unreadable"]:
@@ -28,7 +31,7 @@ def summary(entry: ZooEntry, data: Data) -> str:
         shown = paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else [])
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
         lines += ["", f"  {len(paths)} unreadable {unit} left out:", *(f"    {path}" for path in shown)]
-    return "\n".join([*lines, "", *_files(folder), "", *_following(entry, data)])
+    return "\n".join([*lines, "", *_files(folder), "", *_following(entry, data, asked)])
 
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
@@ -61,46 +64,46 @@ def _files(folder: Path) -> list[str]:
     ]
 
 
-def _following(entry: ZooEntry, data: Data) -> list[str]:
+def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
     """How to load the entry, to judge it on the run's data, and to train again: for longer, or on own images."""
     card, folder = entry.card, str(entry.folder)
     maker, source = card["backbone"]["name"], str(card["data"]["source"])
     own = {"trust": maker} if ":" in maker else {}  # for user code
     given = {} if source in NAMES else {"data": source}
-    asked = {"checkpoint": folder, **given, **own}
+    judged = {"checkpoint": folder, **given, **own}
     if data.clips is not None:
-        judge = f"judge it:   python recipes/action_eval.py {words(asked)}"
+        judge = f"judge it:   python recipes/action_eval.py {words(judged)}"
     elif data.bank is None and given:  # without classes there is nothing to judge by
-        shown = {**asked, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
+        shown = {**judged, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
         judge = f"look at it: python recipes/embed.py {words(shown)}"
     else:
-        judge = f"judge it:   python recipes/evaluate.py {words(asked if data.bank else {'checkpoint': folder, **own})}"
+        judge = (
+            f"judge it:   python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **own})}"
+        )
     argument = f"trust={maker!r}" if own else ""
     load = f"  load it:    net = sslkit.ZooEntry.load({folder!r}).backbone({argument})"
     if len(load) > columns():  # as Python reads it
         load = f"  load it:    net = sslkit.ZooEntry.load(\n{BELOW}  {folder!r}\n{BELOW}).backbone({argument})"
-    return [load, f"  {judge}", f"  next:       python recipes/train.py {again(card, data)}"]
+    return [load, f"  {judge}", f"  next:       python recipes/train.py {again(asked, data)}"]
 
 
-def again(card: Mapping[str, Any], data: Data) -> str:
+def again(asked: Config, data: Data) -> str:
     """The words of the next run: on one's own images, or, if these were, longer with the same settings."""
-    source = str(card["data"]["source"])
+    source = asked.data.source
     if source in NAMES:
         yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
-        return words({"method": card["method"], "data": yours, "epochs": LONGER})
-    epochs = max(LONGER, 4 * card["config"]["epochs"])
-    return words({"method": card["method"], "data": source, "epochs": epochs, **_chosen(card)})
+        return words({"method": asked.method_name, "data": yours, "epochs": LONGER})
+    epochs = max(LONGER, 4 * asked.epochs)
+    return words({"method": asked.method_name, "data": source, "epochs": epochs, **_given(asked)})
 
 
-def _chosen(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run, by their path, that are not the defaults."""
-    usual, ours = dict(_leaves(Config().to_dict())), dict(_leaves(card["config"]))
+def _given(asked: Config) -> dict[str, Any]:
+    """The settings, by their path, that are not the defaults."""
+    usual, ours = dict(_leaves(Config().to_dict())), dict(_leaves(asked.to_dict()))
     found = {path: ours[path] for path in usual if path in ours and ours[path] != usual[path]}
-    options = {f"method.{path}": value for path, value in _leaves(signature(card["method"]))}
-    given = {f"method.{path}": value for path, value in _leaves(card["options"]) if path != "name"}
+    options = {f"method.{path}": value for path, value in _leaves(signature(asked.method_name))}
+    given = {f"method.{path}": value for path, value in _leaves(asked.method_options())}
     found |= {path: value for path, value in given.items() if value is not None and value != options.get(path)}
-    if found.get("data.detail") == "full":  # what null stands for
-        del found["data.detail"]
     return {path: value for path, value in found.items() if path not in OF_ONE_RUN}
 
 

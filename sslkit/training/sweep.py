@@ -262,7 +262,11 @@ def _numbers(member: Member) -> str:
         after = ZooEntry.load(member.folder).card.get("after")
     except UserError as error:
         return str(error)
-    return f"quick kNN {100 * after['knn']:.1f} %  quick probe {100 * after['probe']:.1f} %" if after else "not judged: no labels"
+    return (
+        f"quick kNN {100 * after['knn']:.1f} %  quick probe {100 * after['probe']:.1f} %"
+        if after
+        else "not judged: no labels"
+    )
 
 
 def _failed(member: Member, outcome: Outcome | None) -> bool:

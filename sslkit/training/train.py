@@ -14,22 +14,23 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from sslkit import backbones, members, say
 from sslkit.data.cropped import CroppedImages
-from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
-from sslkit.method import Method, parse
+from sslkit.method import Method
 from sslkit.training import origin, run
 from sslkit.training.checkpoint import SaveLast
+from sslkit.training.chosen import steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data, rows_to_learn
 from sslkit.training.finish import finish, judge
+from sslkit.training.first_lines import announce
 from sslkit.training.history import History
 from sslkit.training.loading import Loading
 from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
 from sslkit.training.plots import save_views
+from sslkit.training.precision import precision
 from sslkit.training.progress import Bar
 from sslkit.zoo.entry import ZooEntry
 
@@ -98,12 +99,14 @@ class Unreadable(pl.Callback):
         self.paths = set(state["paths"])
 
 
-def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
-    """Train `method` on `data` in `folder`, from `checkpoint` if there is one."""
+def train(
+    config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
+) -> ZooEntry | None:
+    """Train `method` on `data` in `folder`, from `checkpoint` if there is one. asked: the settings as given."""
     _quiet()
     if run.is_main():
         run.sweep(folder)
-    announce(config, data, method, folder, checkpoint)
+    announce(config, data, method, folder, checkpoint, asked)
     loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
@@ -116,8 +119,7 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
         callbacks.append(Bar(loading))
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
     launched_outside = "LOCAL_RANK" in os.environ
-    batches = len(data.train) // config.data.batch_size
-    module = Pretraining(method, config.optimizer, steps=config.epochs * -(-batches // config.trainer.accumulate))
+    module = Pretraining(method, config.optimizer, steps=steps(config, data))
     try:
         trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
     except OSError as error:  # for example from TensorBoard's writer
@@ -131,7 +133,8 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
     if not trainer.is_global_zero:
         return None
     module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
-    return finish(config, data, method, folder, before=start.judged, history=history, unreadable=unreadable.paths)
+    seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
+    return finish(config, data, method, folder, **seen, asked=asked)
 
 
 def check_trainer(config: Config) -> None:
@@ -171,88 +174,6 @@ def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> 
         enable_progress_bar=any(isinstance(c, Bar) for c in callbacks),
         enable_model_summary=False,
     )
-
-
-def precision(asked: str, accelerator: str) -> str:
-    """`auto`: bf16 on a GPU that has it, else fp32.
-
-    Never on the CPU, even where it has bf16: oneDNN's bf16 weight gradient of a convolution on small maps (torch 2.15,
-    AMX, two threads) sometimes reads uninitialised memory, which ends in a NaN. It can still be set explicitly.
-    """
-    if asked != "auto":
-        return asked
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    return "32-true"
-
-
-def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
-    """Print the first lines of a run: method, data and every choice made automatically."""
-    if not run.is_main():
-        return
-    body = method.backbone
-    train = data.train
-    use = "to learn from" if method.objective.needs_labels else "only to judge"
-    known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
-    labels = f"{len(train.classes)} classes ({use})" if known else "no labels"
-    size = f"{data.image_size} px, {train.channels} channel{'s' if train.channels > 1 else ''}"
-    parameters = sum(p.numel() for p in body.parameters()) / 1e6
-    lines = [
-        f"{'resuming' if checkpoint else 'run'}       {folder}",
-        f"method    {method.name}, seed {config.seed}",
-        f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
-        *_clips(data),
-        *_detail(config, data, method),
-        *origin.lines(method),
-        f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
-        f"{body.width} features, stem {body.recipe.stem}",
-        f"training  {config.epochs} epochs of {len(train) // config.data.batch_size} steps x {config.data.batch_size} "
-        f"{data.unit}, {config.optimizer.name}, {precision(config.trainer.precision, config.trainer.accelerator)}",
-    ]
-    lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
-    lines += _oversized(config, method, data)
-    say.line("\n".join(lines))
-
-
-def _chosen(config: Config, method: Method, data: Data) -> str:
-    """A note if the network was chosen automatically."""
-    fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
-    asked = config.backbone != "auto" or config.init or method.backbone.recipe.name != fitting
-    return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
-
-
-def _clips(data: Data) -> list[str]:
-    """A line on the clips read from each video."""
-    if data.clips is None:
-        return []
-    train = data.train
-    return [
-        f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
-        f"decoded by {train.reader.name}"
-    ]
-
-
-def _detail(config: Config, data: Data, method: Method) -> list[str]:
-    """A line on the pictures that the views of image files are cut from."""
-    if isinstance(rows_to_learn(config, data, method, whole=False), CroppedImages):
-        return ["views     full detail: cut from the files while decoding (data.detail=full)"]
-    if isinstance(data.train, DecodedImages):
-        side = data.train.image_size
-        return [f"views     fast: cut from copies of {side} x {side} pixels (data.detail=fast)"]
-    return []
-
-
-def _oversized(config: Config, method: Method, data: Data) -> list[str]:
-    """Notes on defaults made for ImageNet that do not suit these images."""
-    given = config.method_options().get("objective") or {}
-    options = {**members.options(type(method.objective)), **given}
-    rows = len(data.train)
-    return [
-        f"note      {option}={options[option]:,} suits more than {rows:,} {data.unit}: set method.objective.{option}, "
-        f"or take experiment={parse(method.name)[0]}"
-        for option in ("queue_size", "prototypes")
-        if options.get(option, 0) > rows
-    ]
 
 
 def _devices(config: Config) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sslkit.columns import columns, folded
 from sslkit.errors import UserError
+from sslkit.plurals import counted
 from sslkit.text_tables import aligned
 from sslkit.zoo import weights
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
@@ -72,9 +73,9 @@ def _aligned(found: Iterable[Mapping[str, Any]], known: Sequence[str], width: in
 def _in_words(row: Mapping[str, Any]) -> str:
     """The name of an entry, and how it was made where the name does not begin with it."""
     name, method, data, epochs = (row[key] for key in ("name", *MADE))
-    if method is None or name.startswith(f"{method}-") and f"-e{epochs}-" in name:
+    if method is None or (name.startswith(f"{method}-") and f"-e{epochs}-" in name):
         return name
-    return f"{name}: {method}, {epochs} {'epoch' if epochs == 1 else 'epochs'} on {data}"
+    return f"{name}: {method}, {counted(epochs, 'epoch')} on {data}"
 
 
 def measured(entry: ZooEntry) -> dict[str, Number]:

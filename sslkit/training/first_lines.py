@@ -1,0 +1,85 @@
+"""The first lines of a run: its method, its data, and every choice made automatically."""
+
+from pathlib import Path
+
+from sslkit import backbones, members, say
+from sslkit.data.cropped import CroppedImages
+from sslkit.data.decoded import DecodedImages
+from sslkit.method import Method, parse
+from sslkit.plurals import counted
+from sslkit.training import chosen, origin, run
+from sslkit.training.config import Config
+from sslkit.training.data import Data, rows_to_learn
+from sslkit.training.precision import precision
+
+
+def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config) -> None:
+    """Print the first lines of a run: method, data and every choice made automatically. asked: settings as given."""
+    if not run.is_main():
+        return
+    body = method.backbone
+    train = data.train
+    use = "to learn from" if method.objective.needs_labels else "only to judge"
+    known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
+    labels = f"{len(train.classes)} classes ({use})" if known else "no labels"
+    size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
+    epochs = counted(config.epochs, "epoch")
+    steps = counted(len(train) // config.data.batch_size, "step")
+    format_ = precision(config.trainer.precision, config.trainer.accelerator)
+    parameters = sum(p.numel() for p in body.parameters()) / 1e6
+    lines = [
+        f"{'resuming' if checkpoint else 'run'}       {folder}",
+        f"method    {method.name}, seed {config.seed}",
+        f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
+        *_clips(data),
+        *_detail(config, data, method),
+        *origin.lines(method),
+        f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
+        f"{body.width} features, stem {body.recipe.stem}",
+        f"training  {epochs} of {steps} x {config.data.batch_size} {data.unit}, {config.optimizer.name}, {format_}",
+    ]
+    lines += chosen.line(asked, config)
+    lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
+    lines += _oversized(config, method, data)
+    say.line("\n".join(lines))
+
+
+def _chosen(config: Config, method: Method, data: Data) -> str:
+    """A note if the network was chosen automatically."""
+    fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
+    asked = config.backbone != "auto" or config.init or method.backbone.recipe.name != fitting
+    return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
+
+
+def _clips(data: Data) -> list[str]:
+    """A line on the clips read from each video."""
+    if data.clips is None:
+        return []
+    train = data.train
+    return [
+        f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
+        f"decoded by {train.reader.name}"
+    ]
+
+
+def _detail(config: Config, data: Data, method: Method) -> list[str]:
+    """A line on the pictures that the views of image files are cut from."""
+    if isinstance(rows_to_learn(config, data, method, whole=False), CroppedImages):
+        return ["views     full detail: cut from the files while decoding (data.detail=full)"]
+    if isinstance(data.train, DecodedImages):
+        side = data.train.image_size
+        return [f"views     fast: cut from copies of {side} x {side} pixels (data.detail=fast)"]
+    return []
+
+
+def _oversized(config: Config, method: Method, data: Data) -> list[str]:
+    """Notes on defaults made for ImageNet that do not suit these images."""
+    given = config.method_options().get("objective") or {}
+    options = {**members.options(type(method.objective)), **given}
+    rows = len(data.train)
+    return [
+        f"note      {option}={options[option]:,} suits more than {rows:,} {data.unit}: set method.objective.{option}, "
+        f"or take experiment={parse(method.name)[0]}"
+        for option in ("queue_size", "prototypes")
+        if options.get(option, 0) > rows
+    ]
