@@ -24,10 +24,11 @@ def warning(text: str) -> None:
 
 
 class _Printer(logging.Handler):
-    """Prints to the current sys.stdout, in lines that fit the terminal."""
+    """Prints to the current sys.stdout, in lines that fit the terminal; a warning stays one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(folded(record.getMessage()), flush=True)
+        said = record.getMessage()
+        print(said if record.levelno >= logging.WARNING else folded(said), flush=True)
 
 
 def print_lines() -> None:
