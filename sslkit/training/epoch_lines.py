@@ -25,7 +25,7 @@ def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = 
     """Return the lines, at most `width` wide (None: of the terminal). weights: see `Method.weights`.
 
     `epoch 3/6  10-NN 78.1 %  quick probe 81.0 %  rank 40.5  std 0.84  998 images/s`
-    `  loss 1.23 = align 0.98 + 0.1 x dsa/arrange 2.50`
+    `  loss 1.23 = align 0.980 + 0.1 x dsa/arrange 2.5`
     """
     width = width or columns()
     noted = epoch.noted
@@ -54,9 +54,9 @@ def _sum(epoch: Epoch, weights: Mapping[str, float]) -> list[str]:
 
 
 def _rounded(value: float, step: float) -> str:
-    """A value to the digits of `step`, but at least to three significant ones."""
+    """A value to the digits of `step`, but at least to two significant ones."""
     if not value:
         return "0"
-    least = 3 - 1 - math.floor(math.log10(abs(value)))
+    least = 2 - 1 - math.floor(math.log10(abs(value)))
     digits = max(least, -math.floor(math.log10(step)))
     return f"{value:.{max(0, digits)}f}"

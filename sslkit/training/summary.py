@@ -57,10 +57,10 @@ def _files(folder: Path) -> list[str]:
     """What the folder holds."""
     pictures = [name for name in PICTURES if (folder / name).is_file()]
     return [
-        f"  weights   {folder / WEIGHTS}",
-        "            card.json beside it says how to load them without sslkit",
-        *([f"  pictures  {', '.join(pictures)} beside it"] if pictures else []),
-        f"  curves    metrics.csv beside it, or: tensorboard --logdir {folder.parent}",
+        f"  in {folder}",
+        f"  weights   {WEIGHTS}; card.json says how to load it without sslkit",
+        *([f"  pictures  {', '.join(pictures)}"] if pictures else []),
+        f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}",
     ]
 
 
