@@ -27,12 +27,14 @@ from words import check, is_sweep, joined, lengthened, one_line, quoted
 
 from sslkit import members, objectives, regularizers, say
 from sslkit.allocator import keep_freed_memory
+from sslkit.columns import entry, reflowed
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.invocation import as_started
 from sslkit.method import classes, settable, signature
 from sslkit.settings import as_word, declared, overlaid, takes_text
 
+TEXTS = 30  # column in which the texts of a help begin
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
 QUIET = {  # no output folder and no log of Hydra
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
@@ -145,7 +147,7 @@ def show(help: str) -> None:
 
 def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:
     """Help text: every setting with its default and description, and the options of each part."""
-    lines = [usage, "", "settings, with their defaults", *_settings_lines(settings)]
+    lines = [reflowed(usage), "", "settings, with their defaults", *_settings_lines(settings)]
     for part, known in options.items():
         lines += ["", f"options of {part}"] if known and part else [""]
         lines += [f"  {f'{part}.{key}'.lstrip('.')}={as_word(value)}" for key, value in known.items()]
@@ -205,12 +207,14 @@ def _check_sweep(words: Sequence[str], settings: Any) -> None:
 
 def help_text(settings: Any, method: str, usage: str) -> str:
     """Help text: every setting with its default, every member in one line, and the options of the chosen method."""
-    lines = [usage, "", "settings, with their defaults"]
+    lines = [reflowed(usage), "", "settings, with their defaults"]
     lines += list(_settings_lines(settings))
-    lines += [f"  {'experiment=null':<34} settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}"]
+    lines += [
+        entry("experiment=null", f"settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}", TEXTS)
+    ]
     for title, family in (("objectives", objectives), ("regularisers", regularizers)):
         lines += ["", title]
-        lines += [f"  {name:<28} {members.summary(family.find(name))}" for name in family.names()]
+        lines += [entry(name, members.summary(family.find(name)), TEXTS) for name in family.names()]
     lines += ["", f"options of method={method}"]
     lines += _method_lines(method)
     return "\n".join(line.rstrip() for line in lines)
@@ -221,7 +225,7 @@ def _method_lines(method: str) -> Iterator[str]:
     texts["views"] = members.texts(View) | members.texts(ViewRecipe)
     for part, options in signature(method).items():
         for name, value in options.items():
-            yield f"  {f'method.{part}.{name}={as_word(value)}':<44} {_text(texts[part].get(name, ''))}"
+            yield entry(f"method.{part}.{name}={as_word(value)}", _text(texts[part].get(name, "")), TEXTS)
 
 
 def _text(text: str) -> str:
@@ -234,4 +238,4 @@ def _experiments() -> list[str]:
 
 def _settings_lines(settings: Any) -> Iterator[str]:
     for one in declared(settings):
-        yield f"  {f'{one.path}={as_word(one.default)}':<34} {one.help}"
+        yield entry(f"{one.path}={as_word(one.default)}", one.help, TEXTS)

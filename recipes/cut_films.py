@@ -12,8 +12,8 @@ from typing import Any
 
 from command import run_plain
 
+from sslkit import say
 from sslkit.errors import UserError
-from sslkit.invocation import as_started
 from sslkit.settings import setting
 
 
@@ -29,7 +29,7 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.features.command_line import words
+    from sslkit.command_line import words
     from sslkit.data.film_pieces import cut_films, sample_films
 
     films, out = config.pop("films"), config.pop("out")
@@ -38,11 +38,11 @@ def main(config: dict[str, Any]) -> None:
     films = sample_films() if films is None else [films] if isinstance(films, str) else films
     counts = cut_films(films, out, **config)
     for name, (train, test) in counts.items():
-        print(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}")
+        say.line(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}")
     shape = {"data.frames": config["frames"], "data.stride": 1}
     shape["data.batch_size"] = min(sum(train for train, _ in counts.values()), 128)
     typed = words({"method": "byol+dsa", "data": f"video:{out}", **shape})
-    print(as_started(f"next      python recipes/train.py {typed}"))
+    say.line(f"next      python recipes/train.py {typed}")
 
 
 if __name__ == "__main__":

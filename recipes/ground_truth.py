@@ -62,15 +62,16 @@ class Settings:
 
 def main(config: dict[str, Any]) -> None:
     from evaluation.ranking.ground_truth import TRUTH, ground_truth
+    from sslkit import say
     from sslkit.errors import UserError
 
     if not config["zoo"]:
         raise UserError("give the models to fine-tune: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
-    found = ground_truth(**config, say=lambda line: print(line, flush=True))
+    found = ground_truth(**config, say=say.line)
     for task, accuracies in found.truth.items():
         best = max(accuracies, key=accuracies.get)
-        print(f"best      {task}: {best} ({100 * accuracies[best]:.1f} %), of {len(accuracies)} models")
-    print(f"written   {config['out']}/{TRUTH}")
+        say.line(f"best      {task}: {best} ({100 * accuracies[best]:.1f} %), of {len(accuracies)} models")
+    say.line(f"written   {config['out']}/{TRUTH}")
     if found.failures:
         print(f"{len(found.failures)} failed, all others are measured; the same command retries them:", file=sys.stderr)
         for failure in found.failures:

@@ -6,6 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
+from sslkit.columns import entry
 from sslkit.errors import nearest
 from sslkit.invocation import COMMAND
 
@@ -22,9 +23,9 @@ def programs() -> dict[str, Path]:
 def overview() -> str:
     """Every command with the first line of its docstring."""
     known = programs()
-    width = max(map(len, known))
+    column = max(map(len, known)) + 4
     lines = ["usage: sslkit COMMAND [setting=value ...]", "", "commands"]
-    lines += [f"  {name:<{width}}  {_first_line(path)}" for name, path in known.items()]
+    lines += [entry(name, _first_line(path), column) for name, path in known.items()]
     return "\n".join([*lines, "", "sslkit COMMAND --help lists the settings of a command with their defaults."])
 
 

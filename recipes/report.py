@@ -17,6 +17,7 @@ from typing import Any
 
 from command import run_plain
 
+from sslkit import say
 from sslkit.settings import setting
 
 WORDS = sys.argv[1:]  # as typed, before Hydra parses them
@@ -38,9 +39,9 @@ def main(config: dict[str, Any]) -> None:
     outside = config.pop("evaluation")
     path, problems = write_report(**config, outside=outside, command=command)
     for line in problems:
-        print(f"problem   {line}")
-    print(f"written   {path}, {path.stat().st_size / 1e6:.1f} MB; it loads nothing else, so it can be sent as it is")
-    print(f"next      open {Path(path).resolve().as_uri()} in a browser")
+        say.line(f"problem   {line}")
+    say.line(f"written   {path}, {path.stat().st_size / 1e6:.1f} MB; it loads nothing else, so it can be sent as it is")
+    say.line(f"next      open {Path(path).resolve().as_uri()} in a browser")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
 from sslkit import say
+from sslkit.command_line import words
 from sslkit.errors import UserError
 from sslkit.invocation import as_started, by_command
 from sslkit.settings import MOST_SEED, setting
@@ -74,7 +75,7 @@ def main(words: Sequence[str]) -> int:
     ones = wanted(settings, shared)
     configs = [Config.from_mapping(composed(one.words, Config())) for one in ones]
     members = sweep.examine(configs)
-    print(sweep.overview(members), flush=True)
+    say.line(sweep.overview(members))
     missing = [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]
     if settings.cluster:
         jobs = _on_the_cluster(missing)
@@ -128,12 +129,21 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
     from sslkit.training import sweep
 
     out = members[0].config.out
-    print(f"\n{sslkit.zoo.open(out)}")
+    say.line(f"\n{sslkit.zoo.open(out)}")
     failed = sweep.failures(members, ended)
     again = ["again     the same command trains the missing members"] if failed else []
-    following = as_started(f"next      python recipes/rank.py zoo={out} data=clipart")
-    print("\n".join(["", *failed, *again, following]))
+    following = f"next      python recipes/rank.py {words({'zoo': out, 'data': _task(members)})}"
+    say.line("\n".join(["", *failed, *again, following]))
     return 1 if failed else 0
+
+
+def _task(members: Sequence["Member"]) -> str:
+    """The data to rank the members for: those they were trained on, if these are one's own and have classes."""
+    from sslkit.data.builtin import NAMES
+
+    source = members[0].config.data.source
+    judged = any(entry.card.get("after") for entry in sslkit.zoo.open(members[0].config.out))
+    return source if judged and source not in NAMES else "clipart"
 
 
 if __name__ == "__main__":

@@ -149,6 +149,10 @@ class Method(nn.Module):
         parts = (self.objective, *self.regularizers.values())
         return {k: v for part in parts for k, v in part.watched.items()}
 
+    def weights(self) -> dict[str, float]:
+        """The factor that a term of the loss contains, by the term's name; 1 for those left out."""
+        return {k: v for plugin in self.regularizers.values() for k, v in plugin.weights().items()}
+
     def describe(self) -> dict[str, str]:
         """One line for the start of a run from each regulariser that has a description."""
         return {name: text for name, plugin in self.regularizers.items() if (text := plugin.describe())}

@@ -6,6 +6,7 @@ Each line is a record of the logger "sslkit.say". In a program of your own only 
 
 import logging
 
+from sslkit.columns import folded
 from sslkit.invocation import as_started
 
 LOG = logging.getLogger("sslkit.say")
@@ -23,10 +24,11 @@ def warning(text: str) -> None:
 
 
 class _Printer(logging.Handler):
-    """Prints to the current sys.stdout."""
+    """Prints to the current sys.stdout, in lines that fit the terminal; a warning stays one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), flush=True)
+        said = record.getMessage()
+        print(said if record.levelno >= logging.WARNING else folded(said), flush=True)
 
 
 def print_lines() -> None:

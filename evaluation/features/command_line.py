@@ -1,32 +1,13 @@
-"""Options as the words of a command line that a person can paste."""
-
-import re
-import shlex
-from collections.abc import Mapping
-from typing import Any
+"""Models and options as the words of a command line that a person can copy and run."""
 
 from evaluation.features.models import LoadedModel
+from sslkit.command_line import words
 
-PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
-
-
-def words(options: Mapping[str, Any]) -> str:
-    """The options as words of a command line, quoted for Hydra and for the shell."""
-    return " ".join(shlex.quote(f"{name}={_written(value)}") for name, value in options.items())
+__all__ = ["name_of", "words"]
 
 
-def name_of(asked: Any, model: LoadedModel) -> str:
+def name_of(asked: object, model: LoadedModel) -> str:
     """Return the name of a model on a command line: its entry's folder, or the word that asked for it."""
     if model.entry:
         return str(model.entry.folder)
     return asked if isinstance(asked, str) else model.name
-
-
-def _written(value: Any) -> str:
-    """A value as Hydra reads it."""
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_written, value))}]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = str(value)
-    return text if PLAIN.fullmatch(text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

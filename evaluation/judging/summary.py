@@ -10,6 +10,7 @@ from evaluation import protocols as family
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.plots import plot_results
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
+from evaluation.judging.following import following
 from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared
 from evaluation.protocols.base import Judged, Task
 from evaluation.results import store
@@ -54,7 +55,8 @@ def judge(
         if rank() == 0:
             _conclude(list(done.values()), tasks, place, pictures)
             print_left_out(done.left_out)
-            _print_following(list(done.values()), tasks, place)
+            given = {"data": data, "protocols": protocols, "trust": trust}
+            _print_following(list(done.values()), tasks, given, place)
     return [result for one in done.values() for result in one.results]
 
 
@@ -107,10 +109,12 @@ def _of_protocol(one: Judged, name: str) -> Judged:
     return replace(one, results=[result for result in one.results if result.protocol == name])
 
 
-def _print_following(done: Sequence[Judged], tasks: Sequence[Task], place: Mapping[str, Any]) -> None:
+def _print_following(
+    done: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], place: Mapping[str, Any]
+) -> None:
     """Print the next command: that of the only task, or that of evaluate.py; where it is "", nothing."""
     told = family.find(tasks[0].name).terminal.following(done, tasks[0], place) if len(tasks) == 1 else None
-    told = hint([one.model for one in done]) if told is None else told
+    told = following(done, tasks, asked, place) if told is None else told
     if told:
         say.line(f"next      {told}")
 
@@ -212,14 +216,6 @@ def print_differences(results: list[Result]) -> None:
             say.line(f"  {comparison.verdict}")
     if pairs:
         say.line("")
-
-
-def hint(models: list[LoadedModel]) -> str:
-    """The next command to type."""
-    name = models[0].entry.folder if models[0].entry else models[0].name
-    if len(models) == 1 and name != "efficientnet_lite0":
-        return f"python recipes/evaluate.py checkpoint=[{name},efficientnet_lite0]   # beside an ImageNet network"
-    return f"python recipes/evaluate.py checkpoint={name} data=PATH/TO/YOUR/IMAGES"
 
 
 def _tell(label: str, text: str) -> None:

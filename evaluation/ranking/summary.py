@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Split, open_split
+from evaluation.features.command_line import name_of, words
+from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import lines_of, load_member, members
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
@@ -21,6 +23,7 @@ from sslkit import say
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
+USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
 AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
 
@@ -67,7 +70,9 @@ def rank_tasks(
             ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
         made = {**ranking.made, "image_size": image_size}
         rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
-    _print_end(rankings)
+    kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
+    kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
+    _print_end(rankings, models, kept)
     return rankings
 
 
@@ -174,8 +179,11 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
     say.line(f"written   {', '.join(map(str, written))}\n")
 
 
-def _print_end(rankings: Sequence[Ranking]) -> None:
-    """Print the first of each task, the left-out members, and the next command."""
+def _print_end(rankings: Sequence[Ranking], models: Mapping[str, LoadedModel], kept: Mapping[str, Any]) -> None:
+    """Print the first of each task, the left-out members, and the next command.
+
+    models: by name. kept: options of this command that the next one needs too.
+    """
     for ranking in rankings:
         if np.isnan(ranking.mean_rank).all():
             continue
@@ -185,7 +193,11 @@ def _print_end(rankings: Sequence[Ranking]) -> None:
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     last = rankings[-1]
-    say.line(f"next      python recipes/evaluate.py checkpoint=NAME_OR_FOLDER data={last.data} protocols=[fine_tune]")
+    if np.isnan(last.mean_rank).all():
+        return
+    best = last.models[int(np.nanargmin(last.mean_rank))]
+    asked = {"checkpoint": name_of(best, models[best]), "data": last.data, "protocols": ["fine_tune"], **kept}
+    say.line(f"next      python recipes/evaluate.py {words(asked)}")
 
 
 def line(text: str) -> None:

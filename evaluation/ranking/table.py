@@ -1,13 +1,15 @@
 """A ranking as a table: models down, metrics across, best first."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from evaluation.ranking.agreement import Agreement
+from sslkit.columns import columns
 from sslkit.errors import UserError
-from sslkit.text_tables import aligned, markdown
+from sslkit.text_tables import aligned, below_names, markdown
 
 STYLES = ("text", "markdown")
 TIED = "="  # beside a score: tied with the metric's best model on these images
@@ -31,7 +33,8 @@ class Numbers(Protocol):
 def table(ranking: Numbers, style: str = "text") -> str:
     """Return the table. Rows: models by mean rank. Cells: rank, score ± half its interval, `=` if tied with the best.
 
-    The last rows are the seconds of each metric, and its agreement with the truth, if there is one.
+    The last rows are the seconds of each metric, and its agreement with the truth, if there is one. A text that is
+    wider than the terminal (80 columns where there is none) has the scores of each model below its name.
     Raises UserError for an unknown style.
     """
     if style not in STYLES:
@@ -41,7 +44,21 @@ def table(ranking: Numbers, style: str = "text") -> str:
         header.insert(1, "truth")
     order = np.argsort(ranking.mean_rank, kind="stable")
     lines = [header, *([_row(ranking, m) for m in order]), *_feet(ranking)]
-    return markdown(lines, range(1, len(header))) if style == "markdown" else aligned(lines)
+    if style == "markdown":
+        return markdown(lines, range(1, len(header)))
+    wide = aligned(lines, width=sys.maxsize)
+    return wide if max(map(len, wide.splitlines())) <= columns() else _below_names(ranking, lines)
+
+
+def _below_names(ranking: Numbers, lines: Sequence[Sequence[str]]) -> str:
+    """The scores of each model below its name and mean rank, in blocks of the metrics that fit."""
+    aside = 2 if ranking.truth is not None else 1  # columns beside the name
+    names = lines[0][: aside + 1]
+    merged = [[", ".join(reversed(names)), *lines[0][aside + 1 :]]]
+    for line in lines[1:]:
+        known = [text for text in reversed(line[1 : aside + 1]) if text]
+        merged.append(["  ".join([*known, line[0]]), *line[aside + 1 :]])
+    return below_names(merged)
 
 
 def _row(ranking: Numbers, m: int) -> list[str]:

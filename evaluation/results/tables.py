@@ -1,9 +1,12 @@
 """Results as a table for a terminal or a README: each number with its interval, kind and recipe."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
+from sslkit.columns import columns as columns_of_terminal
+from sslkit.columns import folded
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.text_tables import aligned, markdown
@@ -18,7 +21,8 @@ DROPPED = ("in_train", "unreadable", "left_out", "dropped", "classes_of_one_imag
 def table(results: Sequence[Result], style: str = "text") -> str:
     """Return rows of model, data, protocol, metric, value with 95 % interval, n, kind of interval, recipe, flags.
 
-    style: "text", aligned columns, or "markdown". Empty columns are left out.
+    style: "text", aligned columns, or "markdown". Empty columns are left out. A text that is wider than the terminal
+    (80 columns where there is none) has model and data as headings and the recipes below the table.
     Fractions are shown in percent, other numbers in their unit. Flags: leaky (chosen on test data), not converged,
     and counts of left-out items.
     Raises UserError for an empty list and for an unknown style.
@@ -31,7 +35,33 @@ def table(results: Sequence[Result], style: str = "text") -> str:
     columns = [name for name in COLUMNS if any(row[name] for row in rows)]
     lines = [list(columns), *([row[name] for name in columns] for row in rows)]
     right = [columns.index(name) for name in ALIGNED_RIGHT if name in columns]
-    return (markdown if style == "markdown" else aligned)(lines, right)
+    if style == "markdown":
+        return markdown(lines, right)
+    wide = aligned(lines, right, sys.maxsize)
+    return wide if max(map(len, wide.splitlines())) <= columns_of_terminal() else _folded(rows)
+
+
+def _folded(rows: Sequence[Mapping[str, str]]) -> str:
+    """The rows under their model and data, flags on a line of their own, and the recipes by number below the table."""
+    lines, above = [["  protocol", "metric", "value", "n", "recipe"]], ""
+    told = [_told(row) for row in rows]
+    numbers = {text: f"[{number}]" for number, text in enumerate(filter(None, dict.fromkeys(told)), 1)}
+    for row, text in zip(rows, told, strict=True):
+        heading = " on ".join(filter(None, (row["model"], row["data"])))
+        lines += [[heading]] if heading not in ("", above) else []
+        above = heading
+        lines += [[f"  {row['protocol']}", row["metric"], row["value"], row["n"], numbers.get(text, "")]]
+        lines += [[f"    {row['flags']}"]] if row["flags"] else []
+    below = [folded(f"{number} {text}") for text, number in numbers.items()]
+    kept = [i for i, name in enumerate(lines[0]) if any(line[i] for line in lines[1:] if len(line) > 1)]
+    lines = [line if len(line) == 1 else [line[i] for i in kept] for line in lines]
+    right = [lines[0].index("n")] if "n" in lines[0] else []
+    return "\n".join([aligned(lines, right), *([""] if below else []), *below])
+
+
+def _told(row: Mapping[str, str]) -> str:
+    """The recipe of a row and what its interval is over."""
+    return "; ".join(filter(None, (row["recipe"], row["interval"] and f"95 % interval: {row['interval']}")))
 
 
 def with_interval(estimate: Estimate) -> str:

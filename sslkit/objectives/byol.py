@@ -14,6 +14,8 @@ from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Share, Width
 
+MOMENTUM = 0.996
+
 
 @dataclass
 class Predicted(Embeddings):
@@ -25,7 +27,8 @@ class Predicted(Embeddings):
 class BYOL(Objective):
     """Without negatives: the predictor and the teacher's moving average prevent collapse.
 
-    momentum: of the teacher at the start; it rises to 1 as a cosine (paper: 0.996; 0.97 to 0.98 for short runs).
+    momentum: of the teacher at the start; None is the paper's 0.996, in `pretrain` less for runs of fewer than 2,000
+        steps. It rises to 1 as a cosine.
     hidden: width of projector and predictor; None takes twice the backbone's (4096 for a ResNet-50, as published).
     dim: width of z.
     """
@@ -33,10 +36,10 @@ class BYOL(Objective):
     views = BYOL_VIEWS
 
     def __init__(
-        self, backbone: nn.Module, *, momentum: Share = 0.996, hidden: Width | None = None, dim: Width = 256
+        self, backbone: nn.Module, *, momentum: Share | None = None, hidden: Width | None = None, dim: Width = 256
     ) -> None:
         super().__init__(backbone)
-        self.momentum = teacher.checked(momentum)
+        self.momentum = teacher.checked(MOMENTUM if momentum is None else momentum)
         self.dim = dim
         hidden = hidden or 2 * backbone.width
         self.projector = mlp(backbone.width, hidden, dim)

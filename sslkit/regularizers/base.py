@@ -37,6 +37,10 @@ class Regularizer(nn.Module):
         """One line for the start of a run, such as a choice and its reason; empty for none."""
         return ""
 
+    def weights(self) -> dict[str, float]:
+        """The factor that each of its terms contains, by the term's name; 1 for those left out."""
+        return {}
+
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """Weighted scalars by name.
 

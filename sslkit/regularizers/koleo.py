@@ -23,6 +23,9 @@ class KoLeo(Regularizer):
         self.weight = weight
         self.eps = eps
 
+    def weights(self) -> dict[str, float]:
+        return {"koleo": self.weight}
+
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         z = F.normalize(e.z, dim=-1)  # (V, N, D)
         with torch.no_grad():  # the choice of the nearest has no gradient, its distance has

@@ -59,7 +59,13 @@ class DataConfig:
 @dataclass
 class OptimizerConfig:
     name: str = setting("adamw", "adamw, sgd or lars", choices=("adamw", "sgd", "lars"))
-    lr: float = setting(2e-3, "peak learning rate, as lr_scaling reads it", above=0, most=10**6)
+    lr: float | None = setting(
+        None,
+        "peak learning rate, as lr_scaling reads it; null: 0.009 for a new narrow_resnet (less if batch_size is below "
+        "128), otherwise 0.002",
+        above=0,
+        most=10**6,
+    )
     lr_scaling: str = setting(
         "none",
         "none: lr as given; linear, sqrt: lr is for 256 images an optimiser step and grows with them, or their root",

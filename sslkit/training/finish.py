@@ -19,16 +19,17 @@ from sslkit.training import origin
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, capped
-from sslkit.training.features import features, knn_accuracy, probe_accuracy, wilson
+from sslkit.training.features import features, knn_accuracy, probe_accuracy
 from sslkit.training.history import History
 from sslkit.training.plots import plot_embedding, plot_terms
+from sslkit.training.summary import summary
 from sslkit.zoo.entry import WEIGHTS, ZooEntry, load_lines, save
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
 
 
 def judge(method: Method, data: Data, k: int) -> dict[str, float]:
-    """kNN, linear probe and crowding of the current backbone; empty without labels."""
+    """kNN, the quick probe and crowding of the current backbone; empty without labels."""
     if data.bank is None:
         return {}
     bank, query = (features(method, part) for part in (data.bank, data.query))
@@ -51,8 +52,9 @@ def finish(
     before: dict[str, float],
     history: History,
     unreadable: set[str],
+    asked: Config,
 ) -> ZooEntry:
-    """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary.
+    """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary. asked: settings as given.
 
     The card is written last: a run without one is not finished, and resume=true makes all of them again.
     """
@@ -78,7 +80,7 @@ def finish(
         _picture(config, data, method, folder, (x, y))
     entry = save(folder, method.backbone.export(), card)
     tidy(folder)
-    say.line(summary(entry, data))
+    say.line(summary(entry, data, asked))
     return entry
 
 
@@ -136,47 +138,6 @@ def _of_clips(data: Data) -> dict[str, int]:
     if data.clips is None:
         return {}
     return {"frames": data.train.frames, "stride": data.train.options.stride}
-
-
-def summary(entry: ZooEntry, data: Data) -> str:
-    """The lines printed at the end of a run."""
-    card, folder, unit = entry.card, entry.folder, data.unit
-    lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}"]
-    before, after = card["before"], card["after"]
-    if after:
-        where = (
-            f"{after['n']:,} held-out {unit}" if data.held_out else f"{after['n']:,} {unit} (trained on, no test split)"
-        )
-        first = "before" if "init" in card else "random weights"
-        lines += ["", f"  on {where:<46} {first:>14}   pretrained"]
-        for key, name in (
-            ("knn", f"{card['config']['eval']['k']}-nearest-neighbour accuracy"),
-            ("probe", "linear probe accuracy"),
-        ):
-            half = 100 * wilson(after[key], after["n"])
-            lines.append(f"  {name:<49} {100 * before[key]:8.1f} %   {100 * after[key]:8.1f} % ± {half:.1f}")
-        for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
-            lines.append(f"  {name + ' (class means)':<49} {before[key]:10.3f}   {after[key]:10.3f}")
-    lines.append(f"  {'effective rank of the features (RankMe)':<49} {'':10}   {card['diagnostics']['rankme']:10.1f}")
-    if card["unreadable"]:
-        paths = card["unreadable"]
-        shown = "\n    ".join(paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else []))
-        lines += ["", f"  {len(paths)} unreadable {unit} were left out:\n    {shown}"]
-    yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
-    pictures = [name for name in ("views.png", "loss.png", "embedding.png") if (folder / name).is_file()]
-    recipe, maker = "evaluate" if data.clips is None else "action_eval", card["backbone"]["name"]
-    argument, word = (f"trust={maker!r}", f" trust={maker}") if ":" in maker else ("", "")  # for user code
-    lines += [
-        "",
-        f"  weights   {folder / WEIGHTS}   (card.json beside it says how to load them without sslkit)",
-        f"  pictures  {', '.join(str(folder / name) for name in pictures)}",
-        f"  curves    {folder / 'metrics.csv'}, or: tensorboard --logdir {folder.parent}",
-        "",
-        f"  load it:    net = sslkit.ZooEntry.load({str(folder)!r}).backbone({argument})",
-        f"  judge it:   python recipes/{recipe}.py checkpoint={folder}{word}",
-        f"  next:       python recipes/train.py method={card['method']} data={yours} epochs=100",
-    ]
-    return "\n".join(lines)
 
 
 def _training_features(config: Config, data: Data, method: Method) -> tuple[torch.Tensor, torch.Tensor]:

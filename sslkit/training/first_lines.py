@@ -1,4 +1,4 @@
-"""The first lines of a run: method, data and every choice made automatically."""
+"""The first lines of a run: its method, its data, and every choice made automatically."""
 
 from pathlib import Path
 
@@ -6,15 +6,16 @@ from sslkit import backbones, members, say
 from sslkit.data.cropped import CroppedImages
 from sslkit.data.decoded import DecodedImages
 from sslkit.method import Method, parse
-from sslkit.training import launched, origin, run
+from sslkit.plurals import counted
+from sslkit.training import chosen, launched, origin, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, rows_to_learn
+from sslkit.training.precision import precision
 from sslkit.training.schedules import peak_lr
-from sslkit.training.trainer import precision
 
 
-def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
-    """Print the first lines of a run: method, data and every choice made automatically."""
+def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config) -> None:
+    """Print the first lines of a run: method, data and every choice made automatically. asked: settings as given."""
     if not run.is_main():
         return
     body = method.backbone
@@ -22,7 +23,9 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     use = "to learn from" if method.objective.needs_labels else "only to judge"
     known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
     labels = f"{len(train.classes)} classes ({use})" if known else "no labels"
-    size = f"{data.image_size} px, {train.channels} channel{'s' if train.channels > 1 else ''}"
+    size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
+    epochs = counted(config.epochs, "epoch")
+    steps = counted(len(train) // config.data.batch_size, "step")
     parameters = sum(p.numel() for p in body.parameters()) / 1e6
     lines = [
         f"{'resuming' if checkpoint else 'run'}       {folder}",
@@ -33,10 +36,10 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         *origin.lines(method),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
-        f"training  {config.epochs} epochs of {len(train) // config.data.batch_size} steps x {config.data.batch_size} "
-        f"{data.unit}{_shared(config)}, {_computed(config)}",
+        f"training  {epochs} of {steps} x {config.data.batch_size} {data.unit}{_shared(config)}, {_computed(config)}",
         f"optimizer {_optimizer(config)}",
     ]
+    lines += chosen.line(asked, config)
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += _oversized(config, method, data)
     say.line("\n".join(lines))

@@ -10,9 +10,10 @@ from sslkit import members, objectives, say
 from sslkit.errors import UserError, nearest
 from sslkit.method import Method, classes, method, parse
 from sslkit.step_checks import check_batch, check_clips
-from sslkit.training import checkpoint_files, origin, run
+from sslkit.training import checkpoint_files, chosen, origin, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, normalization, open_data, settled, withhold
+from sslkit.training.given import as_in
 from sslkit.zoo.entry import CARD, ZooEntry
 
 
@@ -31,12 +32,15 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     check_parts(config)
     trainer.check_trainer(config)
     data = open_data(config)
+    asked, config = config, chosen.with_options(config, data)
     model = build_method(config, data, backbone)
     _ = data.train.digest  # refuse an unreadable file before a folder is made
-    config, folder, resumed = _started(config, data, model)
+    config, folder, resumed = _started(asked, chosen.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):
         return _finished(folder)
-    return train.train(config, data, model, folder, resumed)
+    if config.method_options() != chosen.with_options(asked, data).method_options():  # those of an older run
+        model = build_method(config, data, backbone)
+    return train.train(config, data, model, folder, resumed, asked)
 
 
 def _finished(folder: Path) -> ZooEntry:
@@ -116,12 +120,17 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     return {**options, "classes": asked or found}
 
 
-def _started(config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
-    """The settled config, the run's folder, and the checkpoint to go on from, None for a new run."""
+def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
+    """The settled config, the run's folder, and the checkpoint to go on from, None for a new run.
+
+    asked: the settings as given. config: with those chosen for a new run.
+    """
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
     if config.resume:
-        config = settled(config, data, run.newest(out, name))
+        last = run.newest(out, name)
+        begun = None if last is None else run.settings_of(last)
+        config = settled(config if begun is None else as_in(asked, begun), data, last)
         return config, *run.to_resume(out, name, config)
     config = settled(config, data, None)
     folder = run.fresh(out, name)

@@ -1,4 +1,4 @@
-"""The metrics of a run over time: metrics.csv, TensorBoard, one line per epoch on the terminal."""
+"""The metrics of a run over time: metrics.csv, TensorBoard, the lines of each epoch on the terminal."""
 
 import csv
 import time
@@ -12,6 +12,7 @@ from torch import Tensor
 from sslkit import say
 from sslkit.files import write_whole
 from sslkit.training import loggers
+from sslkit.training.epoch_lines import Epoch, epoch_lines
 from sslkit.training.loading import Loading
 
 
@@ -58,30 +59,24 @@ class History(pl.Callback):
         self.note(images_per_second=rate, waiting=(self.loading.loader.waited - waited) / seconds)
 
     def close_epoch(self, trainer: pl.Trainer) -> None:
-        """Add the epoch's row, write the file and log the line. Call after all callbacks have noted their values."""
+        """Add the epoch's row, write the file and log its lines. Call after all callbacks have noted their values."""
         self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **self.noted}, trainer)
         if trainer.is_global_zero:
             self.write()
-            say.line(self.line(trainer))
+            say.line(self.lines(trainer))
 
     def write(self) -> None:
         """Write metrics.csv whole."""
         write_csv(self.folder / "metrics.csv", self.rows)
 
-    def line(self, trainer: pl.Trainer) -> str:
-        """`epoch 3/6  loss 1.23 (align 0.98, dsa/arrange 0.25)  kNN 78.1 %  ...`"""
-        terms = [r for r in self.rows if r["epoch"] == trainer.current_epoch + 1 and "loss" in r][-1]
-        parts = ", ".join(f"{k} {v:.3g}" for k, v in terms.items() if k in self.terms)
-        noted = self.noted
-        words = [f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}", f"loss {terms['loss']:.3f} ({parts})"]
-        words += [f"{label} {100 * noted[k]:.1f} %" for k, label in (("knn", "kNN"), ("probe", "probe")) if k in noted]
-        if "rankme" in noted:
-            words += [f"rank {noted['rankme']:.1f}", f"std {noted['std']:.2f}"]
-        words += [
-            f"{noted['images_per_second']:,.0f} {self.loading.data.unit}/s",
-            f"waiting for data {100 * noted['waiting']:.0f} %",
-        ]
-        return "  ".join(words)
+    def lines(self, trainer: pl.Trainer) -> str:
+        """The last epoch in words; see `epoch_lines`."""
+        number = trainer.current_epoch + 1
+        row = [r for r in self.rows if r["epoch"] == number and "loss" in r][-1]
+        terms = {name: row[name] for name in self.terms if name in row}
+        unit, k = self.loading.data.unit, self.loading.config.eval.k
+        epoch = Epoch(number, trainer.max_epochs, self.noted, row["loss"], terms, k, unit)
+        return epoch_lines(epoch, trainer.lightning_module.method.weights())
 
     def _flush(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Add the means over the steps since the last row; numbers leave the device only here."""

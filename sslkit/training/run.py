@@ -13,6 +13,7 @@ from sslkit.files import write_whole
 from sslkit.method import filled
 from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
+from sslkit.training.given import as_in
 from sslkit.zoo.entry import CARD
 
 # Settings that do not affect the weights.
@@ -121,13 +122,13 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
     What was not said of the method has its default, and an option that is no more has none to have. A `data.detail`
-    that was not said is the run's.
+    that was not said is the run's, as is what `sslkit.training.chosen` chooses.
     Raises UserError for a damaged config.yaml, and for one with another value of an option that is no more.
     """
     settings = settings_of(folder)
     if settings is None:
         return {}
-    before, now = settings.to_dict(), config.to_dict()
+    before, now = settings.to_dict(), as_in(config, settings).to_dict()
     if config.data.detail is None:
         now["data"]["detail"] = before["data"]["detail"]
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])

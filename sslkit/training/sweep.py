@@ -245,7 +245,7 @@ def failures(members: Sequence[Member], ended: Sequence[Outcome]) -> list[str]:
 
 
 def progress(ended: Sequence[Outcome], total: int, member: Member) -> str:
-    """The line for the last member that ended, with its results and the time left for all `total`."""
+    """The last member that ended, and below it its results and the time left for all `total`."""
     last, number = ended[-1], len(ended)
     if _failed(member, last):
         said = f"failed ({_how(last)}): {' '.join(last_lines(last.job.log, 1))}"
@@ -253,7 +253,8 @@ def progress(ended: Sequence[Outcome], total: int, member: Member) -> str:
         said = _numbers(member)
     left = sum(one.seconds for one in ended) / number * (total - number) / (last.beside + 1)
     rest = f", about {duration(left)} left" if number < total else ""
-    return f"[{number:>{len(str(total))}}/{total}] {member.folder.name}  {said}  {duration(last.seconds)}{rest}"
+    place = f"[{number:>{len(str(total))}}/{total}] "
+    return f"{place}{member.folder.name}\n{' ' * len(place)}{said}  {duration(last.seconds)}{rest}"
 
 
 def _numbers(member: Member) -> str:
@@ -261,7 +262,11 @@ def _numbers(member: Member) -> str:
         after = ZooEntry.load(member.folder).card.get("after")
     except UserError as error:
         return str(error)
-    return f"kNN {100 * after['knn']:.1f} %  linear {100 * after['probe']:.1f} %" if after else "not judged: no labels"
+    return (
+        f"quick kNN {100 * after['knn']:.1f} %  quick probe {100 * after['probe']:.1f} %"
+        if after
+        else "not judged: no labels"
+    )
 
 
 def _failed(member: Member, outcome: Outcome | None) -> bool:

@@ -15,6 +15,7 @@ from sslkit.errors import UserError
 from sslkit.method import Method
 from sslkit.training import loggers, memory, origin, run
 from sslkit.training.checkpoint import SaveLast
+from sslkit.training.chosen import steps
 from sslkit.training.compiling import Compiled
 from sslkit.training.config import Config
 from sslkit.training.data import Data, rows_to_learn
@@ -95,12 +96,14 @@ class Unreadable(pl.Callback):
         self.paths = set(state["paths"])
 
 
-def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
-    """Train `method` on `data` in `folder`, from `checkpoint` if there is one."""
+def train(
+    config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
+) -> ZooEntry | None:
+    """Train `method` on `data` in `folder`, from `checkpoint` if there is one. asked: the settings as given."""
     quiet()
     if run.is_main():
         run.sweep(folder)
-    announce(config, data, method, folder, checkpoint)
+    announce(config, data, method, folder, checkpoint, asked)
     loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
@@ -117,9 +120,7 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
         callbacks.append(Bar(loading))
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
     launched_outside = "LOCAL_RANK" in os.environ
-    batches = len(data.train) // config.data.batch_size
-    steps = config.epochs * -(-batches // config.trainer.accumulate)
-    module = Pretraining(method, config.optimizer, lr=peak_lr(config), steps=steps)
+    module = Pretraining(method, config.optimizer, lr=peak_lr(config), steps=steps(config, data))
     started: dict[str, Logger] = {}
     try:
         with memory.explained(config, data.image_size, folder, trainer):
@@ -140,4 +141,5 @@ def train(config: Config, data: Data, method: Method, folder: Path, checkpoint: 
         return None
     with memory.explained(config, data.image_size, folder, trainer):
         module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
-        return finish(config, data, method, folder, before=start.judged, history=history, unreadable=unreadable.paths)
+        seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
+        return finish(config, data, method, folder, **seen, asked=asked)

@@ -15,6 +15,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from sslkit.errors import UserError
 from sslkit.training import compiling, launched, loggers
 from sslkit.training.config import Config
+from sslkit.training.precision import precision
 from sslkit.training.progress import Bar
 
 
@@ -64,19 +65,6 @@ def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> 
         enable_progress_bar=any(isinstance(c, Bar) for c in callbacks),
         enable_model_summary=False,
     )
-
-
-def precision(asked: str, accelerator: str) -> str:
-    """`auto`: bf16 on a GPU that has it, else fp32.
-
-    Never on the CPU, even where it has bf16: oneDNN's bf16 weight gradient of a convolution on small maps (torch 2.15,
-    AMX, two threads) sometimes reads uninitialised memory, which ends in a NaN. It can still be set explicitly.
-    """
-    if asked != "auto":
-        return asked
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    return "32-true"
 
 
 def _strategy(config: Config) -> Any:

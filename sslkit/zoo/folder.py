@@ -19,7 +19,7 @@ class Zoo(list[ZooEntry]):
         self.damaged = damaged or {}
 
     def table(self) -> str:
-        """Name, method, data, epochs, kNN, linear probe, RankMe, size and date of each entry; see table.py."""
+        """Name, method, data, epochs, accuracies, RankMe, size and date of each entry; see table.py."""
         return table.table(self, self.damaged)
 
     __str__ = __repr__ = table

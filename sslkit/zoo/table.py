@@ -2,26 +2,34 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sslkit.columns import columns, folded
 from sslkit.errors import UserError
+from sslkit.plurals import counted
 from sslkit.text_tables import aligned
 from sslkit.zoo import weights
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 RESULTS = "results.jsonl"  # written by evaluation
-COLUMNS = ("name", "method", "data", "epochs", "kNN", "linear", "RankMe", "M params", "MB", "date")
-RIGHT = range(3, 9)  # columns of numbers
+MADE = ("method", "data", "epochs")  # how an entry was made; a usual name says it
+QUICK, EVALUATED = ("quick kNN", "quick probe"), ("kNN", "linear")
+MEASURED = (*QUICK, *EVALUATED, "RankMe")
+COLUMNS = ("name", *MADE, *MEASURED, "M params", "MB", "date")
+NUMBERS = ("epochs", *MEASURED, "M params", "MB")  # aligned right
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm: buffers, not parameters
 NOTES = {"*": "by evaluation, on the same data", "^": "at the end of training, on training images"}
+ORIGIN = {QUICK: "quick: judged in seconds at the end of training", EVALUATED: "kNN, linear: by evaluation"}
 
 
 @dataclass(frozen=True)
 class Number:
-    """A measured number: its value, the card's key for it, and the mark of its note, "" for the end of training."""
+    """A measured number: its value, the card's key for it ("" if the card lacks it), and the mark of its note, "" for
+    the end of training."""
 
     value: float
     key: str
@@ -31,38 +39,54 @@ class Number:
 def rows(zoo: Iterable[ZooEntry]) -> list[dict[str, Any]]:
     """One mapping per entry from the columns to plain values, None for unknown ones; sorted by name.
 
-    kNN and linear are fractions. A value with a note in `NOTES` has its mark under the column's name + "_mark".
+    Accuracies are fractions. A value with a note in `NOTES` has its mark under the column's name + "_mark".
     """
     return [_row(entry) for entry in sorted(zoo, key=lambda entry: entry.folder.name)]
 
 
 def table(zoo: Iterable[ZooEntry], damaged: Mapping[Path, str]) -> str:
-    """The rows as aligned text, the notes that apply, and one line for each damaged entry.
+    """The rows as aligned text, what the numbers are, and one line for each damaged entry.
 
-    damaged: the fault of each entry that could not be read, by its folder.
+    Numbers that no entry has are left out. A text that is wider than the terminal (80 columns where there is none) has
+    the numbers below the name. damaged: the fault of each entry that could not be read, by its folder.
     """
     found = rows(zoo)
-    cells = [[_cell(name, row) for name in COLUMNS] for row in found]
-    text = [aligned([COLUMNS, *cells], RIGHT)]
+    known = [name for name in COLUMNS if name not in MEASURED or any(row[name] is not None for row in found)]
+    text = [_aligned(found, known, sys.maxsize)]
+    if max(map(len, text[0].splitlines())) > columns():
+        shown = [{**row, "name": _in_words(row)} for row in found]
+        text = [_aligned(shown, [name for name in known if name not in MADE], columns())]
+    text += [said for names, said in ORIGIN.items() if set(names) & set(known)]
     marks = {row[key] for row in found for key in row if key.endswith("_mark")}
-    text += [f"{mark} {said}" for mark, said in NOTES.items() if mark in marks]
+    text += [f"{mark} {said}" for mark, said in NOTES.items() if mark in marks - {"*"}]
     if damaged:
         text += ["", f"left out, {len(damaged)} that cannot be read:"]
-        text += [f"  {folder.name}: {reason}" for folder, reason in sorted(damaged.items())]
+        text += [folded(f"  {folder.name}: {reason}") for folder, reason in sorted(damaged.items())]
     return "\n".join(text)
 
 
+def _aligned(found: Iterable[Mapping[str, Any]], known: Sequence[str], width: int) -> str:
+    cells = [[_cell(name, row) for name in known] for row in found]
+    return aligned([known, *cells], [known.index(name) for name in NUMBERS if name in known], width)
+
+
+def _in_words(row: Mapping[str, Any]) -> str:
+    """The name of an entry, and how it was made where the name does not begin with it."""
+    name, method, data, epochs = (row[key] for key in ("name", *MADE))
+    if method is None or (name.startswith(f"{method}-") and f"-e{epochs}-" in name):
+        return name
+    return f"{name}: {method}, {counted(epochs, 'epoch')} on {data}"
+
+
 def measured(entry: ZooEntry) -> dict[str, Number]:
-    """kNN, linear and RankMe, if they were measured."""
+    """The quick evaluations of training, kNN and linear of evaluation, and RankMe, where they were measured."""
     card = entry.card
     after, trained_on = card.get("after", {}), card.get("data", {}).get("held_out") is False
     evaluated = _evaluated(entry)
-    found = {}
-    for name, protocol, key in (("kNN", "knn", "knn"), ("linear", "linear", "probe")):
-        if protocol in evaluated:
-            found[name] = Number(evaluated[protocol], key, "*")
-        elif _finite(after.get(key)):
-            found[name] = Number(after[key], key, "^" if trained_on else "")
+    keys = zip(QUICK, ("knn", "probe"), strict=True)
+    found = {name: Number(after[key], key, "^" if trained_on else "") for name, key in keys if _finite(after.get(key))}
+    pairs = zip(EVALUATED, ("knn", "linear"), strict=True)
+    found |= {name: Number(evaluated[protocol], "", "*") for name, protocol in pairs if protocol in evaluated}
     if _finite(rank := card.get("diagnostics", {}).get("rankme")):
         found["RankMe"] = Number(rank, "rankme")
     return found
@@ -76,7 +100,7 @@ def _row(entry: ZooEntry) -> dict[str, Any]:
         "method": card.get("method"),
         "data": card.get("data", {}).get("source"),
         "epochs": card.get("epochs"),
-        **{name: numbers[name].value if name in numbers else None for name in ("kNN", "linear", "RankMe")},
+        **{name: numbers[name].value if name in numbers else None for name in MEASURED},
         "M params": parameters,
         "MB": size,
         "date": card.get("date"),
@@ -84,12 +108,14 @@ def _row(entry: ZooEntry) -> dict[str, Any]:
     return row | {f"{name}_mark": number.mark for name, number in numbers.items() if number.mark}
 
 
-def _cell(name: str, row: dict[str, Any]) -> str:
+def _cell(name: str, row: Mapping[str, Any]) -> str:
     value = row[name]
     if value is None:
         return "-"
-    if name in ("kNN", "linear"):
-        return f"{100 * value:.1f} %{row.get(f'{name}_mark', ' ')}"
+    if name in EVALUATED:
+        return f"{100 * value:.1f} %"
+    if name in QUICK:
+        return f"{100 * value:.1f} %{row.get(f'{name}_mark', '')}"
     if name in ("M params", "MB"):
         return f"{value:.2f}" if value < 10 else f"{value:.1f}"
     if name == "RankMe":

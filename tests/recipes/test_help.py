@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recipes.installed import programs
+import sslkit
+from recipes.installed import overview, programs
 
 LARGE = ["torch", "torchvision", "timm", "sklearn", "scipy", "faiss", "matplotlib", "pytorch_lightning", "hydra"]
 CODE = """
@@ -62,3 +63,19 @@ def test_help_of_a_method_from_outside_is_made_with_the_libraries_that_it_needs(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
     done = alone(programs()["train"], "--help", "method=mine:Mine", cwd=tmp_path)
     assert done.returncode == 0 and "  method.objective.scale=1.414" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", programs())
+def test_help_fits_80_columns(name: str, typed, tmp_path: Path) -> None:
+    said = typed(programs()[name].stem, "--help", cwd=tmp_path).stdout
+    assert said.count("\n") > 5 and [line for line in said.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("method", [*sslkit.methods(), "byol+dsa+koleo"])
+def test_help_of_each_method_fits_80_columns(method: str, typed, tmp_path: Path) -> None:
+    said = typed("train", "--help", f"method={method}", cwd=tmp_path).stdout
+    assert f"options of method={method}" in said and max(map(len, said.splitlines())) <= 80
+
+
+def test_the_list_of_commands_fits_80_columns() -> None:
+    assert max(map(len, overview().splitlines())) <= 80

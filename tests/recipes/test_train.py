@@ -24,11 +24,14 @@ def test_help_names_every_member_and_every_option(tmp_path, typed) -> None:
     said = typed("train", "--help", "method=byol+dsa", cwd=tmp_path).stdout
     for name in (*sslkit.methods(), *sslkit.regularizers()):
         assert f"  {name} " in said
-    for setting in ("epochs=6", "data.batch_size=128", "trainer.precision=auto", "method.objective.momentum=0.996"):
+    for setting in ("epochs=6", "data.batch_size=128", "trainer.precision=auto", "method.objective.momentum=null"):
         assert setting in said
     assert "method.dsa.nu=0.1" in said
-    lines = said[said.index("options of method=") :].splitlines()[1:]
-    assert len(lines) > 25 and all(re.fullmatch(r"  method\.\w+\.\w+=\S+ +\S.{4,}", line) for line in lines), lines
+    told = said[said.index("options of method=") :].partition("\n")[2]
+    lines = re.split(r"\n(?=  method)", told)
+    assert len(lines) > 25 and all(re.fullmatch(r"  method\.\w+\.\w+=\S+\s+\S.{4,}", line, re.S) for line in lines), (
+        lines
+    )
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_a_zoo_is_trained_once_and_a_failure_stops_nobody(tmp_path) -> None:
     plain = [f"{name}-digits-narrow_resnet-e1-s0" for name in ("barlow_twins", "simclr")]
     assert [entry.folder.name for entry in sslkit.zoo.open(tmp_path / "zoo")] == plain
     assert "4 members, 0 done, 0 to go on with, 4 to start" in broken.stdout
-    assert all(f"{name}  kNN " in broken.stdout for name in plain) and " left\n" in broken.stdout
+    assert all(f"{name}\n      quick kNN " in broken.stdout for name in plain) and " left\n" in broken.stdout
     told = broken.stdout.partition("\nfailed    ")[2]
     assert told.count("; the end of zoo/logs/") == 2 and "    KeyError: 'digits has no captions'" in told
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("zoo/*/card.json")}

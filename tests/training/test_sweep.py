@@ -193,9 +193,13 @@ def test_a_line_for_each_member_and_the_end_of_the_log_of_those_that_failed(tmp_
     assert sweep.report(iter(outcomes), [*members, dataclasses.replace(done, folder=tmp_path / "before")]) == outcomes
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
-        "[1/3] good  kNN 50.1 %  linear 75.2 %  1 min 00 s, about 1 min 00 s left",
-        "[2/3] bad  failed (exit code 1): ValueError: no prior  1 min 00 s, about 1 min 00 s left",
-        "[3/3] silent  not judged: no labels  1 min 00 s",
+        "[1/3] good",
+        "      quick kNN 50.1 %  quick probe 75.2 %  1 min 00 s, about 1 min 00 s left",
+        "[2/3] bad",
+        "      failed (exit code 1): ValueError: no prior  1 min 00 s, about 1 min 00 s",
+        "        left",
+        "[3/3] silent",
+        "      not judged: no labels  1 min 00 s",
     ]
     told = sweep.failures(members, outcomes)
     assert told == [

@@ -1,6 +1,7 @@
 """The zoo: a list that is a table, entries that damaged neighbours do not hide, files written whole."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,19 +41,25 @@ def test_a_zoo_is_a_list_and_a_table(tmp_path: Path) -> None:
     found = sslkit.zoo.open(tmp_path)
     assert isinstance(found, list) and [e.folder.name for e in found] == ["a", "b", "c", "d"]
     assert found == [zoo.ZooEntry.load(tmp_path / name) for name in "abcd"]
-    lines = str(found).splitlines()
-    assert [" ".join(line.split()) for line in lines[:1] + lines[2:6]] == [
-        "name method data epochs kNN linear RankMe M params MB date",
-        "a simclr clipart 12 75.0 %^ 78.5 %^ 44.5 0.32 1.29 2026-11-21",
-        "b byol+dsa fashion_mnist 6 75.0 % 78.5 % 44.5 0.32 1.29 2026-11-21",
-        "c byol+dsa fashion_mnist 6 - - - 0.32 1.29 2026-11-21",
-        "d - - - - - - 0.00 0.00 -",
+    assert [" ".join(line.split()) for line in str(found).splitlines()] == [
+        "name",
+        "quick kNN quick probe RankMe M params MB date",
+        "--------- ----------- ------ -------- ---- ----------",
+        "a: simclr, 12 epochs on clipart",
+        "75.0 %^ 78.5 %^ 44.5 0.32 1.29 2026-11-21",
+        "b: byol+dsa, 6 epochs on fashion_mnist",
+        "75.0 % 78.5 % 44.5 0.32 1.29 2026-11-21",
+        "c: byol+dsa, 6 epochs on fashion_mnist",
+        "- - - 0.32 1.29 2026-11-21",
+        "d",
+        "- - - 0.00 0.00 -",
+        "quick: judged in seconds at the end of training",
+        "^ at the end of training, on training images",
     ]
-    assert lines[6:] == ["^ at the end of training, on training images"]
     assert found.table() == str(found) == repr(found)
 
 
-def test_numbers_of_evaluation_stand_before_those_of_training(tmp_path: Path) -> None:
+def test_numbers_of_evaluation_stand_beside_the_quick_ones_of_training(tmp_path: Path) -> None:
     entry = make(tmp_path / "a")
     knn = {"protocol": "knn", "data": "fashion_mnist", "metric": "top1", "leaky": False}
     records = [
@@ -64,7 +71,9 @@ def test_numbers_of_evaluation_stand_before_those_of_training(tmp_path: Path) ->
     ]
     (entry.folder / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records) + '5\n{"cut sho')
     lines = str(zoo.open(tmp_path)).splitlines()
-    assert "73.5 %*  78.5 % " in lines[2] and lines[3] == "* by evaluation, on the same data"
+    assert lines[1].split()[:5] == ["quick", "kNN", "quick", "probe", "kNN"] and "linear" not in lines[1]
+    assert lines[4].split()[:6] == ["75.0", "%", "78.5", "%", "73.5", "%"]
+    assert lines[-1] == "kNN, linear: by evaluation"
 
 
 def test_what_evaluation_writes_is_read(tmp_path: Path) -> None:
@@ -76,7 +85,15 @@ def test_what_evaluation_writes_is_read(tmp_path: Path) -> None:
     right = torch.arange(500).numpy() < 366
     given = {"recipe": "k=20", "metric": "top1", "model": "a", "data": "fashion_mnist", "details": {"k": 20}}
     append(entry, Result.of(share(right), protocol="knn", outcomes=right, paired_on="rows", seeds=[0], **given))
-    assert " 73.2 %* " in str(zoo.open(tmp_path))
+    assert " 73.2 % " in str(zoo.open(tmp_path))
+
+
+def test_an_entry_with_a_usual_name_says_it_once_in_80_columns(tmp_path: Path) -> None:
+    make(tmp_path / "byol+dsa-fashion_mnist-narrow_resnet-e6-s0")
+    make(tmp_path / "mine", data={"source": "/a/long/path" * 9})
+    name, header, _, first, numbers, mine, path, *_ = str(zoo.open(tmp_path)).splitlines()
+    assert first == "byol+dsa-fashion_mnist-narrow_resnet-e6-s0" and mine == "mine: byol+dsa, 6 epochs on"
+    assert path == "/a/long/path" * 9 and max(map(len, (name, header, numbers))) <= 80
 
 
 def test_damaged_entries_are_told_and_hide_no_other(tmp_path: Path) -> None:
@@ -88,10 +105,10 @@ def test_damaged_entries_are_told_and_hide_no_other(tmp_path: Path) -> None:
     found = zoo.open(tmp_path)
     assert [e.folder.name for e in found] == ["d"]
     assert [folder.name for folder in found.damaged] == ["a", "b", "c"]
-    *_, said, a, b, c = str(found).splitlines()
-    assert said == "left out, 3 that cannot be read:"
-    assert a.startswith("  a: ") and "is no JSON" in a and b.startswith("  b: ") and zoo.WEIGHTS in b
-    assert c.startswith("  c: ") and "not a whole safetensors file" in c
+    *_, said = str(found).partition("\nleft out, 3 that cannot be read:")
+    _, a, b, c = re.split(r"\n  [abc]:\s", said)
+    assert "is no JSON" in " ".join(a.split()) and zoo.WEIGHTS in b
+    assert "not a whole safetensors file" in " ".join(c.split())
 
 
 def test_an_empty_zoo_and_none(tmp_path: Path) -> None:

@@ -151,6 +151,10 @@ class DSA(Regularizer):
             return "prior pca, which needs no download; the paper's is CLIP: method.dsa.prior=clip"
         return f"prior {self.prior.name}"
 
+    def weights(self) -> dict[str, float]:
+        """nu and upsilon."""
+        return {"dsa/arrange": self.nu, "dsa/consistency": self.upsilon}
+
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """{"dsa/arrange": nu L_AM^s, "dsa/consistency": upsilon L_con}, equal on every rank.
 

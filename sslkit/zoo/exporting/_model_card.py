@@ -76,7 +76,6 @@ def _numbers(source: Source) -> list[str]:
         untrained = f"{100 * before[number.key]:.1f} %" if number.key in before else "-"
         rows.append(f"| {name} | {shown} | {untrained} | {NOTES.get(number.mark, 'at the end of training')} |")
     trained = images and any(number.mark != "*" for number in found.values())
-    counted = [f"At the end of training: kNN and linear probe on {images:,.0f} images.", ""] if trained else []
-    first = "before" if "init" in source.entry.card else "random weights"
-    head = [f"| | this network | {first} | measured |", "|---|---:|---:|---|"]
+    counted = [f"At the end of training: quick kNN and quick probe on {images:,.0f} images.", ""] if trained else []
+    head = ["| | this network | before | measured |", "|---|---:|---:|---|"]
     return ["## Numbers", "", *head, *rows, "", *counted]

@@ -1,5 +1,7 @@
 """What a table shows, in both styles; every number comes back from JSON the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,8 @@ def test_a_number_with_its_interval(estimate: Estimate, shown: str) -> None:
     assert with_interval(estimate) == shown
 
 
-def test_text_columns_are_aligned() -> None:
+def test_text_columns_are_aligned_where_the_terminal_is_wide(monkeypatch) -> None:
+    monkeypatch.setattr("evaluation.results.tables.columns_of_terminal", lambda: 200)
     lines = table(results()).splitlines()
     assert len(lines) == 4
     assert lines[0].split() == ["model", "data", "protocol", "metric", "value", "n", "interval", "recipe"]
@@ -42,6 +45,18 @@ def test_text_columns_are_aligned() -> None:
     assert lines[2].index("lbfgs") == lines[3].index("5-way") == lines[0].index("recipe")
     assert "wilson over images" in lines[2] and "1,000" in lines[2]
     assert "episodes" in lines[3] and "2,000" in lines[3]
+
+
+def test_in_80_columns_models_are_headings_and_recipes_stand_below() -> None:
+    """No line is longer, whatever the names; every number, flag, recipe and kind of interval is still there."""
+    first, second = results()
+    long = replace(first, data="d" * 30, model="m" * 40, recipe="word " * 30, converged=False, metric="mean_per_class")
+    lines = table([long, first, second]).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["protocol", "metric", "value", "n", "recipe"]
+    assert lines[2] == f"{'m' * 40} on {'d' * 30}" and lines[4] == "    not converged" and lines[5] == "byol on a|b"
+    assert lines[3].split() == ["linear", "mean_per_class", "78.5", "%", "(75.8", "to", "80.9)", "1,000", "[1]"]
+    assert "[2] lbfgs; 95 % interval: wilson over images" in lines and lines[-1].startswith("[3] 5-way 1-shot; 95 %")
 
 
 def test_markdown_has_one_cell_for_each_column_and_escapes_bars() -> None:

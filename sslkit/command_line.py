@@ -1,0 +1,23 @@
+"""Options as the words of a command line that a person can copy and run."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
+
+
+def words(options: Mapping[str, Any]) -> str:
+    """The options as words of a command line, quoted for Hydra and for the shell."""
+    return " ".join(shlex.quote(f"{name}={_written(value)}") for name, value in options.items())
+
+
+def _written(value: Any) -> str:
+    """A value as Hydra reads it."""
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_written, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value)
+    return text if PLAIN.fullmatch(text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
