@@ -1,59 +1,15 @@
 """The pictures of a run: its views, its loss terms over time, and the embedding."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 import numpy as np
-import torch
 from matplotlib.figure import Figure
-from PIL import Image
 from torch import Tensor
 
-from sslkit.data.cropped import CroppedImages
-from sslkit.data.crops import Crops
-from sslkit.data.sources import Images
-from sslkit.data.views import contact_sheet
 from sslkit.figures import reduced, save_figure, scatter, tsne
-from sslkit.files import write_whole
-from sslkit.method import Method
 
 matplotlib.use("Agg")
-
-FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
-
-
-def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
-    """Save the first eight images with views of the kind used in training, side by side; for clips see `clip_sheet`.
-
-    images: crops need `whole`.
-    """
-    of_clips = method.backbone.frames is not None
-    rows = images.__getitems__(list(range(min(len(images), FILMS if of_clips else 8))))
-    device = next(method.parameters()).device
-    views = method.make_views(rows["images"].to(device), rows["aspect"].to(device))
-    whole = rows["images"].whole if isinstance(rows["images"], Crops) else rows["images"]
-    sheet = (clip_sheet if of_clips else contact_sheet)(whole, [view.cpu() for view in views])
-    larger = max(1, 96 // method.image_size)
-    with write_whole(path) as partial:
-        sheet.resize((sheet.width * larger, sheet.height * larger), Image.Resampling.NEAREST).save(
-            partial, format="png"
-        )
-
-
-def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
-    """One row for each full-size view of each video: on the left the clip's first frame, then the view's frames.
-
-    clips: (N, R, C, T, H, W). views: from `augment_clips`, view v of clip v % R. At most eight frames are shown, evenly
-    spaced.
-    """
-    per_video, frames = clips.shape[1], clips.shape[3]
-    whole = torch.stack([view for view in views if view.shape[-1] == views[0].shape[-1]], 1)  # (N, V, C, T, S, S)
-    shown = torch.linspace(0, frames - 1, min(frames, SHOWN_FRAMES)).round().long().tolist()
-    first = clips[:, [v % per_video for v in range(whole.shape[1])], :, shown[0]]
-    return contact_sheet(
-        first.flatten(0, 1), [whole[:, :, :, t].flatten(0, 1) for t in shown], rows=len(first) * len(whole[0])
-    )
 
 
 def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> None:

@@ -29,8 +29,8 @@ from sslkit.training.history import History
 from sslkit.training.loading import Loading
 from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
-from sslkit.training.plots import save_views
 from sslkit.training.progress import Bar
+from sslkit.training.view_sheet import save_views
 from sslkit.zoo.entry import ZooEntry
 
 
