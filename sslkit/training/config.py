@@ -86,7 +86,13 @@ class TrainerConfig:
         choices=("auto", "32-true", "bf16-mixed", "16-mixed"),
     )
     accumulate: int = setting(1, "batches per optimiser step", least=1, most=10**6)
-    log_every: int = setting(20, "steps between two rows of metrics.csv", least=1, most=10**9)
+    log_every: int | str = setting(
+        "auto",
+        "batches between two rows of metrics.csv; auto: 20, fewer in a short run",
+        least=1,
+        most=10**9,
+        choices=("auto",),
+    )
     progress: bool = setting(True, "progress bar (only on a terminal)")
 
 

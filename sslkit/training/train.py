@@ -25,7 +25,7 @@ from sslkit.training.checkpoint import SaveLast
 from sslkit.training.config import Config
 from sslkit.training.data import Data, rows_to_learn
 from sslkit.training.finish import finish, judge
-from sslkit.training.history import History
+from sslkit.training.history import MOST_STEPS, History
 from sslkit.training.loading import Loading
 from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
@@ -165,7 +165,7 @@ def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> 
         gradient_clip_val=config.optimizer.clip,
         callbacks=callbacks,
         logger=TensorBoardLogger(folder, name="", version=""),
-        log_every_n_steps=t.log_every,
+        log_every_n_steps=MOST_STEPS if t.log_every == "auto" else t.log_every,
         use_distributed_sampler=False,
         enable_checkpointing=True,
         enable_progress_bar=any(isinstance(c, Bar) for c in callbacks),
