@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evaluation.ranking.names import short, wrapped
 from evaluation.ranking.ranking import Ranking
+from evaluation.results.names import short, wrapped
 from sslkit.errors import UserError
 from sslkit.figures import save_figure
 

@@ -10,9 +10,9 @@ from figures import cut_texts, overlapping_texts
 
 import evaluation
 from evaluation.ranking import plots
-from evaluation.ranking.names import short, wrapped
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.ranking import Ranking
+from evaluation.results.names import short, wrapped
 from sslkit.data.sources import open_images
 
 METRICS = ["logme", "h_score", "knn", "feature_dim", "nce"]
