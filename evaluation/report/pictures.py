@@ -5,7 +5,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-WIDEST = 900  # pixels
+WIDEST = 720  # pixels
 COLOURS = 128
 
 
@@ -20,7 +20,7 @@ class Picture:
 
 
 def picture(path: Path, alt: str) -> Picture | None:
-    """Read a picture as PNG of at most 900 pixels width and 128 colours; None if it is missing or unreadable."""
+    """Read a picture as PNG of at most 720 pixels width and 128 colours; None if it is missing or unreadable."""
     from PIL import Image, UnidentifiedImageError
 
     try:
