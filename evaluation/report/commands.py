@@ -36,15 +36,18 @@ def command(recipe: str, options: Mapping[str, Any]) -> str:
 
 
 def training(card: Mapping[str, Any]) -> str:
-    """Return the command that trains an entry, with the non-default options; "" if the card lacks them."""
+    """Return the command that trains an entry, with the non-default options.
+
+    "" if the card lacks them, and for a method that this version does not know.
+    """
     config, method = dig(card, "config"), dig(card, "method")
-    if not isinstance(config, Mapping) or not method:
+    known = _options(str(method)) if method else {}
+    if not isinstance(config, Mapping) or not known:
         return ""
     options = {"method": method, "data": dig(config, "data", "source")}
     usual = {path: value for path, value in _leaves(Config().to_dict()) if path != "data.source"}
     rest = {name: value for name, value in config.items() if name not in PLACES}
     options |= {path: value for path, value in _leaves(rest) if path in usual and value != usual[path]}
-    known = _options(str(method))
     chosen = {name: value for name, value in (dig(card, "options") or {}).items() if name != "name"}
     options |= {
         f"method.{path}": value for path, value in _leaves(chosen) if path in known and value not in (None, known[path])
@@ -70,10 +73,10 @@ def judging(result: Result, folder: Path | None) -> str:
     return command(recipe, {"checkpoint": folder or result.model, "data": data, **own, **seeds})
 
 
-def judging_all(folders: Sequence[Path], *, clips: bool = False) -> str:
-    """Return the command that evaluates these entries. clips: they are networks of videos."""
+def judging_all(folders: Sequence[Path], videos: str = "") -> str:
+    """Return the command that evaluates these entries. videos: the data of networks of videos."""
     chosen = {"checkpoint": folders[0] if len(folders) == 1 else list(folders)}
-    return command("action_eval" if clips else "evaluate", chosen)
+    return command("action_eval", {**chosen, "data": videos}) if videos else command("evaluate", chosen)
 
 
 def judging_zoo(zoo: Path) -> str:

@@ -16,7 +16,10 @@ COLOURS, DASHES = 8, 5  # of lines, see page.css; together they tell forty entri
 
 @dataclass(frozen=True)
 class Chosen:
-    """An entry in the figure. number: in the zoo, from 1. place: id of its section. style: classes of its line. line: in words."""
+    """An entry in the figure. number: in the zoo, from 1. place: id of its section. style: classes of its line.
+
+    line: its accuracies in words.
+    """
 
     number: int
     name: str

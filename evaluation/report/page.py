@@ -119,10 +119,9 @@ def _contents(material: Material) -> list[tuple[str, str]]:
 
 
 def _judge_all(members: list[Member]) -> list[str]:
-    """Return the commands that evaluate these entries: one for networks of images, one for those of videos."""
-    kinds = {clips: [one.folder for one in members if _of_clips(one) == clips] for clips in (False, True)}
-    return [commands.judging_all(folders, clips=clips) for clips, folders in kinds.items() if folders]
-
-
-def _of_clips(member: Member) -> bool:
-    return dig(member.card, "backbone", "frames") is not None
+    """Return the commands that evaluate these entries: one for networks of images, others for each set of videos."""
+    groups: dict[str, list[Path]] = {}
+    for member in members:
+        videos = dig(member.card, "backbone", "frames") is not None
+        groups.setdefault(str(dig(member.card, "data", "source") or "") if videos else "", []).append(member.folder)
+    return [commands.judging_all(folders, videos) for videos, folders in groups.items()]
