@@ -6,7 +6,8 @@ import pytest
 from page_browser import DESK, PHONE
 
 SEEN = """
-return [...document.querySelectorAll(arguments[0])].filter((e) => e.checkVisibility() && e.getClientRects().length).length;
+const found = [...document.querySelectorAll(arguments[0])];
+return found.filter((e) => e.checkVisibility() && e.getClientRects().length).length;
 """
 
 
