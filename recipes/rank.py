@@ -59,7 +59,7 @@ class Settings:
     )
     device: str = setting("cpu", "device of the metrics: cpu, cuda")
     workers: int | str = setting("auto", "number of decoding processes", least=0, most=256, choices=("auto",))
-    pictures: bool = setting(True, "bar charts with intervals, and with truth a scatter plot of each metric")
+    pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
     benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")
     download: bool = setting(False, "allow timm to download those of the benchmark's weights that it has")

@@ -1,7 +1,10 @@
 """A small zoo on the disk for tests of the report: real digits judged and ranked, one name that attacks the page."""
 
 import json
+import shutil
+import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,16 @@ COLUMNS = {"byol+dsa-digits": slice(0, 64), "simclr-digits": slice(0, 24), HOSTI
 
 def make_zoo(root: Path) -> Path:
     """root/zoo with three entries, two of them with results; root/ranking with one ranking with truth, one without."""
+    for part in ("zoo", "ranking"):
+        shutil.copytree(Path(_made().name, part), root / part)
+    return root / "zoo"
+
+
+@cache
+def _made() -> tempfile.TemporaryDirectory:
+    """A folder with the zoo and its rankings, made once for all tests of a process."""
+    folder = tempfile.TemporaryDirectory()
+    root = Path(folder.name)
     for name, knn in ENTRIES.items():
         make_entry(root / "zoo" / name, knn)
     train, test = (digits(split) for split in ("train", "test"))
@@ -30,7 +43,7 @@ def make_zoo(root: Path) -> Path:
         result = evaluation.knn((train[0][:, part], train[1]), (test[0][:, part], test[1]))
         store.append(root / "zoo" / name, replace(result, model=name, data="digits", paired_on="the test digits"))
     rank(root, train, test)
-    return root / "zoo"
+    return folder
 
 
 def make_entry(folder: Path, knn: float) -> None:

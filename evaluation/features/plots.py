@@ -11,6 +11,7 @@ import numpy as np
 
 from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
+from evaluation.results.names import short, wrapped
 from evaluation.results.result import Result
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError
@@ -125,12 +126,13 @@ def plot_results(results: Sequence[Result], path: str | Path, *, title: str = ""
     panels: dict[str, list[Result]] = {}
     for result in results:
         panels.setdefault(f"{result.data}: {result.protocol}, {result.metric}".removeprefix(": "), []).append(result)
-    heights = [len(panel) + 1.6 for panel in panels.values()]
+    lines = [sum(max(1, name.count("\n")) for name in _bar_names(panel)) for panel in panels.values()]
+    heights = [count + 1.6 for count in lines]
     figure = Figure(figsize=(8, 0.36 * sum(heights) + 0.6), layout="constrained")
     axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axis, (name, panel) in zip(axes, panels.items(), strict=True):
         _draw_bars(axis, name, panel)
-    figure.suptitle(title)
+    figure.suptitle(title, fontsize=11, parse_math=False)
     save_figure(figure, Path(path))
 
 
@@ -275,12 +277,15 @@ def _draw_bars(axis: Any, name: str, results: Sequence[Result]) -> None:
         axis.errorbar(scale * result.value, place, xerr=whisker, color="black", capsize=3, lw=1.2)
         note = f"{with_interval(result.estimate)}{'  leaky' if result.leaky else ''}"
         axis.annotate(note, (scale * max(high, 0), place), (8, 0), textcoords="offset points", va="center", fontsize=8)
-    axis.set_yticks(range(len(results)), _bar_names(results), fontsize=9)
+    axis.set_yticks(range(len(results)), _bar_names(results), fontsize=8, parse_math=False)
+    axis.tick_params(axis="y", length=0)
+    axis.tick_params(axis="x", labelsize=8)
     axis.invert_yaxis()
-    axis.set_title(name, loc="left", fontsize=10)
+    axis.set_title(name, loc="left", fontsize=9, parse_math=False)
     axis.set_xlabel("%" if percent else results[0].unit, fontsize=8)
     if percent:
         axis.set(xlim=(0, 130), xticks=range(0, 101, 20))
+        axis.spines["bottom"].set_bounds(0, 100)  # the rest is for the numbers
     else:
         axis.margins(x=0.5)
     axis.spines[["top", "right"]].set_visible(False)
@@ -289,4 +294,6 @@ def _draw_bars(axis: Any, name: str, results: Sequence[Result]) -> None:
 def _bar_names(results: Sequence[Result]) -> list[str]:
     """Return the model names, with the recipe if it differs within a panel."""
     recipes = len({result.recipe for result in results}) > 1
-    return [f"{r.model}\n{r.recipe}".strip() if recipes and r.recipe else r.model for r in results]
+    return [
+        f"{wrapped(r.model)}\n{short(r.recipe)}".strip() if recipes and r.recipe else wrapped(r.model) for r in results
+    ]

@@ -183,6 +183,7 @@ class Subject:
             "splits": [one.split for one in used],
             "notes": "; ".join(dict.fromkeys(one.note for one in used if one.note)) if used else self.note,
             "unreadable": lost,
+            "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
         }
         return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
 

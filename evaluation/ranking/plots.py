@@ -1,89 +1,163 @@
-"""Plots of a ranking: scores as ranked bars with their intervals, and, with truth, scores against accuracies."""
+"""Plots of a ranking: scores with their intervals, and, with truth, scores against accuracies."""
 
+import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evaluation.ranking.ranking import Ranking, floor_of
+from evaluation.ranking.ranking import Ranking
+from evaluation.results.names import short, wrapped
 from sslkit.errors import UserError
 from sslkit.figures import save_figure
 
-BAR, TIED_BAR = "#4477AA", "#99BBDD"
-COLUMNS = 3  # panels side by side
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOUR, QUIET, GUIDE = "#4477AA", "#666666", "#e3e6ea"
+COLUMNS = 4  # panels side by side
+WIDTH, ROW, LINE = 2.5, 0.25, 0.13  # inches of a panel, of a model in it, of a further line of its name
+NAMES = 3.0  # inches of the models' names
+PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), (10, 8), (10, -8), (-10, 8), (-10, -8))
 
 
 def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
-    """Plot a panel for each metric: models by rank, bars of scores, whiskers of 95 % over images.
+    """Plot a panel for each metric: the models by mean rank, dots of scores, lines of 95 % over images, and the ranks.
 
-    Bars tied with the best are pale. Scores of different metrics cannot be compared.
+    A hollow dot is tied with the metric's best. A metric without any score has no panel; a note names it. Scores have
+    no natural zero, so no bars are drawn, and those of different metrics cannot be compared.
     """
-    figure, panels = _panels(len(ranking.metrics), 0.34 * len(ranking.models) + 1.3, 4.6)
-    for k, (axis, metric) in enumerate(zip(panels, ranking.metrics, strict=True)):
-        _bars(axis, ranking, k)
-        axis.set_title(metric, loc="left", fontsize=10)
-    figure.suptitle(f"{ranking.data}: {ranking.n:,} images; pale: tied with the best".removeprefix(": "), fontsize=10)
-    save_figure(figure, Path(path))
+    known = [k for k in range(len(ranking.metrics)) if len(ranking.ranked_by(k))]
+    order = np.argsort(ranking.mean_rank, kind="stable")
+    names = [wrapped(ranking.models[m]) for m in order]
+    height = sum(ROW + LINE * name.count("\n") for name in names)
+    figure, grid = _grid(len(known), height + 0.75)
+    for place, axis in enumerate(grid):
+        k = known[place]
+        _scores(axis, ranking, k, order)
+        axis.set_title(ranking.metrics[k], loc="left", fontsize=9, parse_math=False)
+        axis.set_yticks(range(len(order)), names if place % COLUMNS == 0 else [""] * len(order), fontsize=8)
+        for label in axis.get_yticklabels():
+            label.set_parse_math(False)
+    notes = [
+        "From above: by mean rank. Dot: score, hollow if tied with the metric's best; line: 95 % over images; number: "
+        "rank. Axes do not start at 0, and scores of different metrics cannot be compared."
+    ]
+    notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]
+    _save(figure, f"{ranking.data}: {ranking.n:,} images".removeprefix(": "), notes, Path(path))
     return Path(path)
 
 
 def plot_agreement(ranking: Ranking, path: str | Path) -> Path:
     """Plot a panel for each metric: score against the accuracy after fine-tuning, with the agreement's numbers.
 
-    Raises UserError for a ranking without truth.
+    Dots have the models' ranks by accuracy; their names are listed at the right. Raises UserError for a ranking
+    without truth.
     """
     if ranking.truth is None:
         raise UserError("a ranking without truth has no agreement to draw: rank(..., truth={model: accuracy})")
-    figure, panels = _panels(len(ranking.metrics), 3.6, 4.2)
-    for k, (axis, metric) in enumerate(zip(panels, ranking.metrics, strict=True)):
-        _scatter(axis, ranking, k)
-        numbers = [f"{one.name} {one.value:.2f}" for one in ranking.agreement.get(metric, ())[:2]]
-        axis.set_title(f"{metric}\n{', '.join(numbers)}", loc="left", fontsize=9)
-    figure.suptitle(f"{ranking.data}: score against accuracy after fine-tuning", fontsize=10)
-    save_figure(figure, Path(path))
+    known = [k for k in range(len(ranking.metrics)) if len(ranking.ranked_by(k))]
+    order = np.argsort(-ranking.truth, kind="stable")
+    listed = [f"{place}  {short(ranking.models[m])}  ({ranking.truth[m]:.3g})" for place, m in enumerate(order, 1)]
+    figure, grid, beside = _grid_and_list(len(known), len(listed) + 1)
+    for k, axis in zip(known, grid, strict=True):
+        _scatter(axis, ranking, k, np.argsort(order, kind="stable") + 1)
+        numbers = [f"{one.name} {one.value:.2f}" for one in ranking.agreement.get(ranking.metrics[k], ())[:2]]
+        title = "\n".join([ranking.metrics[k], *numbers])
+        axis.set_title(title, loc="left", fontsize=8, parse_math=False)
+    names = {"va": "top", "fontsize": 7, "transform": beside.transAxes, "parse_math": False}
+    beside.text(0, 1, "\n".join(["by accuracy", *listed]), **names)
+    figure.draw_without_rendering()  # labels are placed by the final size of the panels
+    for axis in grid:
+        _place_labels(axis)
+    notes = ["Lines: 95 % of the score over images. Axes do not start at 0."]
+    notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]
+    _save(figure, f"{ranking.data}: score against accuracy after fine-tuning".removeprefix(": "), notes, Path(path))
     return Path(path)
 
 
-def _panels(count: int, height: float, width: float) -> tuple[Any, list[Any]]:
+def _grid(count: int, height: float) -> "tuple[Figure, list[Axes]]":
+    """Make a figure of `count` panels in rows of four. height: inches of a panel."""
     from matplotlib.figure import Figure
 
-    columns = min(count, COLUMNS)
-    rows = -(-count // columns)
-    figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axis in axes[count:]:
-        axis.axis("off")
-    return figure, list(axes[:count])
+    columns = max(1, min(count, COLUMNS))
+    rows = max(1, -(-count // columns))
+    figure = Figure(figsize=(WIDTH * columns + NAMES, height * rows + 0.9), layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
 
 
-def _bars(axis: Any, ranking: Ranking, k: int) -> None:
-    order = ranking.ranked_by(k)
+def _grid_and_list(count: int, lines: int) -> "tuple[Figure, list[Axes], Axes]":
+    """Make a figure of `count` panels in rows of three, and an empty axis at the right for so many lines of text."""
+    from matplotlib.figure import Figure
+
+    columns = max(1, min(count, COLUMNS - 1))
+    rows = max(1, -(-count // columns))
+    size = (1.2 * WIDTH * columns + NAMES, max(2.8 * rows, 0.14 * lines) + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
+    cells = figure.add_gridspec(rows, columns + 1, width_ratios=[*[1.2 * WIDTH] * columns, NAMES])
+    panels = [figure.add_subplot(cells[place // columns, place % columns]) for place in range(count)]
+    listed = figure.add_subplot(cells[:, -1])
+    listed.axis("off")
+    return figure, panels, listed
+
+
+def _save(figure: "Figure", title: str, notes: list[str], path: Path) -> None:
+    letters = int(13 * figure.get_figwidth())
+    figure.suptitle("\n".join(textwrap.wrap(title, letters)), fontsize=10, parse_math=False)
+    below = "\n".join(line for note in notes for line in textwrap.wrap(note, letters))
+    figure.supxlabel(below, fontsize=8, color="#444444", parse_math=False)
+    save_figure(figure, path)
+
+
+def _scores(axis: "Axes", ranking: Ranking, k: int, order: np.ndarray) -> None:
     scores, ends = ranking.scores[order, k], ranking.ends(order, k)
-    start = floor_of(ends) if len(order) else 0.0
-    colours = [TIED_BAR if ranking.tied[m, k] and place else BAR for place, m in enumerate(order)]
-    axis.barh(range(len(order)), scores - start, left=start, color=colours, height=0.62)
-    whiskers = np.clip(np.stack([scores - ends[:, 0], ends[:, 1] - scores]), 0, None)
-    axis.errorbar(scores, range(len(order)), xerr=whiskers, fmt="none", ecolor="black", capsize=3, lw=1.1)
-    axis.set_yticks(range(len(order)), [_short(ranking.models[m]) for m in order], fontsize=8)
-    axis.invert_yaxis()
-    axis.tick_params(axis="x", labelsize=8)
-    axis.spines[["top", "right"]].set_visible(False)
+    side = {"xycoords": ("axes fraction", "data"), "va": "center"}
+    for place, m in enumerate(order):
+        axis.axhline(place, color=GUIDE, lw=0.8, zorder=0)
+        if np.isnan(scores[place]):
+            behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+            axis.annotate("no score", (0.03, place), fontsize=7, color=QUIET, bbox=behind, **side)
+            continue
+        rank = ranking.ranks[m, k]
+        face = "white" if ranking.tied[m, k] and rank > 1 else COLOUR
+        axis.plot(ends[place], [place, place], color=COLOUR, lw=1.4, zorder=1)
+        axis.plot(scores[place], place, "o", ms=5.5, mfc=face, mec=COLOUR, mew=1.2, zorder=2)
+        axis.annotate(f"{rank:g}", (1.02, place), fontsize=7, color=QUIET, annotation_clip=False, **side)
+    axis.set_ylim(len(order) - 0.5, -0.5)
+    axis.margins(x=0.08)
+    _tidy(axis)
+    axis.tick_params(axis="y", length=0)
 
 
-def _scatter(axis: Any, ranking: Ranking, k: int) -> None:
+def _scatter(axis: "Axes", ranking: Ranking, k: int, places: np.ndarray) -> None:
     known = ~np.isnan(ranking.scores[:, k])
-    scores, truth = ranking.scores[known, k], ranking.truth[known]
-    ends = ranking.ends(known, k)
+    scores, truth, ends = ranking.scores[known, k], ranking.truth[known], ranking.ends(known, k)
     whiskers = np.clip(np.stack([scores - ends[:, 0], ends[:, 1] - scores]), 0, None)
-    axis.errorbar(scores, truth, xerr=whiskers, fmt="o", color=BAR, ecolor="#AAAAAA", ms=5, lw=1)
-    for name, x, y in zip(np.array(ranking.models)[known], scores, truth, strict=True):
-        axis.annotate(_short(name), (x, y), (4, 4), textcoords="offset points", fontsize=7)
+    axis.errorbar(scores, truth, xerr=whiskers, fmt="o", color=COLOUR, ecolor="#BBBBBB", ms=4, lw=1)
+    for x, y, place in zip(scores, truth, places[known], strict=True):
+        axis.annotate(str(place), (x, y), PLACES[0], textcoords="offset points", fontsize=7, ha="center", va="center")
     axis.set_xlabel("score", fontsize=8)
     axis.set_ylabel("accuracy after fine-tuning", fontsize=8)
-    axis.tick_params(labelsize=8)
     axis.margins(0.15)
+    _tidy(axis)
+
+
+def _tidy(axis: "Axes") -> None:
+    axis.locator_params(axis="x", nbins=4)
+    axis.tick_params(labelsize=7)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 30 else f"{name[:14]}…{name[-15:]}"
+def _place_labels(axis: "Axes") -> None:
+    """Move the number of each dot to the first place around it that is free; one without any is not shown."""
+    taken: list[Any] = []
+    for label in axis.texts:
+        for place in PLACES:
+            label.set_position(place)
+            box = label.get_window_extent().expanded(1.15, 1.1)
+            if not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+        else:
+            label.set_visible(False)

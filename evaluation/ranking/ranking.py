@@ -82,12 +82,6 @@ class Ranking:
         return cls(**read_ranking(Path(path), {own.name for own in fields(cls)}))
 
 
-def floor_of(ends: np.ndarray) -> float:
-    """Return the start of bars of scores, which have no natural zero. ends: (n, 2) of their whiskers."""
-    low, high = float(ends.min()), float(ends.max())
-    return low - 0.15 * (high - low or abs(high) or 1.0)
-
-
 def borda(ranks: np.ndarray) -> np.ndarray:
     """Return the mean ranks (M,). ranks: (M, K), nan if a metric has no score.
 

@@ -16,13 +16,15 @@ NOTHING = "–"
 class Cell:
     """text: the shown text. how: lines on its origin, shown on hover, focus and tap; "" for plain text.
 
-    key: sort key; None sorts by the text, "" sorts last. aside: additional text for screen readers.
+    key: sort key; None sorts by the text, "" sorts last. aside: additional text for screen readers. link: the id of
+    the part of the page that the text leads to.
     """
 
     text: str
     how: str = ""
     key: float | str | None = None
     aside: str = ""
+    link: str = ""
 
     @property
     def sort_key(self) -> str:
@@ -90,6 +92,11 @@ def of_bytes(value: Any, how: str) -> Cell:
         if value >= size:
             return Cell(f"{value / size:.1f} {unit}", how, float(value))
     return Cell(f"{value / 1e3:.0f} kB", how, float(value))
+
+
+def counted(count: Any, one: str, many: str = "") -> str:
+    """Return such as "1 epoch" and "1,200 epochs"; "" without a count. many: the plural if it is not formed by s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}" if is_number(count) else ""
 
 
 def is_number(value: Any) -> bool:

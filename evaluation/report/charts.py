@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.ranking.ranking import Ranking, floor_of
+from evaluation.ranking.ranking import Ranking
 
 WIDTH, HEIGHT = 300, 180
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 30  # margins
-ROW, NAME = 34, 44  # height of a bar with its name; letters of a name
+ROW, NAME = 32, 34  # height of a model's name and its dot; letters of a name
+DOTS = 24  # most points of a line that have a dot each
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Line:
-    """path: of an SVG path. dots: (x, y, text)."""
+    """path: of an SVG path. dots: (x, y, text), none on a line of many points."""
 
     name: str
     path: str
@@ -45,14 +46,13 @@ class LineChart:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """top: of its name. x, width: of the bar; low, high: of the whisker, None without an interval."""
+class Dot:
+    """top: of its name. x: of the score; low, high: of the whisker, None without an interval."""
 
     name: str
     text: str
     top: int
     x: float
-    width: float
     low: float | None
     high: float | None
     tied: bool
@@ -60,11 +60,15 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class BarChart:
+class DotChart:
+    """bottom: of the dots, where the ticks of x stand."""
+
     title: str
     alt: str
     height: int
-    bars: list[Bar]
+    bottom: int
+    x: Axis
+    dots: list[Dot]
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class ScatterChart:
 
 
 def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
-    """Make charts of a run's metrics: loss terms over the steps, kNN and linear probe, effective rank."""
+    """Make charts of a run's metrics: loss terms over the steps, quick k-NN and probe, effective rank."""
     if not rows:
         return []
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -100,30 +104,35 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
     panels = [("loss", {"loss": "loss"})] if terms else []
     panels += [(name, {name: name}) for name in terms if name != "loss"]
     charts = [_line_chart(title, names, rows) for title, names in panels]
-    charts.append(_line_chart("accuracy, %", {"knn": "kNN", "probe": "linear probe"}, rows, scale=100))
+    charts.append(_line_chart("accuracy, %", {"knn": "k-NN", "probe": "quick probe"}, rows, scale=100))
     charts.append(_line_chart("RankMe of the projections", {"rankme": "RankMe"}, rows))
     return [chart for chart in charts if chart is not None]
 
 
-def bars(ranking: Ranking, k: int) -> BarChart:
-    """Make a chart of models by rank of metric k: bars of scores, whiskers of 95 % over images."""
+def dots(ranking: Ranking, k: int) -> DotChart | None:
+    """Make a chart of models by rank of metric k: dots of scores, whiskers of 95 % over images; None without a score.
+
+    Scores have no natural zero, so that the lengths of bars would mean nothing.
+    """
     order = ranking.ranked_by(k)
-    scores, ends = ranking.scores[order, k], ranking.ends(order, k)
-    floor, high = (floor_of(ends), float(ends.max())) if len(order) else (0.0, 1.0)
-    scale = Axis(floor, high if high > floor else floor + 1, 2, WIDTH - 4, [])
-    drawn = []
-    for place, m in enumerate(order):
-        whisker = not np.isnan(ranking.intervals[m, k]).any()
-        span = tuple(scale(end) for end in ends[place]) if whisker else (None, None)
-        text, tied = f"{scores[place]:.4g}", bool(ranking.tied[m, k]) and place > 0
-        interval = f", 95 % {ends[place, 0]:.4g} to {ends[place, 1]:.4g} over images" if whisker else ""
-        says = f"{ranking.models[m]}: {text}{interval}{', tied with the best' if tied else ''}"
-        name = shortened(ranking.models[m])
-        drawn.append(Bar(name, text, place * ROW, 2, scale(scores[place]) - 2, *span, tied, says))
-    metric = ranking.metrics[k]
-    first = f" First: {ranking.models[order[0]]}." if len(order) else " No model has a score."
-    alt = f"Scores of {len(order)} models by {metric} on {ranking.data}, best first.{first} The table has the numbers."
-    return BarChart(metric, alt, max(1, len(order)) * ROW + 4, drawn)
+    if not len(order):
+        return None
+    ends = ranking.ends(order, k)
+    scale = axis_of([*ends.ravel(), *ranking.scores[order, k]], 10, WIDTH - 10, most=3)
+    drawn = [_dot(ranking, k, int(m), place, scale) for place, m in enumerate(order)]
+    metric, bottom = ranking.metrics[k], len(order) * ROW + 2
+    alt = f"Scores of {len(order)} models by {metric} on {ranking.data}, best first. First: {ranking.models[order[0]]}."
+    return DotChart(metric, f"{alt} The table has the numbers.", bottom + 20, bottom, scale, drawn)
+
+
+def _dot(ranking: Ranking, k: int, m: int, place: int, scale: Axis) -> Dot:
+    score, (low, high) = float(ranking.scores[m, k]), ranking.intervals[m, k]
+    known = not np.isnan([low, high]).any()
+    text, tied = f"{score:.4g}", bool(ranking.tied[m, k]) and place > 0
+    interval = f", 95 % {low:.4g} to {high:.4g} over images" if known else ""
+    says = f"{ranking.models[m]}: {text}{interval}{', tied with the best' if tied else ''}"
+    span = (scale(low), scale(high)) if known else (None, None)
+    return Dot(shortened(ranking.models[m]), text, place * ROW, scale(score), *span, tied, says)
 
 
 def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
@@ -134,8 +143,8 @@ def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
     if len(known) < 2:
         return None
     ends, truth = ranking.ends(known, k), ranking.truth
-    x = _axis([*ends.ravel(), *ranking.scores[known, k]], LEFT, WIDTH - RIGHT)
-    y = _axis(truth[known], HEIGHT - BOTTOM, TOP)
+    x = axis_of([*ends.ravel(), *ranking.scores[known, k]], LEFT, WIDTH - RIGHT)
+    y = axis_of(truth[known], HEIGHT - BOTTOM, TOP)
     places = truth_places(ranking)
     points = []
     for m, (low, high) in zip(known, ends, strict=True):
@@ -172,24 +181,28 @@ def _line_chart(
     if not points:
         return None
     steps, values = zip(*points, strict=True)
-    x, y = _axis([0, *steps], LEFT, WIDTH - RIGHT), _axis(values, HEIGHT - BOTTOM, TOP)
+    x, y = axis_of([0, *steps], LEFT, WIDTH - RIGHT), axis_of(values, HEIGHT - BOTTOM, TOP)
     lines, changes = [], []
     for label, one in series.items():
-        dots = [(x(step), y(value), f"{label} {value:.4g} at step {step:g}") for step, value in one]
-        path = "M" + " L".join(f"{px} {py}" for px, py, _ in dots)
-        lines.append(Line(label, path, dots))
+        marks = [(x(step), y(value), f"{label} {value:.4g} at step {step:g}") for step, value in one]
+        lines.append(Line(label, path_of([mark[:2] for mark in marks]), marks if len(marks) <= DOTS else []))
         changes.append(f"{label} from {one[0][1]:.3g} at step {one[0][0]:g} to {one[-1][1]:.3g} at step {one[-1][0]:g}")
     return LineChart(title, f"{title} over the steps: {'; '.join(changes)}.", x, y, lines)
 
 
-def _axis(values: Sequence[float], start: float, end: float) -> Axis:
-    """Make an axis that covers all values, from tick to tick."""
+def path_of(points: Sequence[tuple[float, float]]) -> str:
+    """Return the SVG path through points (x, y)."""
+    return "M" + " L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+def axis_of(values: Sequence[float], start: float, end: float, *, most: int = 4, whole: bool = False) -> Axis:
+    """Make an axis that covers all values, from tick to tick. most: intervals. whole: the ticks are integers."""
     from matplotlib.ticker import MaxNLocator
 
     low, high = float(min(values)), float(max(values))
     if low == high:
         low, high = low - (abs(low) or 1) / 10, high + (abs(high) or 1) / 10
-    found = MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    found = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10], integer=whole).tick_values(low, high)
     axis = Axis(min(low, float(found[0])), max(high, float(found[-1])), start, end, [])
     ticks = [(axis(float(value)), f"{0.0 if abs(value) < 1e-12 else value:.6g}") for value in found]
     return Axis(axis.low, axis.high, start, end, ticks)

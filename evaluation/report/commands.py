@@ -1,57 +1,151 @@
-"""The command that reproduces a number, from its card or result."""
+"""The commands on the page, as a shell takes them; "" where the files do not record what one would need."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from evaluation import datasets
+from evaluation.features.command_line import words
 from evaluation.ranking.ranking import Ranking
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
+from sslkit.backbones.wheels import WHEELS
+from sslkit.data.builtin import NAMES
+from sslkit.data.torchvision_sets import PREFIX
 from sslkit.errors import UserError
 from sslkit.method import signature
-from sslkit.settings import as_word
 from sslkit.training.config import Config
+from sslkit.zoo.entry import CARD
 
-RANKED_BY = ("max_images", "image_size", "bootstrap", "seed")
+RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed")
+USUAL = {"split": "train", "image_size": None}  # of those, what goes without saying
 PLACES = ("method", "out", "name", "resume")  # written first, or about the location and not the run
+TRUTH = "runs/truth"  # of recipes/ground_truth.py
+LOADED = ("timm:", "published:")  # names of models that are no entries, beside those of the wheels
+ALONE = {  # protocols with a recipe of their own
+    "action": ("action_eval", {}),
+    "detection": ("detect", {"task": "boxes"}),
+    "segmentation": ("detect", {"task": "masks"}),
+}
+
+
+def command(recipe: str, options: Mapping[str, Any]) -> str:
+    """Return `python recipes/RECIPE.py name=value ...`, quoted for Hydra and for the shell."""
+    return f"python recipes/{recipe}.py {words(options)}".rstrip()
 
 
 def training(card: Mapping[str, Any]) -> str:
-    """Return `python recipes/train.py ...` with the non-default options; "" if the card lacks them."""
+    """Return the command that trains an entry, with the non-default options.
+
+    "" if the card lacks them, and for a method that this version does not know.
+    """
     config, method = dig(card, "config"), dig(card, "method")
-    if not isinstance(config, Mapping) or not method:
+    known = _options(str(method)) if method else {}
+    if not isinstance(config, Mapping) or not known:
         return ""
-    words = {"method": method, "data": dig(config, "data", "source")}
+    options = {"method": method, "data": dig(config, "data", "source")}
     usual = {path: value for path, value in _leaves(Config().to_dict()) if path != "data.source"}
     rest = {name: value for name, value in config.items() if name not in PLACES}
-    words |= {path: value for path, value in _leaves(rest) if path in usual and value != usual[path]}
-    known = _options(str(method))
+    options |= {path: value for path, value in _leaves(rest) if path in usual and value != usual[path]}
     chosen = {name: value for name, value in (dig(card, "options") or {}).items() if name != "name"}
-    words |= {
+    options |= {
         f"method.{path}": value for path, value in _leaves(chosen) if path in known and value not in (None, known[path])
     }
-    return " ".join(["python recipes/train.py", *(f"{key}={as_word(value)}" for key, value in words.items())])
+    return command("train", options)
 
 
-def judging(result: Result, folder: Any) -> str:
-    """Return `python recipes/evaluate.py ...` of a result. folder: of the zoo entry, None outside a zoo."""
-    words = [f"checkpoint={result.model if folder is None else folder}", f"data={result.data}"]
-    words += [f"protocols=[{result.protocol}]"]
-    seeds = [f"seed={result.seeds[0]}"] if result.seeds and result.seeds[0] else []
-    return " ".join(["python recipes/evaluate.py", *words, *seeds])
+def first_training(zoo: Path) -> str:
+    """Return the command that trains a first entry of a zoo."""
+    return command("train", {"method": "byol+dsa", "out": zoo})
 
 
-def ranking(found: Ranking, zoo: Any, entries: Container[str]) -> str:
-    """Return `python recipes/rank.py ...` of a ranking, with its recorded settings.
+def judging(result: Result, folder: Path | None) -> str:
+    """Return the command of a result; "" if its data or its model is not known.
 
-    zoo: the folder. entries: the names of its entries.
+    folder: of the zoo entry, None outside a zoo.
     """
-    others = [name for name in found.models if name not in entries]
-    models = f"[{','.join(map(str, (zoo, *others)))}]" if others else zoo
-    metrics = ",".join(f'"{name}"' if "=" in name else name for name in found.metrics)
-    words = [f"zoo={models}", f"data={found.data}", f"metrics=[{metrics}]"]
-    words += [f"{name}={as_word(found.made[name])}" for name in RANKED_BY if name in found.made]
-    return " ".join(["python recipes/rank.py", *words])
+    data = source_of(result)
+    if not data or (folder is None and not is_loadable(result.model)):
+        return ""
+    recipe, own = ALONE.get(result.protocol, ("evaluate", {"protocols": [result.protocol]}))
+    seeds = {"seed": result.seeds[0]} if result.seeds and result.seeds[0] else {}
+    return command(recipe, {"checkpoint": folder or result.model, "data": data, **own, **seeds})
+
+
+def judging_all(folders: Sequence[Path], videos: str = "") -> str:
+    """Return the command that evaluates these entries. videos: the data of networks of videos."""
+    chosen = {"checkpoint": folders[0] if len(folders) == 1 else list(folders)}
+    return command("action_eval", {**chosen, "data": videos}) if videos else command("evaluate", chosen)
+
+
+def judging_zoo(zoo: Path) -> str:
+    return command("evaluate", {"zoo": zoo})
+
+
+def source_of(result: Result) -> str:
+    """Return the data of a result as a command names it; "" if that was not recorded."""
+    recorded = result.details.get("source")
+    if recorded:
+        return str(recorded)
+    published = result.data.partition(":")[0] in datasets.names()
+    known = published or result.data in NAMES or result.data.startswith(PREFIX) or Path(result.data).exists()
+    return result.data if result.data and known else ""
+
+
+def is_loadable(model: str) -> bool:
+    """Return whether this name of a model outside the zoo opens it wherever the command is run."""
+    return model.startswith(LOADED) or model in WHEELS or (Path(model) / CARD).is_file()
+
+
+def ranking(found: Ranking, zoo: Path, entries: Collection[str]) -> str:
+    """Return the command of a ranking, with its recorded settings; "" if its data is not recorded.
+
+    zoo: the folder. entries: the names of its entries. Models whose place is not known are left out, see `lost`.
+    """
+    if not found.data:
+        return ""
+    made = {
+        name: found.made[name] for name in RANKED_BY if name in found.made and found.made[name] != USUAL.get(name, ...)
+    }
+    of_what = {"zoo": _models(found, zoo, entries), "data": found.data}
+    return command("rank", {**of_what, "metrics": list(found.metrics), **made})
+
+
+def ranking_with_truth(found: Ranking, zoo: Path, entries: Collection[str]) -> tuple[str, str]:
+    """Return the commands that measure the ground truth of a ranking and then rank with it; "" as for `ranking`."""
+    again = ranking(found, zoo, entries)
+    if not again:
+        return "", ""
+    size = {"image_size": found.made["image_size"]} if found.made.get("image_size") else {}
+    measured = {"zoo": _models(found, zoo, entries), "data": found.data, **size, "out": TRUTH}
+    return command("ground_truth", measured), f"{again} {words({'truth': f'{TRUTH}/truth.json'})}"
+
+
+def first_ranking(zoo: Path) -> str:
+    """Return the command that ranks a zoo on embedded data."""
+    return command("rank", {"zoo": zoo, "data": ["clipart", "digits"]})
+
+
+def lost(found: Ranking, entries: Collection[str]) -> list[str]:
+    """Return the models of a ranking that its command leaves out: entries of other folders, which it does not name."""
+    return [name for name in found.models if name not in entries and not _outside(name, Path(), entries)]
+
+
+def _models(found: Ranking, zoo: Path, entries: Collection[str]) -> Path | list[Any]:
+    """Return the models as a command names them: the zoo, or its ranked entries, and models from elsewhere."""
+    own: list[Any] = [zoo / name for name in found.models if name in entries]
+    own = [zoo] if len(own) == len(entries) else own
+    others = [word for name in found.models if name not in entries and (word := _outside(name, zoo, entries))]
+    return [*own, *others] if len(own) + len(others) > 1 else (own + others)[0]
+
+
+def _outside(name: str, zoo: Path, entries: Collection[str]) -> str:
+    """Return the word that opens a model from outside the zoo; "" if it cannot be known."""
+    if name.startswith("random:"):
+        kind, entry, *seed = name.split(":")
+        return ":".join([kind, str(zoo / entry), *seed]) if entry in entries else name
+    return name if is_loadable(name) else ""
 
 
 @cache

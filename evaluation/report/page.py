@@ -4,17 +4,19 @@ import base64
 import datetime
 import hashlib
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 import sslkit
-from evaluation.report import judged
+from evaluation.report import commands, judged
+from evaluation.report.cells import counted, dig
 from evaluation.report.costs import costs_table
-from evaluation.report.entries import sections, zoo_table
+from evaluation.report.entries import sections
+from evaluation.report.overview import overview
 from evaluation.report.ranked import rankings
-from evaluation.report.reading import Material
+from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
+from evaluation.report.zoo_table import zoo_table
 from sslkit.invocation import as_started
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -27,10 +29,11 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
     command: that made the page. ranking_places: description of the places of rankings.
     """
     style, script = ((TEMPLATE / name).read_text() for name in ("page.css", "page.js"))
+    figure = overview(material)
     compared = judged.comparisons(material)  # before the problems are shown: it may add some
     unjudged = judged.unjudged(material)
     return as_started(
-        _environment(style, script)
+        _environment(f"{style}{figure.rules}\n", script)
         .get_template("page.html")
         .render(
             title=f"Zoo report: {material.zoo.resolve().name}",
@@ -41,16 +44,21 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
             contents=_contents(material),
             problems=material.problems,
             zoo=zoo_table(material),
-            zoo_folder=material.zoo,
+            figure=figure,
+            styles={entry.number: entry.style for entry in figure.entries},
+            train_first=commands.first_training(material.zoo),
+            judge_zoo=commands.judging_zoo(material.zoo),
+            rank_first=commands.first_ranking(material.zoo),
             entries=sections(material),
             results=judged.results_table(material),
             further=judged.further_table(material),
             compared=compared,
             unjudged=[member.name for member in unjudged],
-            judge_words=_judge_words([str(member.folder) for member in unjudged]),
+            judge_all=_judge_all(unjudged),
             without_labels=judged.without_labels(material),
             rankings=rankings(material),
             ranking_places=ranking_places,
+            elsewhere=[str(ranked.path) for ranked in material.elsewhere],
             study=[] if material.study is None else study_tables(material.study, material.study_path),
             costs=costs_table(material),
         )
@@ -95,22 +103,25 @@ def _hash(text: str) -> str:
 
 
 def _summary(material: Material) -> str:
-    counts = [
-        (len(material.members), "entry", "entries"),
-        (sum(len(member.results) for member in material.judged), "result", "results"),
-        (len(material.rankings), "ranking", "rankings"),
-    ]
-    counted = ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts)
-    return f"{material.zoo}: {counted}."
+    results = sum(len(member.results) for member in material.judged)
+    counts = [counted(len(material.members), "entry", "entries"), counted(results, "result")]
+    counts.append(counted(len(material.rankings), "ranking"))
+    return f"{material.zoo}: {', '.join(counts)}."
 
 
 def _contents(material: Material) -> list[tuple[str, str]]:
     parts = [("problems", "Unreadable files")] if material.problems else []
-    parts += [("zoo", "Zoo")]
+    parts += [("zoo", "All entries")]
     parts += [("entries", "Entries")] if material.members else []
-    return [*parts, ("evaluation", "Evaluation"), ("rankings", "Rankings"), ("study", "Study"), ("costs", "Costs")]
+    parts += [("evaluation", "Evaluation"), ("rankings", "Rankings")]
+    parts += [("study", "Study")] if material.study is not None else []
+    return [*parts, ("costs", "Costs")]
 
 
-def _judge_words(folders: list[str]) -> str:
-    word = folders[0] if len(folders) == 1 else f"[{','.join(folders)}]"
-    return shlex.quote(f"checkpoint={word}")
+def _judge_all(members: list[Member]) -> list[str]:
+    """Return the commands that evaluate these entries: one for networks of images, others for each set of videos."""
+    groups: dict[str, list[Path]] = {}
+    for member in members:
+        videos = dig(member.card, "backbone", "frames") is not None
+        groups.setdefault(str(dig(member.card, "data", "source") or "") if videos else "", []).append(member.folder)
+    return [commands.judging_all(folders, videos) for videos, folders in groups.items()]

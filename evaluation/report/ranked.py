@@ -1,7 +1,7 @@
 """Rankings: the order of the models for each task, its intervals, agreement with the truth, and cost."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.scoring import parse
 from evaluation.report import commands
 from evaluation.report.cells import MISSING, NOTHING, Cell, Column, Table, made, of_bytes, of_number, of_seconds
-from evaluation.report.charts import BarChart, ScatterChart, bars, scatter, truth_places
+from evaluation.report.charts import DotChart, ScatterChart, dots, scatter, truth_places
 from evaluation.report.reading import Material, Ranked
 from sslkit import members
 from sslkit.errors import UserError
 
+MARK = " †"  # at the names of models from outside the zoo
 OF_AGREEMENT = {
     "weighted tau (Vigna)": "scipy.stats.weightedtau: 1 the same order, -1 the opposite; top models count more",
     "weighted tau (ITM)": "tau with weights 1 / (sum of the ranks by truth)",
@@ -34,17 +35,25 @@ OF_AGREEMENT = {
 
 @dataclass(frozen=True)
 class Task:
-    """One task on the page. first: a sentence on the first model. agreement, scatters: empty without truth."""
+    """One task on the page. first: a sentence on the first model. agreement, scatters: empty without truth.
+
+    without: metrics without any score. outside: models that are no entries of the zoo. command: "" if the data was not
+    recorded; lost: models that it leaves out, since their place was not recorded. truth: commands that add the truth.
+    """
 
     name: str
     first: str
     table: Table
-    bars: list[BarChart]
+    dots: list[DotChart]
+    without: list[str]
+    outside: list[str]
+    lost: list[str]
     scatters: list[ScatterChart]
     agreement: Table | None
     cost: Table
     notes: tuple[str, ...]
     command: str
+    truth: tuple[str, str]
     path: str
 
 
@@ -53,22 +62,37 @@ def rankings(material: Material) -> list[Task]:
 
 
 def _ranking(ranked: Ranked, material: Material) -> Task:
-    ranking, entries = ranked.ranking, {member.name for member in material.members}
+    entries = material.names
+    outside = [name for name in ranked.ranking.models if name not in entries]
+    lost = commands.lost(ranked.ranking, entries)
+    truth = commands.ranking_with_truth(ranked.ranking, material.zoo, entries)
+    ranking = ranked.ranking
     command = commands.ranking(ranking, material.zoo, entries)
+    ranked = replace(ranked, ranking=_marked(ranking, set(outside)))
+    ranking = ranked.ranking
     metrics = range(len(ranking.metrics))
     scatters = [chart for k in metrics if (chart := scatter(ranking, k)) is not None]
     return Task(
         name=_name(ranked),
         first=_first(ranking),
         table=_table(ranked, command),
-        bars=[bars(ranking, k) for k in metrics],
+        dots=[chart for k in metrics if (chart := dots(ranking, k)) is not None],
+        without=[ranking.metrics[k] for k in metrics if not len(ranking.ranked_by(k))],
+        outside=outside,
+        lost=lost,
         scatters=scatters,
         agreement=_agreement(ranked, command),
         cost=_cost(ranked, command),
         notes=(*ranking.notes, *lines_of(ranking.left_out)),
         command=command,
+        truth=truth,
         path=str(ranked.path),
     )
+
+
+def _marked(ranking: Ranking, outside: set[str]) -> Ranking:
+    """Return the ranking with a mark at the names of models that are no entries of the zoo."""
+    return replace(ranking, models=tuple(f"{name}{MARK}" if name in outside else name for name in ranking.models))
 
 
 def _name(ranked: Ranked) -> str:
@@ -158,7 +182,8 @@ def _agreed(one: Agreement | None, ranked: Ranked, command: str) -> Cell:
         data=ranked.ranking.data,
         n=f"{one.n} models",
         interval="95 %, bootstrap over models" if one.interval else "none: too few models, or draws without a value",
-        command=f"{command} truth=FILE.json",
+        truth="accuracies after fine-tuning, as given by truth=",
+        command=command,
         date=ranked.date,
     )
     return Cell(f"{one.value:.2f}{ends}", how, one.value)

@@ -4,6 +4,7 @@ import csv
 import datetime
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,15 +53,24 @@ class Ranked:
 
 @dataclass
 class Material:
-    """All material of the page. problems: a line for each input that could not be read."""
+    """All material of the page. problems: a line for each input that could not be read.
+
+    rankings: those that hold an entry of this zoo; elsewhere: the others, which are left out.
+    """
 
     zoo: Path
     members: list[Member] = field(default_factory=list)
     outside: list[Member] = field(default_factory=list)
     rankings: list[Ranked] = field(default_factory=list)
+    elsewhere: list[Ranked] = field(default_factory=list)
     study: Any = None
     study_path: Path | None = None
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the zoo's entries."""
+        return {member.name for member in self.members}
 
     @property
     def judged(self) -> list[Member]:
@@ -86,6 +96,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     ]
     for entry, row in zip(sorted(entries, key=lambda entry: entry.folder.name), rows(entries), strict=True):
         material.members.append(_member(entry, row["M params"], material.problems))
+    material.members.sort(key=lambda member: _natural(member.name))
     for folder in _folders(outside):
         if (folder / store.RESULTS).is_file():
             found = _results(folder, material.problems)
@@ -93,7 +104,9 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     for path in _files(rankings, usual):
         try:
             ranking = Ranking.from_json(path)
-            material.rankings.append(Ranked(ranking, path, str(ranking.made.get("date") or _date(path))))
+            ranked = Ranked(ranking, path, str(ranking.made.get("date") or _date(path)))
+            of_this_zoo = material.names & set(ranking.models)
+            (material.rankings if of_this_zoo else material.elsewhere).append(ranked)
         except UserError as error:
             material.problems.append(str(error))
     return material
@@ -106,6 +119,11 @@ def read_json(path: Path) -> Any:
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{path} cannot be read as JSON: {reason}") from error
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a sort key by which s2 comes before s10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _folders(parent: Path) -> list[Path]:

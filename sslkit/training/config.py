@@ -118,7 +118,13 @@ class TrainerConfig:
         "tensorboard, wandb, mlflow, comet or litlogger, or a list; csv: none but metrics.csv, which there always is",
         choices=("tensorboard", "csv", "wandb", "mlflow", "comet", "litlogger"),
     )
-    log_every: int = setting(20, "steps between two rows of metrics.csv", least=1, most=10**9)
+    log_every: int | str = setting(
+        "auto",
+        "batches between two rows of metrics.csv; auto: 20, fewer in a short run",
+        least=1,
+        most=10**9,
+        choices=("auto",),
+    )
     progress: bool = setting(True, "progress bar (only on a terminal)")
 
 

@@ -75,7 +75,7 @@ def finish(
         "unreadable": sorted({*unreadable, *getattr(data.train, "skipped", ())}),
     }
     with _drawn("loss.png"):
-        plot_terms(history.rows, history.terms, folder / "loss.png")
+        plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k)
     with _drawn("embedding.png"):
         _picture(config, data, method, folder, (x, y))
     entry = save(folder, method.backbone.export(), card)

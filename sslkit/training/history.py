@@ -3,6 +3,7 @@
 import csv
 import time
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,14 +16,17 @@ from sslkit.training import loggers
 from sslkit.training.epoch_lines import Epoch, epoch_lines
 from sslkit.training.loading import Loading
 
+MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
+
 
 class History(pl.Callback):
     """Collects the loss terms every `log_every` steps and the values passed to `note` at the end of an epoch.
 
+    log_every: "auto" takes 20 steps, and fewer in a short run, so that it has about 200 rows.
     metrics.csv is rewritten at every epoch and its rows are saved in the checkpoint: a resumed run has one curve.
     """
 
-    def __init__(self, folder: Path, loading: Loading, *, log_every: int) -> None:
+    def __init__(self, folder: Path, loading: Loading, *, log_every: int | str) -> None:
         self.folder, self.loading, self.log_every = folder, loading, log_every
         self.rows: list[dict[str, float]] = []
         self.pending: list[dict[str, Tensor]] = []
@@ -34,6 +38,11 @@ class History(pl.Callback):
     def note(self, **values: float) -> None:
         """Add values to the row of this epoch."""
         self.noted |= values
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self.log_every == "auto":
+            batches = trainer.num_training_batches * trainer.max_epochs
+            self.log_every = max(trainer.accumulate_grad_batches, min(MOST_STEPS, batches // ROWS))
 
     def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.started = (time.perf_counter(), self.loading.loader.waited, self.loading.loader.images)
@@ -72,11 +81,17 @@ class History(pl.Callback):
     def lines(self, trainer: pl.Trainer) -> str:
         """The last epoch in words; see `epoch_lines`."""
         number = trainer.current_epoch + 1
-        row = [r for r in self.rows if r["epoch"] == number and "loss" in r][-1]
-        terms = {name: row[name] for name in self.terms if name in row}
+        latest = self._latest(number)
+        terms = {name: latest[name] for name in self.terms if name in latest}
         unit, k = self.loading.data.unit, self.loading.config.eval.k
-        epoch = Epoch(number, trainer.max_epochs, self.noted, row["loss"], terms, k, unit)
+        epoch = Epoch(number, trainer.max_epochs, self.noted, latest["loss"], terms, k, unit)
         return epoch_lines(epoch, trainer.lightning_module.method.weights())
+
+    def _latest(self, epoch: int) -> dict[str, float]:
+        """Means of the loss terms over the rows of the last 20 steps of an epoch, or over its last row."""
+        rows = [row for row in self.rows if row["epoch"] == epoch and "loss" in row]
+        rows = [row for row in rows if row["step"] > rows[-1]["step"] - MOST_STEPS]
+        return {key: fmean(row[key] for row in rows) for key in rows[-1] if key in (*self.terms, "loss")}
 
     def _flush(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Add the means over the steps since the last row; numbers leave the device only here."""

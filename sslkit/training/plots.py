@@ -1,78 +1,96 @@
-"""The pictures of a run: its views, its loss terms over time, and the embedding."""
+"""The pictures of a run at its end: its loss terms over time, and the embedding."""
 
-from collections.abc import Sequence
+import textwrap
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
-import torch
 from matplotlib.figure import Figure
-from PIL import Image
 from torch import Tensor
 
-from sslkit.data.cropped import CroppedImages
-from sslkit.data.crops import Crops
-from sslkit.data.sources import Images
-from sslkit.data.views import contact_sheet
 from sslkit.figures import reduced, save_figure, scatter, tsne
-from sslkit.files import write_whole
-from sslkit.method import Method
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 matplotlib.use("Agg")
 
-FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
+COLUMNS, WIDTH, HIGH = 3, 3.9, 2.5  # panels side by side; inches of a panel
+LINE, OTHER = "#1f5fa8", "#a8480a"
+FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
+MARKS = 12  # most lines that mark epochs
 
 
-def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
-    """Save the first eight images with views of the kind used in training, side by side; for clips see `clip_sheet`.
+def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: int = 10) -> None:
+    """Plot the loss, each of its terms, and with labels the accuracies of k-NN and quick probe, over the steps.
 
-    images: crops need `whole`.
+    rows: of metrics.csv. path: in the folder of the run, whose name is the title.
     """
-    of_clips = method.backbone.frames is not None
-    rows = images.__getitems__(list(range(min(len(images), FILMS if of_clips else 8))))
-    device = next(method.parameters()).device
-    views = method.make_views(rows["images"].to(device), rows["aspect"].to(device))
-    whole = rows["images"].whole if isinstance(rows["images"], Crops) else rows["images"]
-    sheet = (clip_sheet if of_clips else contact_sheet)(whole, [view.cpu() for view in views])
-    larger = max(1, 96 // method.image_size)
-    with write_whole(path) as partial:
-        sheet.resize((sheet.width * larger, sheet.height * larger), Image.Resampling.NEAREST).save(
-            partial, format="png"
-        )
-
-
-def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
-    """One row for each full-size view of each video: on the left the clip's first frame, then the view's frames.
-
-    clips: (N, R, C, T, H, W). views: from `augment_clips`, view v of clip v % R. At most eight frames are shown, evenly
-    spaced.
-    """
-    per_video, frames = clips.shape[1], clips.shape[3]
-    whole = torch.stack([view for view in views if view.shape[-1] == views[0].shape[-1]], 1)  # (N, V, C, T, S, S)
-    shown = torch.linspace(0, frames - 1, min(frames, SHOWN_FRAMES)).round().long().tolist()
-    first = clips[:, [v % per_video for v in range(whole.shape[1])], :, shown[0]]
-    return contact_sheet(
-        first.flatten(0, 1), [whole[:, :, :, t].flatten(0, 1) for t in shown], rows=len(first) * len(whole[0])
-    )
-
-
-def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path) -> None:
-    """One panel per loss term over the steps, and one for kNN and probe if there are labels."""
-    noted = [r for r in rows if "knn" in r]
-    panels = [*terms, *(["accuracy"] if noted else [])]
-    figure = Figure(figsize=(3.6 * len(panels), 3.2), layout="constrained")
-    for axis, name in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
-        if name == "accuracy":
-            for key, label in (("knn", "kNN"), ("probe", "online probe")):
-                axis.plot([r["step"] for r in noted], [100 * r[key] for r in noted], marker="o", label=label)
-            axis.set(title="held-out accuracy, %", xlabel="step")
-            axis.legend(frameon=False)
-        else:
-            points = [(r["step"], r[name]) for r in rows if name in r]
-            axis.plot(*zip(*points, strict=True), color="#1f5fa8")
-            axis.set(title=name, xlabel="step")
+    names = ["loss", *terms] if len(terms) > 1 else terms or ["loss"]
+    names = [*names, "accuracy"] if any("knn" in row for row in rows) else names
+    columns = min(len(names), COLUMNS) if len(names) != COLUMNS + 1 else 2
+    lines = -(-len(names) // columns)
+    figure = Figure(figsize=(WIDTH * columns, HIGH * lines + 0.6), layout="constrained")
+    for place, name in enumerate(names):
+        axis = figure.add_subplot(lines, columns, place + 1)
+        (_draw_accuracies(axis, rows, k) if name == "accuracy" else _draw_term(axis, rows, name))
+        _mark_epochs(axis, rows, label=place + columns >= len(names))
         axis.spines[["top", "right"]].set_visible(False)
+    notes = (
+        ["Terms are shown as they enter the loss, weights included; the loss is their sum."] if len(terms) > 1 else []
+    )
+    notes += ["Pale: as recorded, without the highest peaks; dark: running median."] if _window(rows) > 1 else []
+    figure.suptitle(path.parent.name, fontsize=11, parse_math=False)
+    figure.supxlabel("\n".join(textwrap.wrap(" ".join(notes), 42 * columns)), fontsize=8, color="#444444")
     save_figure(figure, path)
+
+
+def _draw_term(axis: "Axes", rows: list[dict[str, float]], name: str) -> None:
+    steps, values = np.array([(row["step"], row[name]) for row in rows if name in row]).reshape(-1, 2).T
+    window = _window(rows)
+    alone = {"marker": "o", "markersize": 3} if len(steps) <= FEW else {}
+    axis.plot(steps, values, color=LINE, alpha=0.3 if window > 1 else 1, lw=1 if window > 1 else 1.5, **alone)
+    if window > 1:
+        middle = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
+        axis.plot(steps[window // 2 : window // 2 + len(middle)], middle, color=LINE, lw=1.8)
+        seen = np.concatenate([middle, np.quantile(values, [0.01, 0.99])])  # a lone peak would flatten the rest
+        edge = 0.06 * (np.ptp(seen) or 1)
+        axis.set_ylim(seen.min() - edge, seen.max() + edge)
+    axis.set_title(name, fontsize=10, loc="left", parse_math=False)
+
+
+def _draw_accuracies(axis: "Axes", rows: list[dict[str, float]], k: int) -> None:
+    for key, label, colour, marker in (("knn", f"{k}-NN", LINE, "o"), ("probe", "quick probe", OTHER, "s")):
+        points = [(row["step"], 100 * row[key]) for row in rows if key in row]
+        if points:
+            dots = {"marker": marker, "markersize": 4} if len(points) <= FEW else {}
+            axis.plot(*zip(*points, strict=True), color=colour, label=label, **dots)
+    axis.set_title("accuracy on held-out images", fontsize=10, loc="left")
+    axis.yaxis.set_major_formatter("{x:g} %")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def _mark_epochs(axis: "Axes", rows: list[dict[str, float]], *, label: bool) -> None:
+    """Draw a line at the end of every epoch, or of every tenth, ..., so that there are at most twelve."""
+    ends = {row["epoch"]: row["step"] for row in rows}
+    rounded = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
+    every = next(number for number in rounded if MARKS * number >= len(ends))
+    for epoch, step in ends.items():
+        if epoch % every == 0:
+            axis.axvline(step, color="#d3d9df", lw=0.8, zorder=0)
+    axis.set_xlim(0, 1.02 * max(ends.values(), default=1))
+    axis.tick_params(labelsize=8)
+    axis.locator_params(axis="x", nbins=5, integer=True)
+    if label:
+        axis.set_xlabel(f"step; lines mark {'epochs' if every == 1 else f'every {every} epochs'}", fontsize=8)
+
+
+def _window(rows: list[dict[str, float]]) -> int:
+    """Rows of the loss in a running median; 1 for few."""
+    recorded = sum("loss" in row for row in rows)
+    return 1 if recorded < SMOOTHED else max(3, recorded // 20)
 
 
 def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:

@@ -25,11 +25,11 @@ from sslkit.training.history import History
 from sslkit.training.loading import Loading
 from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
-from sslkit.training.plots import save_views
 from sslkit.training.progress import Bar
 from sslkit.training.recomputing import Recomputed
 from sslkit.training.schedules import peak_lr
 from sslkit.training.trainer import leave_group, make_trainer, quiet
+from sslkit.training.view_sheet import save_views
 from sslkit.waiting import together
 from sslkit.zoo.entry import ZooEntry
 

@@ -15,6 +15,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from sslkit.errors import UserError
 from sslkit.training import compiling, launched, loggers
 from sslkit.training.config import Config
+from sslkit.training.history import MOST_STEPS
 from sslkit.training.precision import precision
 from sslkit.training.progress import Bar
 
@@ -59,7 +60,7 @@ def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> 
         callbacks=callbacks,
         logger=False,  # `train` sets the started ones
         default_root_dir=folder,
-        log_every_n_steps=t.log_every,
+        log_every_n_steps=MOST_STEPS if t.log_every == "auto" else t.log_every,
         use_distributed_sampler=False,
         enable_checkpointing=True,
         enable_progress_bar=any(isinstance(c, Bar) for c in callbacks),

@@ -19,7 +19,7 @@ from sslkit.training import run as runs
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
 from sslkit.training.fit import build_method
-from sslkit.training.plots import clip_sheet
+from sslkit.training.view_sheet import clip_sheet
 
 pytest.importorskip("av")
 from moving_films import write_folder, write_pieces

@@ -117,6 +117,26 @@ for (const table of document.querySelectorAll("table")) {
   });
 }
 
+for (const one of document.querySelectorAll(".buttons")) {
+  one.hidden = false;
+  one.addEventListener("click", (event) => {
+    const wanted = event.target.closest("[data-tick]");
+    if (!wanted) return;
+    for (const box of one.parentElement.querySelectorAll("input")) box.checked = wanted.dataset.tick === "all";
+  });
+}
+
+// A link to an entry opens it.
+function unfold() {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const folded = target && target.closest("details");
+  if (!folded) return;
+  folded.open = true;
+  target.scrollIntoView();
+}
+addEventListener("hashchange", unfold);
+unfold();
+
 const root = document.documentElement;
 const toggle = document.getElementById("theme");
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from figures import cut_texts, overlapping_texts
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
@@ -150,6 +151,23 @@ def test_bars_of_several_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "bars.png").stat().st_size > 5000
     with pytest.raises(UserError, match="no result"):
         plot_results([], tmp_path / "bars.png")
+
+
+@pytest.mark.parametrize("models", [1, 25])
+def test_bars_start_at_0_and_their_texts_do_not_overlap(models: int, monkeypatch, tmp_path: Path) -> None:
+    kept = []
+    monkeypatch.setattr("evaluation.features.plots.save_figure", lambda figure, path: kept.append(figure))
+    about = {"protocol": "linear", "metric": "top1", "recipe": "all features, C from 1e-6 to 1e5"}
+    results = [
+        Result.of(
+            share(np.arange(90) < k), model=f"method_{k}+dsa-a_long_name_of_data-vit_tiny-e{k}-s0", data=data, **about
+        )
+        for data in ("clipart", "digits")
+        for k in range(90 - models, 90)
+    ]
+    plot_results(results, tmp_path / "bars.png", title="a title")
+    assert overlapping_texts(kept[0]) == [] and cut_texts(kept[0]) == []
+    assert all(axis.get_xlim()[0] == 0 and bar.get_x() == 0 for axis in kept[0].axes for bar in axis.patches)
 
 
 def test_a_collapsed_model_has_no_map_and_costs_no_other_picture(fashion: Features, tmp_path: Path) -> None:

@@ -1,0 +1,180 @@
+"""views.png: the first images of a run beside what the network sees of them, with captions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+from sslkit.data.cropped import CroppedImages
+from sslkit.data.crops import Crops
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.images import Images
+from sslkit.data.views import contact_sheet, view_generator
+from sslkit.files import write_whole
+from sslkit.layers import masked_vit
+from sslkit.method import Method
+from sslkit.objectives.mae import MAE
+from sslkit.training.captions import captioned
+
+FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
+MOST_ROWS, HIGH = 8, 1100  # images, and pixels of all of them
+CELL = 112  # pixels: smaller views are drawn larger
+LETTERS = 60  # of a path
+HIDDEN = 0.82  # brightness of hidden patches
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a sheet: captions and pixels (N, C, S, S). notes: sentences below."""
+
+    names: list[str]
+    views: list[Tensor]
+    notes: list[str]
+
+
+def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
+    """Save the first images with views of the kind used in training, side by side and with captions.
+
+    images: crops need `whole`. A row is an image, for clips a view of a video. path: in the folder of the run, whose
+    name is the title.
+    """
+    of_clips = method.backbone.frames is not None
+    most = FILMS if of_clips else min(MOST_ROWS, max(3, HIGH // max(CELL, method.image_size)))
+    batch = images.__getitems__(list(range(min(len(images), most))))
+    device = next(method.parameters()).device
+    views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"].to(device))]
+    whole = batch["images"].whole if isinstance(batch["images"], Crops) else batch["images"]
+    rows = captions_of(images.images if isinstance(images, CroppedImages) else images, batch["index"].tolist())
+    if of_clips:
+        grid, columns, rows = clip_sheet(whole, views), clip_columns(whole, views), clip_rows(rows, views)
+    else:
+        columns = image_columns(method, views)
+        grid = contact_sheet(in_proportion(whole, batch["aspect"]), columns.views, rows=len(rows))
+    larger = max(1, round(CELL / method.image_size))
+    grid = grid.resize((grid.width * larger, grid.height * larger), Image.Resampling.NEAREST)
+    title, note = f"Views of {path.parent.name}", " ".join([*columns.notes, *_on_channels(whole)])
+    with write_whole(path) as partial:
+        captioned(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
+
+
+def captions_of(images: Images, index: Sequence[int]) -> list[str]:
+    """What each row shows: the path of its file or its row in the data, and its class if that is known."""
+    captions = []
+    for row in index:
+        label = -1 if images.labels is None else int(images.labels[row])
+        kind = images.classes[label] if images.classes and 0 <= label < len(images.classes) else ""
+        name = _ending(images.path(row), 1 if kind else 2) if isinstance(images, DecodedImages) else f"row {row}"
+        captions.append(f"{name}\n{f'class {kind}' if kind.isdigit() else kind}".rstrip())
+    return captions
+
+
+def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
+    """The columns of views (N, C, S, S) of images; for MAE also what each visible set holds."""
+    largest = max(view.shape[-1] for view in views)
+    small = [view for view in views if view.shape[-1] < largest]
+    names = ["as read", *_named(views)]
+    notes = ["Left: the whole image. Beside it: its views in the first step."]
+    if small:
+        notes.append("Smaller views are drawn at their size relative to the others.")
+    if not isinstance(method.objective, MAE):
+        return Columns(names, list(views), notes)
+    sets = masked(method.objective, views[0], view_generator(method.seed, 0, 0))
+    patches = method.backbone.net.patch_embed.num_patches
+    share = 100 * method.objective.visible / patches
+    names += [f"visible {k}" for k in range(1, len(sets) + 1)]
+    notes.append(
+        f"The encoder sees only {method.objective.visible} of {patches} patches ({share:.0f} %) of a view, other ones "
+        "in each step; it learns to predict the gray ones."
+    )
+    return Columns(names, [*views, *sets], notes)
+
+
+def masked(objective: MAE, view: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """The view (N, C, S, S) once for each visible set, its hidden patches gray."""
+    rows, columns = objective.backbone.net.patch_embed.grid_size
+    orders = masked_vit.draw_orders(len(view), rows * columns, generator)
+    visible, _ = masked_vit.split_orders(orders, objective.sets, objective.visible)
+    seen = torch.zeros(*visible.shape[:2], rows * columns).scatter_(2, visible, 1.0)
+    p, q = objective.patch
+    grids = seen.unflatten(2, (rows, columns)).repeat_interleave(p, 2).repeat_interleave(q, 3)
+    grids = functional.pad(grids, (0, view.shape[-1] - columns * q, 0, view.shape[-2] - rows * p))[:, :, None]
+    return [torch.where(grid > 0, view, HIDDEN) for grid in grids]
+
+
+def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
+    """One row for each full-size view of each video: on the left the clip's first frame, then the view's frames.
+
+    clips: (N, R, C, T, H, W). views: from `augment_clips`, view v of clip v % R. At most eight frames are shown, evenly
+    spaced.
+    """
+    per_video = clips.shape[1]
+    whole = torch.stack(_full(views), 1)  # (N, V, C, T, S, S)
+    shown = shown_frames(clips)
+    first = clips[:, [v % per_video for v in range(whole.shape[1])], :, shown[0]]
+    return contact_sheet(
+        first.flatten(0, 1), [whole[:, :, :, t].flatten(0, 1) for t in shown], rows=len(first) * len(whole[0])
+    )
+
+
+def clip_columns(clips: Tensor, views: Sequence[Tensor]) -> Columns:
+    """The captions of `clip_sheet`."""
+    frames, side, shown = clips.shape[3], views[0].shape[-1], shown_frames(clips)
+    notes = ["Left: the first frame of the clip as read. Beside it: frames of its view in the first step."]
+    if len(shown) < frames:
+        notes.append(f"{len(shown)} of {frames} frames are shown, evenly spaced.")
+    if hidden := len(views) - len(_full(views)):
+        notes.append(f"{hidden} smaller views are not shown.")
+    return Columns(["as read", *(f"frame {t + 1}\n{side} px" for t in shown)], [], notes)
+
+
+def clip_rows(videos: Sequence[str], views: Sequence[Tensor]) -> list[str]:
+    """The captions of the rows of `clip_sheet`. videos: captions of the videos."""
+    return [f"{video}\nview {v}" for video in videos for v in range(1, len(_full(views)) + 1)]
+
+
+def shown_frames(clips: Tensor) -> list[int]:
+    """The frames to show of clips (N, R, C, T, H, W)."""
+    frames = clips.shape[3]
+    return torch.linspace(0, frames - 1, min(frames, SHOWN_FRAMES)).round().long().tolist()
+
+
+def in_proportion(whole: Tensor, aspect: Tensor) -> Tensor:
+    """Squares of images (N, C, S, S), uint8, with their width / height given back, on white."""
+    if bool((aspect - 1).abs().max() < 0.01):
+        return whole
+    size, out = whole.shape[-1], torch.full_like(whole, 255)
+    for image, square, ratio in zip(out, whole, aspect.tolist(), strict=True):
+        height, width = max(1, round(size * min(1, 1 / ratio))), max(1, round(size * min(1, ratio)))
+        top, left = (size - height) // 2, (size - width) // 2
+        drawn = functional.interpolate(square[None].float(), (height, width), mode="bilinear", antialias=True)[0]
+        image[:, top : top + height, left : left + width] = drawn.round().clamp(0, 255).to(whole.dtype)
+    return out
+
+
+def _named(views: Sequence[Tensor]) -> list[str]:
+    """`view 1`, `view 2`, ..., `crop 1`, ... for views smaller than the largest, each with its size."""
+    largest, counts, names = max(view.shape[-1] for view in views), {"view": 0, "crop": 0}, []
+    for view in views:
+        kind = "view" if view.shape[-1] == largest else "crop"
+        counts[kind] += 1
+        names.append(f"{kind} {counts[kind]}\n{view.shape[-1]} px")
+    return names
+
+
+def _full(views: Sequence[Tensor]) -> list[Tensor]:
+    return [view for view in views if view.shape[-1] == views[0].shape[-1]]
+
+
+def _on_channels(whole: Tensor) -> list[str]:
+    channels = whole.shape[-4] if whole.dim() == 6 else whole.shape[1]
+    return [] if channels in (1, 3) else [f"The first of {channels} channels is shown in gray."]
+
+
+def _ending(path: str, parts: int) -> str:
+    """The last parts of a path, at most 60 letters: its end tells files apart."""
+    short = "/".join(Path(path).parts[-parts:])
+    return short if len(short) <= LETTERS else f"…{short[1 - LETTERS :]}"

@@ -1,0 +1,111 @@
+"""The pictures of a ranking: panels, names, notes, no bar that is cut, and texts that do not overlap."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figures import cut_texts, overlapping_texts
+
+import evaluation
+from evaluation.ranking import plots
+from evaluation.ranking.plots import plot_agreement, plot_ranking
+from evaluation.ranking.ranking import Ranking
+from evaluation.results.names import short, wrapped
+from sslkit.data.sources import open_images
+
+METRICS = ["logme", "h_score", "knn", "feature_dim", "nce"]
+LONG = "method_{k}+dsa+koleo-some_data_set_with_a_long_name-vit_small_patch16_224-e{k}00-s{k}"
+
+
+@pytest.fixture(scope="module")
+def ranking() -> Ranking:
+    """Twenty-five models with long names: digits with more and more noise. No model has a score by nce."""
+    images, rng = open_images("digits"), np.random.default_rng(0)
+    x = images.pixels[:80, 0].reshape(80, -1) / 16.0
+    models = {LONG.format(k=k): (x + 0.2 * k * rng.normal(size=x.shape), images.labels[:80]) for k in range(25)}
+    truth = [0.95 - 0.02 * k for k in range(25)]
+    return evaluation.rank(models, metrics=METRICS, truth=truth, bootstrap=4)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    figures = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: figures.append(figure))
+    return figures
+
+
+def of_first(ranking: Ranking, models: int, metrics: int) -> Ranking:
+    """The ranking of the first models by the first metrics."""
+    rows = {name: getattr(ranking, name)[:models] for name in ("models", "mean_rank", "truth")}
+    cells = ("scores", "intervals", "ranks", "tied", "rank_intervals", "seconds", "memory")
+    tables = {name: getattr(ranking, name)[:models, :metrics] for name in cells}
+    return replace(ranking, metrics=ranking.metrics[:metrics], **rows, **tables)
+
+
+@pytest.mark.parametrize(("models", "metrics"), [(25, 5), (25, 1), (2, 1), (2, 4), (1, 2)])
+def test_texts_neither_overlap_nor_stick_out(models: int, metrics: int, ranking, drawn, tmp_path: Path) -> None:
+    few = of_first(ranking, models, metrics)
+    plot_ranking(few, tmp_path / "a.png")
+    plot_agreement(few, tmp_path / "b.png")
+    for figure in drawn:
+        assert overlapping_texts(figure) == [] and cut_texts(figure) == []
+
+
+def test_a_metric_without_scores_has_no_panel_but_a_note(ranking, drawn, tmp_path: Path) -> None:
+    plot_ranking(ranking, tmp_path / "a.png")
+    plot_agreement(ranking, tmp_path / "b.png")
+    for figure in drawn:
+        panels = [axis for axis in figure.axes if axis.axison]
+        assert [axis.get_title(loc="left").split("\n")[0] for axis in panels] == METRICS[:4]
+        assert all(axis.lines or axis.collections for axis in panels), "an empty panel"
+        assert "No model has a score by nce." in figure.get_supxlabel()
+
+
+def test_no_bar_is_drawn_and_the_axis_says_that_it_is_cut(ranking, drawn, tmp_path: Path) -> None:
+    plot_ranking(ranking, tmp_path / "a.png")
+    (figure,) = drawn
+    assert not [patch for axis in figure.axes for patch in axis.patches]
+    assert "Axes do not start at 0" in figure.get_supxlabel().replace("\n", " ")
+
+
+def test_models_stand_by_mean_rank_with_ranks_beside_and_hollow_ties(ranking, drawn, tmp_path: Path) -> None:
+    plot_ranking(of_first(ranking, 6, 4), tmp_path / "a.png")
+    axis, *others = drawn[0].axes
+    names = [label.get_text().replace("\n", "") for label in axis.get_yticklabels()]
+    best = np.argsort(ranking.mean_rank[:6], kind="stable")
+    assert [name[:8] for name in names] == [ranking.models[m][:8] for m in best]
+    assert all(label.get_text() == "" for other in others for label in other.get_yticklabels())
+    ranks = [text.get_text() for text in axis.texts]
+    assert ranks == [f"{ranking.ranks[m, 0]:g}" for m in best]
+    faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]
+    tied = [bool(ranking.tied[m, 0]) and ranking.ranks[m, 0] > 1 for m in best]
+    assert [face == "white" for face in faces] == tied
+
+
+def test_a_model_without_a_score_is_said(ranking, drawn, tmp_path: Path) -> None:
+    scores = ranking.scores.copy()
+    scores[3, 0] = np.nan
+    plot_ranking(replace(ranking, scores=scores), tmp_path / "a.png")
+    assert [text.get_text() for text in drawn[0].axes[0].texts].count("no score") == 1
+    plot_ranking(replace(ranking, scores=np.full_like(scores, np.nan)), tmp_path / "b.png")
+    assert drawn[1].axes == [] and drawn[1].get_supxlabel().count("No model has a score") == 5
+
+
+def test_numbers_of_the_agreement_are_those_of_the_list(ranking, drawn, tmp_path: Path) -> None:
+    plot_agreement(of_first(ranking, 8, 2), tmp_path / "a.png")
+    *panels, beside = drawn[0].axes
+    lines = beside.texts[0].get_text().splitlines()
+    assert lines[1].startswith("1  method_0+dsa") and lines[1].endswith("(0.95)") and len(lines) == 9
+    for axis in panels:
+        shown = [int(text.get_text()) for text in axis.texts if text.get_visible()]
+        assert 1 in shown and set(shown) <= set(range(1, 9))
+
+
+@pytest.mark.parametrize("name", ["short", LONG.format(k=1), 90 * "x", "a-" * 60, "a name with $math_ in it"])
+def test_names_are_wrapped_into_two_lines(name: str) -> None:
+    lines = wrapped(name).split("\n")
+    assert len(lines) <= 2 and max(map(len, lines)) <= 30
+    assert "".join(lines)[:5] == name[:5] and "".join(lines)[-5:] == name[-5:]
+    assert len(short(name)) <= 45 and short("short") == "short"
