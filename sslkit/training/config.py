@@ -61,25 +61,24 @@ class OptimizerConfig:
     name: str = setting("adamw", "adamw, sgd or lars", choices=("adamw", "sgd", "lars"))
     lr: float | None = setting(
         None,
-        "peak learning rate, as lr_scaling reads it; null: 0.009 for a new narrow_resnet (less if batch_size is below "
-        "128), otherwise 0.002",
+        "peak learning rate; null: 0.009 for a new narrow_resnet (less if batch_size is below 128), otherwise 0.002",
         above=0,
         most=10**6,
     )
     lr_scaling: str = setting(
         "none",
-        "none: lr as given; linear, sqrt: lr is for 256 images an optimiser step and grows with them, or their root",
+        "linear, sqrt: lr is for 256 images a step; none: as it is",
         choices=("none", "linear", "sqrt"),
     )
     layer_decay: float | None = setting(
         None,
-        "factor of the learning rate from each layer of a timm network to the one before it; null: none",
+        "factor of lr from each layer to the one before; null: none",
         above=0,
         most=1,
     )
     weight_decay: float = setting(1e-4, "not applied to biases and norms", least=0, most=10**6)
     weight_decay_end: float | None = setting(
-        None, "weight decay at the end, reached along a cosine (DINO: 0.04 to 0.4); null: constant", least=0, most=10**6
+        None, "reached along a cosine (DINO: 0.4); null: constant", least=0, most=10**6
     )
     momentum: float = setting(0.9, "of sgd and lars", least=0, below=1)
     warmup: float = setting(
@@ -93,7 +92,7 @@ class TrainerConfig:
     accelerator: str = setting("auto", "auto, cpu, gpu, mps", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int | str | list[int] = setting(
         "auto",
-        "how many, or a list; auto: all GPUs, or one CPU process; under torchrun its processes",
+        "how many, or a list; auto: torchrun's, all GPUs, or 1 CPU process",
         least=-1,
         most=4096,
     )
@@ -109,13 +108,11 @@ class TrainerConfig:
         choices=("auto", "32-true", "bf16-mixed", "16-mixed"),
     )
     accumulate: int = setting(1, "batches per optimiser step", least=1, most=10**6)
-    compile: bool = setting(False, "compile the network for the training steps (torch.compile)")
-    checkpoint_activations: bool = setting(
-        False, "recompute the network's activations in the backward pass: less memory, more time"
-    )
+    compile: bool = setting(False, "compile the network (torch.compile)")
+    checkpoint_activations: bool = setting(False, "compute activations twice: less memory, more time")
     logger: str | list[str] = setting(
         "tensorboard",
-        "tensorboard, wandb, mlflow, comet or litlogger, or a list; csv: none but metrics.csv, which there always is",
+        "or csv, wandb, mlflow, comet, litlogger, or a list",
         choices=("tensorboard", "csv", "wandb", "mlflow", "comet", "litlogger"),
     )
     log_every: int | str = setting(

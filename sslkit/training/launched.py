@@ -50,6 +50,6 @@ def check(config: Config) -> None:
         if started != asked:
             raise UserError(
                 f"{name} has started {started} processes, and trainer.devices={config.trainer.devices} on "
-                f"trainer.num_nodes={config.trainer.num_nodes} asks for {asked}: each would train a copy of its own; "
+                f"trainer.num_nodes={config.trainer.num_nodes} asks for {asked}: "
                 f"give both for {started} processes" + (", or neither" if name == "torchrun" else "")
             )

@@ -1,5 +1,6 @@
 """Lightning's loggers by name, `trainer.logger=[tensorboard,wandb]`; metrics.csv is written besides, by `History`."""
 
+import errno
 import importlib.util
 import json
 import os
@@ -19,22 +20,27 @@ from sslkit.training.config import Config
 
 PROJECT = "sslkit"  # of runs for which the tracker's own variable names no other
 IDS = "loggers.json"  # in the run's folder: the trackers' identifiers of the run, so that a resumed run goes on there
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A logger of Lightning. name: its class. module: the package it needs. install: pip's word for that."""
+    """A logger of Lightning.
+
+    name: its class. module: the package it needs. install: pip's word for that. offline: how it does without a server.
+    """
 
     name: str
     module: str
     install: str
+    offline: str = ""
 
 
 KINDS = {
     "tensorboard": Kind("TensorBoardLogger", "tensorboard", "tensorboard"),
-    "wandb": Kind("WandbLogger", "wandb", "sslkit[wandb]"),
-    "mlflow": Kind("MLFlowLogger", "mlflow", "sslkit[mlflow]"),
-    "comet": Kind("CometLogger", "comet_ml", "comet-ml"),
+    "wandb": Kind("WandbLogger", "wandb", "sslkit[wandb]", "WANDB_MODE=offline needs no account, "),
+    "mlflow": Kind("MLFlowLogger", "mlflow", "sslkit[mlflow]", "without MLFLOW_TRACKING_URI no server is needed, "),
+    "comet": Kind("CometLogger", "comet_ml", "comet-ml", "COMET_START_ONLINE=0 needs no account, "),
     "litlogger": Kind("LitLogger", "litlogger", "litlogger"),
 }
 
@@ -69,13 +75,12 @@ def start(config: Config, folder: Path) -> dict[str, Logger]:
             _ = logger.experiment  # connects, or opens the files
             if name not in known:
                 logger.log_hyperparams(config.to_dict())
-        except OSError:  # a full disk, or no connection
-            raise
         except Exception as error:  # trackers raise any class
-            remedy = "WANDB_MODE=offline needs no account" if name == "wandb" else "see its own settings"
+            if _is_of_the_disk(error):
+                raise
             raise UserError(
-                f"trainer.logger={name} cannot start: {first_line(error)}; {remedy}; "
-                f"with resume=true the run {folder} goes on"
+                f"trainer.logger={name} cannot start: {first_line(error)}; {KINDS[name].offline}trainer.logger=csv no "
+                f"tracker; with resume=true the run {folder} goes on"
             ) from error
         started[name] = logger
     found = known | {name: logger.version for name, logger in started.items() if logger.version}
@@ -90,9 +95,9 @@ def log(loggers: Iterable[Logger], values: Mapping[str, float], step: int) -> No
     for logger in loggers:
         try:
             logger.log_metrics(dict(values), step=step)
-        except OSError:  # a full disk
-            raise
         except Exception as error:  # a server that is gone, for example
+            if _is_of_the_disk(error):
+                raise
             warnings.warn(
                 f"{type(logger).__name__} takes no metrics: {first_line(error)}; metrics.csv has all", stacklevel=2
             )
@@ -123,7 +128,13 @@ def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
         project = os.environ.get("COMET_PROJECT_NAME", PROJECT)
         given = {"name": folder.name, "project": project, "offline_directory": str(folder / "comet")}
         return given | ({"experiment_key": known, "mode": "get_or_create"} if known else {})
-    return {"root_dir": folder, "name": folder.name}
+    # With save_logs it would start this program once more, to record what it prints.
+    return {"root_dir": folder, "name": folder.name, "save_logs": False}
+
+
+def _is_of_the_disk(error: Exception) -> bool:
+    """Return whether a file could not be written; errors of connections are OSErrors too."""
+    return isinstance(error, OSError) and error.errno in DISK
 
 
 def _ids(folder: Path) -> dict[str, str]:

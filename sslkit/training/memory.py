@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytorch_lightning as pl
 import torch
-from torch import nn
 
 from sslkit.errors import UserError
 from sslkit.training import checkpoint_files, launched
 from sslkit.training.config import Config
+from sslkit.training.module import Pretraining
 from sslkit.training.processes import free_memory
 
 GIB = 2**30
@@ -35,35 +35,37 @@ def is_exhausted(error: BaseException) -> bool:
 
 
 @contextmanager
-def explained(config: Config, image_size: int, folder: Path, trainer: pl.Trainer) -> Iterator[None]:
+def explained(
+    config: Config, image_size: int, folder: Path, trainer: pl.Trainer, module: Pretraining
+) -> Iterator[None]:
     """Turn an error that memory has run out into a UserError; other errors pass."""
     try:
         yield
     except Exception as error:
         if isinstance(error, UserError) or not is_exhausted(error):
             raise
-        raise UserError(_line(str(error), config, image_size, folder, trainer)) from error
+        raise UserError(_line(str(error), config, image_size, folder, trainer, module)) from error
 
 
-def _line(said: str, config: Config, image_size: int, folder: Path, trainer: pl.Trainer) -> str:
+def _line(said: str, config: Config, image_size: int, folder: Path, trainer: pl.Trainer, module: Pretraining) -> str:
     device = trainer.strategy.root_device
     asked, peak = _asked(said), _peak(device)
     where = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step + 1}"
     of = [f"{_gib(asked)} more asked for"] if asked else []
     of += [_free(said, device), f"{_gib(peak)} in use at the peak"]
     each = config.data.batch_size // launched.processes(config)
-    step = f"{each} of {image_size} px in each process's step"
-    lower = ", ".join(_lower(config, trainer.lightning_module, each, peak + asked))
+    step = f"with {each} of {image_size} px a step in each process"
+    lower = ", ".join(_lower(config, module, device, each, peak + asked))
     kept = checkpoint_files.last(folder).is_file() or checkpoint_files.previous(folder).is_file()
     state = "the last checkpoint is whole" if kept else "no epoch has ended yet"
-    same = "trainer.devices" if config.trainer.checkpoint_activations else "trainer.checkpoint_activations=true"
+    new = "more trainer.devices" if config.trainer.checkpoint_activations else "trainer.checkpoint_activations=true"
     return (
-        f"out of memory on {device} in {where}: {', '.join(of)}, {step}. To lower it: {lower}. {state}: the same "
-        f"command with resume=true continues {folder} and may change {same}; the others need a new run"
+        f"out of memory on {device} in {where}: {', '.join(of)}, {step}; lower it by {lower}; {state}: "
+        f"the same command with resume=true and {new} continues {folder}, the other settings need a new run"
     )
 
 
-def _lower(config: Config, module: nn.Module, each: int, need: int) -> Iterator[str]:
+def _lower(config: Config, module: Pretraining, device: torch.device, each: int, need: int) -> Iterator[str]:
     """Yield settings that need less, the batch with an estimate from what was measured."""
     if each > 1 and config.data.batch_size % 2 == 0:
         fixed = _fixed(module)
@@ -71,13 +73,13 @@ def _lower(config: Config, module: nn.Module, each: int, need: int) -> Iterator[
         yield f"data.batch_size={config.data.batch_size // 2} (about {_gib(half)} instead of {_gib(need)})"
     if not config.trainer.checkpoint_activations:
         yield "trainer.checkpoint_activations=true"
-    if config.trainer.precision in ("auto", "32-true"):
+    if config.trainer.precision in ("auto", "32-true") and device.type != "cpu":
         yield "trainer.precision=bf16-mixed"
-    yield "data.image_size"
+    yield "a smaller data.image_size"
     yield "a smaller backbone"
 
 
-def _fixed(module: nn.Module) -> int:
+def _fixed(module: Pretraining) -> int:
     """Bytes that do not depend on the batch: weights, their gradients, the optimiser's state, and buffers."""
     weights = [(p.numel() * p.element_size(), p.requires_grad) for p in module.parameters()]
     moments = 2 if module.optimizer.name == "adamw" else 1

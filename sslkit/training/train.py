@@ -123,7 +123,7 @@ def train(
     module = Pretraining(method, config.optimizer, lr=peak_lr(config), steps=steps(config, data))
     started: dict[str, Logger] = {}
     try:
-        with memory.explained(config, data.image_size, folder, trainer):
+        with memory.explained(config, data.image_size, folder, trainer, module):
             if run.is_main():
                 started = loggers.start(config, folder)
                 trainer.loggers = list(started.values())
@@ -139,7 +139,7 @@ def train(
         leave_group(launched_outside)
     if not trainer.is_global_zero:
         return None
-    with memory.explained(config, data.image_size, folder, trainer):
+    with memory.explained(config, data.image_size, folder, trainer, module):
         module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
         seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
         return finish(config, data, method, folder, **seen, asked=asked)
