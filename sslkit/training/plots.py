@@ -42,7 +42,7 @@ def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: in
     notes = (
         ["Terms are shown as they enter the loss, weights included; the loss is their sum."] if len(terms) > 1 else []
     )
-    notes += ["Pale: as recorded, without the highest peaks; dark: running median."] if _window(rows) > 1 else []
+    notes += ["Pale: as recorded, without the extremes; dark: running median."] if _window(rows) > 1 else []
     figure.suptitle(path.parent.name, fontsize=11, parse_math=False)
     figure.supxlabel("\n".join(textwrap.wrap(" ".join(notes), 42 * columns)), fontsize=8, color="#444444")
     save_figure(figure, path)
