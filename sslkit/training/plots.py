@@ -21,6 +21,7 @@ COLUMNS, WIDTH, HIGH = 3, 3.9, 2.5  # panels side by side; inches of a panel
 LINE, OTHER = "#1f5fa8", "#a8480a"
 FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
 MARKS = 12  # most lines that mark epochs
+NAMED, OTHERS = 20, -2  # classes with a colour in the embedding; label of the others
 
 
 def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: int = 10) -> None:
@@ -41,7 +42,7 @@ def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: in
     notes = (
         ["Terms are shown as they enter the loss, weights included; the loss is their sum."] if len(terms) > 1 else []
     )
-    notes += ["Pale: as recorded, without the highest peaks; dark: running median."] if _window(rows) > 1 else []
+    notes += ["Pale: as recorded, without the extremes; dark: running median."] if _window(rows) > 1 else []
     figure.suptitle(path.parent.name, fontsize=11, parse_math=False)
     figure.supxlabel("\n".join(textwrap.wrap(" ".join(notes), 42 * columns)), fontsize=8, color="#444444")
     save_figure(figure, path)
@@ -104,11 +105,21 @@ def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, 
     if classes is None:
         axis.scatter(*flat.T, s=5, alpha=0.7, linewidths=0)
     else:
-        shown = [c for c in range(len(classes)) if (y == c).any()][:20]
-        colours = matplotlib.colormaps["tab10" if len(shown) <= 10 else "tab20"]
-        names = {c: classes[c] for c in shown}
-        points = {"s": 6, "alpha": 0.75, "linewidths": 0}
-        scatter(axis, flat, y.numpy(), names, [colours(i) for i in range(len(shown))], **points)
-    axis.set(title=title, xticks=[], yticks=[])
+        _draw_classes(axis, flat, y.numpy(), classes)
+    axis.set_title(title, fontsize=11, parse_math=False)
+    axis.set(xticks=[], yticks=[])
     axis.spines[:].set_visible(False)
     save_figure(figure, path)
+
+
+def _draw_classes(axis: "Axes", flat: np.ndarray, y: np.ndarray, classes: list[str]) -> None:
+    """Draw the points by class: twenty have a colour, the others are gray."""
+    present = [int(c) for c in np.unique(y) if c >= 0]
+    shown, others = present[:NAMED], present[NAMED:]
+    colours = matplotlib.colormaps["tab10" if len(shown) <= 10 else "tab20"]
+    names = {c: classes[c] for c in shown}
+    drawn = [colours(i) for i in range(len(shown))]
+    if others:
+        y = np.where(np.isin(y, others), OTHERS, y)
+        names, drawn = {OTHERS: f"{len(others)} other classes", **names}, ["#cccccc", *drawn]  # below the named ones
+    scatter(axis, flat, y, names, drawn, s=6, alpha=0.75, linewidths=0)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from figures import overlapping_texts
 
 import sslkit
 from sslkit.training import plots
-from sslkit.training.plots import FEW, MARKS, SMOOTHED, plot_terms
+from sslkit.training.history import History
+from sslkit.training.plots import FEW, MARKS, SMOOTHED, plot_embedding, plot_terms
 
 TERMS = ["align", "constrain", "dsa/arrange", "dsa/consistency"]
 
@@ -80,13 +82,32 @@ def test_few_rows_have_dots_and_many_a_running_median_that_a_peak_does_not_lift(
     assert "running median" in drawn[1].get_supxlabel()
 
 
-def test_a_short_run_records_every_step_and_says_the_mean_of_its_last_ones(small_run, capsys) -> None:
+def test_a_short_run_records_every_step(small_run) -> None:
     settings = {**small_run["trainer"], "log_every": "auto"}
     entry = sslkit.pretrain({**small_run, "trainer": settings})
     rows = [row for row in csv.DictReader((entry.folder / "metrics.csv").open()) if row["loss"]]
     assert [row["step"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch 2/2")]
-    assert f"loss {np.mean([float(row['loss']) for row in rows[3:]]):.3f} (" in said[0]
+
+
+def test_the_line_of_an_epoch_is_the_mean_of_its_last_steps(tmp_path: Path) -> None:
+    history = History(tmp_path, None, log_every=1)
+    history.terms = ["align"]
+    history.rows = [{"epoch": 1 + k // 50, "step": k + 1, "align": float(k), "loss": float(k)} for k in range(100)]
+    assert history._latest(2) == {"align": 89.5, "loss": 89.5}, "of twenty rows"
+    history.rows = [{"epoch": 1, "step": 40, "loss": 3.0, "lr": 0.1}, {"epoch": 1, "step": 60, "loss": 1.0, "lr": 0.1}]
+    assert history._latest(1) == {"loss": 1.0}, "rows of twenty steps: the last alone, as it was"
+
+
+@pytest.mark.parametrize("classes", [3, 30])
+def test_every_image_of_the_embedding_is_drawn(classes: int, drawn, tmp_path: Path) -> None:
+    x, y = torch.randn(90, 6, generator=torch.Generator().manual_seed(0)), torch.arange(90) % classes
+    plot_embedding(x, y, [f"kind {c}" for c in range(classes)], tmp_path / "e.png", seed=0, title="a title")
+    axis = drawn[0].axes[0]
+    assert sum(len(points.get_offsets()) for points in axis.collections) == 90
+    said = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert said == (
+        ["kind 0", "kind 1", "kind 2"] if classes == 3 else ["10 other classes", *(f"kind {c}" for c in range(20))]
+    )
 
 
 def test_the_measure_of_overlaps_would_show_them() -> None:
