@@ -1,5 +1,6 @@
 """Texts of a matplotlib figure: which overlap another, and which are cut off, by the renderer's boxes."""
 
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -7,8 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 
+@cache
 def texts(figure: Any) -> list[tuple[str, Any]]:
-    """Every text that is drawn and its box in pixels."""
+    """Every text that is drawn and its box in pixels, of a figure that does not change any more."""
     FigureCanvasAgg(figure).draw()
     hidden = {one for axis in figure.axes for one in _not_drawn(axis)}
     shown = [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
