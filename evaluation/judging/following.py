@@ -39,6 +39,11 @@ def _options(tasks: Sequence[Task]) -> dict[str, Any]:
     """The options of the protocols that are not the defaults, as evaluate.py takes them."""
     found = {}
     for task in tasks:
-        usual = vars(family.find(task.name).Options())
-        found |= {f"{task.name}.{name}": value for name, value in vars(task.options).items() if value != usual[name]}
+        usual, given = vars(family.find(task.name).Options()), vars(task.options)
+        found |= {f"{task.name}.{name}": given[name] for name in given if _plain(given[name]) != _plain(usual[name])}
     return found
+
+
+def _plain(value: Any) -> Any:
+    """A value with lists as tuples: a command line gives a list for either."""
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value

@@ -49,7 +49,7 @@ def linear_probe(
     select: str = Options.select,
     seed: int = 0,
     tol: float = 1e-6,
-    max_iter: int = 2000,
+    max_iter: int = 10_000,
     grid: Grid | None = None,
     device: str = "auto",
     progress: bool = True,

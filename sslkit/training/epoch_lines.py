@@ -42,8 +42,9 @@ def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = 
 
 def _sum(epoch: Epoch, weights: Mapping[str, float]) -> list[str]:
     """`loss 341.8 = align 1.71`, ` + 100 x dsa/consistency 3.392`: right to the last digit that the loss shows."""
-    shown = f"{epoch.loss:.4g}"
-    last = 10 ** (math.floor(math.log10(abs(epoch.loss))) - 3) if epoch.loss else 1e-4
+    power = math.floor(math.log10(abs(epoch.loss))) if epoch.loss else 0
+    last = 10 ** (power - 3)  # four digits
+    shown = f"{epoch.loss:.{max(0, 3 - power)}f}"
     parts = []
     for name, value in epoch.terms.items():
         weight = weights.get(name, 1)

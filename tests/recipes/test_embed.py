@@ -43,7 +43,7 @@ def test_everything_beside_the_features(typed, folder, tmp_path) -> None:
 
 def test_the_next_command_is_taken_as_it_stands(typed, folder, tmp_path) -> None:
     run = typed("embed", *MODEL[:2], f"data={folder}", "out=f.npz", cwd=tmp_path)
-    told = run.stdout.rstrip().rpartition("next      python recipes/embed.py ")[2].split()
+    told = run.stdout.rstrip().rpartition("next      python recipes/embed.py ")[2].replace("\\\n", " ").split()
     before = (tmp_path / "f.npz").read_bytes()
     again = typed("embed", *told, "threshold=0.9999", cwd=tmp_path)
     assert again.returncode == 0, again.stderr

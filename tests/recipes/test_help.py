@@ -46,7 +46,7 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
 def test_help_of_a_chosen_method_and_of_an_unknown_one(typed, tmp_path: Path) -> None:
     train = programs()["train"]
     without = alone(train, "--help", "method=u_mae+koleo", cwd=tmp_path)
-    assert "  method.objective.uniformity=0.01 " in without.stdout and "  method.koleo.weight=" in without.stdout
+    assert "  method.objective.uniformity=0.01\n" in without.stdout and "  method.koleo.weight=" in without.stdout
     assert typed("train", "--help", "method=u_mae+koleo", cwd=tmp_path).stdout == without.stdout
     unknown = alone(train, "--help", "method=bylo", cwd=tmp_path)
     assert unknown.returncode == 2 and unknown.stderr.startswith("error: there is no objective 'bylo': did you mean")

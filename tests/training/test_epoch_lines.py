@@ -39,6 +39,10 @@ def test_weights_times_terms_sum_to_the_loss(scale: float) -> None:
     assert max(map(len, epoch_lines(epoch(terms), weights).splitlines())) <= 80
 
 
+def test_a_round_loss_keeps_its_digits() -> None:
+    assert "  loss 279.0 = align 279.0" in epoch_lines(epoch({"align": 279.0}), {})
+
+
 def test_waiting_is_said_from_one_per_cent_on() -> None:
     assert "waiting" not in epoch_lines(epoch({"align": 1.0}, waiting=0.004), {})
     assert "  waiting for data 3 %" in epoch_lines(epoch({"align": 1.0}, waiting=0.03), {}, width=200)
