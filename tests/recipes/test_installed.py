@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from unfolded import unfolded
 
 from recipes import installed
 
@@ -39,7 +40,7 @@ def test_the_commands_are_listed_without_torch(tmp_path: Path) -> None:
     listed = sslkit("--help", cwd=tmp_path)
     assert listed.stdout == sslkit(cwd=tmp_path).stdout and listed.returncode == 0
     for name in installed.programs():
-        assert re.search(rf"^  {name} +\S.*\.$", listed.stdout, re.M), name
+        assert re.search(rf"^  {name} +[A-Z]", listed.stdout, re.M), name
     code = "import sys; from recipes.installed import overview; overview(); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "False\n"
 
@@ -115,11 +116,11 @@ def test_from_a_wheel_away_from_the_clone(environment: Path, few_digits: Path, t
     assert where.stdout.count(str(environment)) == 2
     small = ["data.batch_size=32", "eval.k=5", "eval.tsne=0", "data.workers=0"]
     said = call("train", "method=simclr", "experiment=simclr", f"data={few_digits}", "epochs=1", *small)
-    assert "  next:       sslkit train method=simclr data=" in said
+    assert "  next:       sslkit train method=simclr data=" in unfolded(said)
     assert (tmp_path / "runs/zoo").is_dir() and "recipes/" not in said
     (entry,) = (path.parent for path in (tmp_path / "runs/zoo").glob("*/card.json"))
     said = call("evaluate", f"checkpoint={entry}", f"data={few_digits}", "protocols=[knn]", "knn.k=5")
-    assert "wilson over images" in said and "next      sslkit evaluate checkpoint=" in said
+    assert "wilson over images" in said and "next      sslkit evaluate " in said
     listed = call("zoo", "methods=[simclr]", "plugins=[none]", f"data={few_digits}", "epochs=1", *small, "dry_run=true")
     assert f"\nsslkit train method=simclr seed=0 data={few_digits}" in listed
     call("zoo", "methods=[simclr]", "plugins=[none]", f"data={few_digits}", "epochs=1", *small, "out=more", "jobs=1")

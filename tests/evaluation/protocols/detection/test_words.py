@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from unfolded import unfolded
 
 from evaluation.features.models import load_model
 from evaluation.judging.summary import judge, judge_alone, shown
@@ -119,7 +120,7 @@ def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path
     judge_alone(
         "detection", "random:narrow_resnet", image_size=28, progress=False, trainable="frozen", **asked, **QUICK
     )
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("next "))
+    (line,) = (line for line in unfolded(capsys.readouterr().out).splitlines() if line.startswith("next "))
     kept = {
         **QUICK,
         **asked,
