@@ -37,7 +37,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {epochs} of {steps} x {config.data.batch_size} {data.unit}{_shared(config)}, {_computed(config)}",
-        f"optimizer {_optimizer(config)}",
+        f"{config.optimizer.name:<9} {_optimizer(config)}",
     ]
     lines += chosen.line(asked, config)
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
@@ -59,11 +59,11 @@ def _computed(config: Config) -> str:
 
 
 def _optimizer(config: Config) -> str:
-    """The optimiser, its learning rate as used, and its weight decay."""
+    """The learning rate as used, and the weight decay."""
     own, images = config.optimizer, config.data.batch_size * config.trainer.accumulate
     factor = {"none": "", "linear": f" = {own.lr:g} x {images}/256", "sqrt": f" = {own.lr:g} x sqrt({images}/256)"}
     decay = f"{own.weight_decay:g}" + ("" if own.weight_decay_end is None else f" to {own.weight_decay_end:g}")
-    parts = [own.name, f"lr {peak_lr(config):.4g}{factor[own.lr_scaling]}"]
+    parts = [f"lr {peak_lr(config):.4g}{factor[own.lr_scaling]}"]
     if own.layer_decay is not None:
         parts.append(f"x {own.layer_decay:g} from each layer to the one before")
     if config.trainer.accumulate > 1:

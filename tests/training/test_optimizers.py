@@ -4,6 +4,7 @@ import pytest
 import torch
 from contract import build
 from torch import nn
+from unfolded import unfolded
 
 import sslkit
 from sslkit.errors import UserError
@@ -66,9 +67,9 @@ def test_the_first_lines_say_what_the_optimiser_does(small_run, capsys) -> None:
         "weight_decay_end": 0.4,
     }
     sslkit.pretrain({**small_run, "epochs": 1, "optimizer": optimizer})
-    said = capsys.readouterr().out
+    said = unfolded(capsys.readouterr().out)
     assert (
-        "optimizer adamw, lr 0.001 = 0.008 x 32/256, x 0.75 from each layer to the one before, weight decay 0.04 to 0.4"
+        "adamw     lr 0.001 = 0.008 x 32/256, x 0.75 from each layer to the one before, weight decay 0.04 to 0.4"
         in said
     )
 
