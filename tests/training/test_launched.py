@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from forks import free_port
+from photographs import write_jpegs
 
 import sslkit
 from sslkit.errors import UserError
@@ -68,30 +69,32 @@ def test_sruns_processes_are_counted_too(monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_torchrun_and_two_devices_end_with_the_same_weights(small_npz, tmp_path) -> None:
-    words = [f"data={small_npz}", "method=byol", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
-    words += ["trainer.accelerator=cpu", "trainer.precision=32-true"]
+def test_torchrun_and_two_devices_end_with_the_same_weights_and_one_process_nearly(tmp_path) -> None:
+    for name in ("one", "two"):
+        write_jpegs(tmp_path / "photos" / name, 48, (60, 45))
+    words = ["data=photos", "method=byol", "data.batch_size=32", "data.image_size=16", "epochs=1", "eval.tsne=0"]
+    words += ["eval.k=3", "optimizer.name=sgd", "optimizer.lr=0.01", "trainer.accelerator=cpu", "out=zoo"]
     train = str(ROOT / "recipes" / "train.py")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    said = []
-    for start in (
-        ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", train, "name=torchrun"],
-        [train, "name=devices", "trainer.devices=2"],
-    ):
-        done = subprocess.run(
-            [sys.executable, *start, *words],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        said.append(done.stdout)
-    assert all("3 steps x 32 images (16 on each of 2 processes)" in text for text in said)
-    assert said[0].count("optimizer ") == 1 and said[0].count("done in") == 1
-    assert sorted(p.name for p in (tmp_path / "zoo").iterdir() if p.name[0] != ".") == ["devices", "torchrun"]
+    starts = {
+        "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", train],
+        "devices": [train, "trainer.devices=2"],
+        "alone": [train],
+    }
+    said = {name: _printed([*start, f"name={name}", *words], tmp_path) for name, start in starts.items()}
+    shared = [name for name, text in said.items() if "3 steps x 32 images (16 on each of 2 processes)" in text]
+    assert shared == ["torchrun", "devices"] and all("views     full detail" in text for text in said.values())
+    assert said["torchrun"].count("sgd       lr") == 1 and said["torchrun"].count("done in") == 1
+    assert sorted(p.name for p in (tmp_path / "zoo").iterdir() if p.name[0] != ".") == sorted(starts)
     assert len(list((tmp_path / "zoo" / "torchrun").glob("events*"))) == 1
-    one, other = (sslkit.ZooEntry.load(tmp_path / "zoo" / name).state_dict() for name in ("torchrun", "devices"))
+    one, other, alone = (sslkit.ZooEntry.load(tmp_path / "zoo" / name).state_dict() for name in starts)
     assert one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+    torch.testing.assert_close(one, alone, rtol=1e-3, atol=1e-4)
+
+
+def _printed(words: list[str], folder: Path) -> str:
+    """What a Python process of one thread prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    how = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run([sys.executable, *words], **how, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
