@@ -14,6 +14,8 @@ from typing import IO
 import psutil
 
 from sslkit.errors import UserError
+from sslkit.plurals import counted
+from sslkit.say import line
 
 LOOK = 0.2  # seconds between two checks of the processes
 GRACE = 15.0  # seconds for a stopped process to end by itself
@@ -100,7 +102,7 @@ def fitting(free: int, peak: int, most: int) -> int:
     return max(1, min(most, 1 + int(free // max(1, MARGIN * peak))))
 
 
-def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = print) -> Iterator[Outcome]:
+def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = line) -> Iterator[Outcome]:
     """Run the jobs and yield each outcome when it ends. Closed early, for example by Ctrl-C, it stops running jobs.
 
     If `machine.asked` is None, one job runs alone until it has settled; its memory peak then sets the number of
@@ -130,10 +132,10 @@ def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = 
 
 
 def _chosen(machine: Machine, at_once: int, largest: int) -> str:
-    what = f"{len(machine.gpus)} GPU" if machine.gpus else f"{machine.cores} core"
-    plural = "" if what.startswith("1 ") else "s"
+    where = counted(len(machine.gpus), "GPU") if machine.gpus else counted(machine.cores, "core")
+    threads = counted(machine.threads(at_once), "thread")
     return (
-        f"jobs=auto: {at_once} at once, {machine.threads(at_once)} thread(s) each, on {what}{plural}; the first took "
+        f"jobs=auto: {at_once} at once, {threads} each, on {where}; the first took "
         f"{largest / 2**30:.1f} GiB of memory, {machine.free() / 2**30:.1f} GiB are free"
     )
 

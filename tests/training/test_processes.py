@@ -62,7 +62,8 @@ def test_auto_measures_the_first_and_says_what_it_chose(free: int, at_once: int,
     jobs = pair(tmp_path, code)
     ended = list(run_all(jobs, Machine(cores=2, free=lambda: free), said.append))
     assert [outcome.code for outcome in ended] == [0, 0]
-    assert len(said) == 1 and said[0].startswith(f"jobs=auto: {at_once} at once, {2 // at_once} thread(s) each, on 2 c")
+    threads = "1 thread" if at_once == 2 else "2 threads"
+    assert len(said) == 1 and said[0].startswith(f"jobs=auto: {at_once} at once, {threads} each, on 2 cores; ")
     assert f"{free / GIB:.1f} GiB are free" in said[0]
 
 
