@@ -91,6 +91,7 @@ def test_without_a_compiler_one_line_before_a_folder_is_made(small_run, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["byol", "mae"])
 def test_compiled_by_inductor(small_run, method: str) -> None:
     """Sums in another order drift apart over the three steps."""
