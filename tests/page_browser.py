@@ -12,7 +12,7 @@ PHONE, DESK = 375, 1280
 
 
 def missing() -> str:
-    """What is not installed, in words; "" where all is."""
+    """The missing programs and packages, in words; "" if all are installed."""
     parts = []
     if not any(map(shutil.which, BROWSERS)):
         parts.append("no chromium (apt-get install chromium)")

@@ -1,4 +1,4 @@
-"""What a run prints after each epoch: its measurements, and the loss as the sum of its weighted terms."""
+"""The lines printed after each epoch: its measurements, and the loss as the sum of its weighted terms."""
 
 import math
 from collections.abc import Mapping

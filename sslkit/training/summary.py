@@ -54,7 +54,7 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
 
 
 def _files(folder: Path) -> list[str]:
-    """What the folder holds."""
+    """The lines on the files of the folder."""
     pictures = [name for name in PICTURES if (folder / name).is_file()]
     return [
         f"  in {folder}",

@@ -62,7 +62,7 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
 
 
 def captions_of(images: Images, index: Sequence[int]) -> list[str]:
-    """What each row shows: the path of its file or its row in the data, and its class if that is known."""
+    """The caption of each row: the path of its file or its row in the data, and its class if that is known."""
     captions = []
     for row in index:
         label = -1 if images.labels is None else int(images.labels[row])

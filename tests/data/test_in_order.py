@@ -44,7 +44,7 @@ def few(monkeypatch) -> None:
 
 
 def states() -> tuple[Any, ...]:
-    """What the random generators of this process draw next."""
+    """The next numbers of this process's random generators."""
     return torch.random.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
 
 

@@ -27,6 +27,6 @@ def clipart(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def net() -> nn.Module:
-    """Of images (B, 3, 16, 16), 24 features."""
+    """A network: images (B, 3, 16, 16) -> 24 features."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 24, 5, stride=3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
