@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from forks import WORLD, free_port, start_ranks
 from torch import Tensor, nn
+from tuning_steps import CPU, STEPS, batches, network, training
 
 from evaluation.datasets import open_split
 from evaluation.features.models import LoadedModel, load_model
@@ -18,44 +18,12 @@ from evaluation.protocols.linear_aug import linear_on_views
 from evaluation.results.records import read_records
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.classifier import Setting, predict, train_classifier
-from evaluation.tuning.loop import State, Training, fit
-from evaluation.tuning.optimizers import make_optimizer
+from evaluation.tuning.loop import State, fit
 from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group, same_on_all_ranks
-from evaluation.tuning.seeds import dropout_seed
 from sslkit import open_images
 from sslkit.distributed import SyncBatchNorm, rank
 from sslkit.errors import UserError
-
-CPU = torch.device("cpu")
-STEPS, PERIOD = 7, 3
-
-
-def network(dropout: float = 0.5) -> nn.Sequential:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(dropout), nn.Linear(8, 3)).train()
-
-
-def batches(first: int) -> Iterator[tuple[Tensor, Tensor]]:
-    for step in range(first, STEPS):
-        drawn = torch.Generator().manual_seed(step)
-        yield torch.randn(6, 4, generator=drawn), torch.randint(3, (6,), generator=drawn)
-
-
-def training(net: nn.Module, **changed) -> Training:
-    group = {"params": list(net.parameters()), "lr": 0.1, "weight_decay": 0.01}
-    given = {
-        "optimizer": make_optimizer("adamw", [group]),
-        "steps": STEPS,
-        "rate": lambda step: 1 - step / STEPS,
-        "batches": batches,
-        "loss": lambda tuned, batch, step: F.cross_entropy(tuned(batch[0]), batch[1]),
-        "seed_at": lambda step: dropout_seed(5, step),
-        "period": PERIOD,
-        "check": 2,
-    }
-    return Training(net, **{**given, **changed})
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
