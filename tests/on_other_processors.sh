@@ -51,7 +51,7 @@ left_out=(
   --deselect=tests/objectives/test_moco.py::test_without_a_common_generator_there_is_no_common_permutation
   --deselect=tests/objectives/test_moco.py::test_synchronised_or_evaluated_batch_norm_needs_no_shuffling
   --deselect=tests/evaluation/protocols/test_linear.py::test_scales
-  --deselect=tests/regularizers/dsa/priors/test_priors.py::test_clip_from_a_local_file_is_the_model_called_directly
+  --deselect=tests/priors/test_priors.py::test_clip_from_a_local_file_is_the_model_called_directly
   --deselect=tests/evaluation/ranking/test_scoring.py::test_time_and_memory_are_measured
   --deselect=tests/evaluation/ranking/test_scoring.py::test_a_module_is_there_after_import_evaluation
 )

@@ -9,7 +9,7 @@ import pytest
 import evaluation
 import sslkit
 from evaluation import protocols
-from sslkit.regularizers.dsa import priors
+from sslkit import priors
 from sslkit.zoo import exporting
 
 ROOT = Path(__file__).parents[1]

@@ -17,13 +17,14 @@ from sslkit import distributed
 from sslkit.embeddings import Embeddings, wide
 from sslkit.errors import UserError
 from sslkit.members import Former
+from sslkit.prior_features import FeatureTable, fit, tabulate
+from sslkit.priors import build as build_prior
+from sslkit.priors.features import FilePrior
 from sslkit.ranges import Count, Rows, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
-from sslkit.regularizers.dsa.priors import build as build_prior
-from sslkit.regularizers.dsa.priors.features import FilePrior
-from sslkit.regularizers.dsa.table import FeatureTable, connectivity, fit, tabulate
+from sslkit.regularizers.dsa.connectivity import connectivity
 from sslkit.regularizers.dsa.threads import one_thread
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa.priors import _hog
-from sslkit.regularizers.dsa.priors.base import Prior, resize_and_crop
+from sslkit.priors import _hog
+from sslkit.priors.base import Prior, resize_and_crop
 
 
 class HogPrior(Prior):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from sslkit.backbones.pretrained import timm_network
-from sslkit.regularizers.dsa.priors.base import NetworkPrior
+from sslkit.priors.base import NetworkPrior
 
 
 class TimmPrior(NetworkPrior):

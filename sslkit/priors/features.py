@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa.priors.base import Prior
+from sslkit.priors.base import Prior
 
 
 class FilePrior(Prior):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sslkit import members
 from sslkit.errors import UserError, nearest
-from sslkit.regularizers.dsa.priors.base import Prior
+from sslkit.priors.base import Prior
 
 PRECISIONS = ("float32", "bfloat16")
 

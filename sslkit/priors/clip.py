@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from sslkit.backbones.pretrained import unobtainable
 from sslkit.errors import UserError
 from sslkit.members import nearest
-from sslkit.regularizers.dsa.priors.base import NetworkPrior
+from sslkit.priors.base import NetworkPrior
 
 CLIP_MODEL, CLIP_TAG = "ViT-B-32", "laion2b_s34b_b79k"
 

@@ -12,9 +12,10 @@ import torch.distributed as dist
 from forks import WORLD, free_port, start_ranks, started
 
 import sslkit
+from sslkit import prior_features
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa import DSA, scoring, table
-from sslkit.regularizers.dsa.stored import key_of, stored
+from sslkit.regularizers.dsa import DSA, scoring
+from sslkit.stored import key_of, stored
 
 TIMEOUT = 0.3  # seconds of the group's own barriers
 ROWS, UNIT = 23, 4
@@ -181,7 +182,7 @@ def test_a_second_run_reads_fit_features_and_scores(tmp_path: Path, monkeypatch)
     first = [found_by(prepared(tmp_path, **options)) for options in OPTIONS.values()]
     plain = [found_by(prepared(None, **options)) for options in OPTIONS.values()]
     with monkeypatch.context() as patched:
-        for place in ((table, "batches_in_order"), (scoring, "connectivity_score")):
+        for place in ((prior_features, "batches_in_order"), (scoring, "connectivity_score")):
             patched.setattr(*place, None)
         again = [found_by(prepared(tmp_path, **options)) for options in OPTIONS.values()]
     for one, other, alone in zip(first, again, plain, strict=True):
@@ -204,6 +205,6 @@ def test_priors_read_the_clean_images_with_workers(tmp_path: Path, monkeypatch) 
         for workers in (0, 2):
             images.workers = workers
             if prior.needs_fit:
-                table.fit(prior, images, cache=None)
-            tables.append(table.tabulate(prior, images, cache=None, device=torch.device("cpu")).all())
+                prior_features.fit(prior, images, cache=None)
+            tables.append(prior_features.tabulate(prior, images, cache=None, device=torch.device("cpu")).all())
         assert torch.equal(*tables)

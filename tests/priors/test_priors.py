@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa.priors import _hog as hog
-from sslkit.regularizers.dsa.priors import build as build_prior
-from sslkit.regularizers.dsa.priors.base import NetworkPrior, resize_and_crop
-from sslkit.regularizers.dsa.table import tabulate
+from sslkit.prior_features import tabulate
+from sslkit.priors import _hog as hog
+from sslkit.priors import build as build_prior
+from sslkit.priors.base import NetworkPrior, resize_and_crop
 
 CPU = torch.device("cpu")
 CLIP = "ViT-S-32-alt"  # the smallest that open_clip lists

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sslkit import members
+from sslkit import members, priors
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa import priors
-from sslkit.regularizers.dsa.priors.base import Prior
+from sslkit.priors.base import Prior
 
 
 def test_every_file_of_the_folder_is_a_prior() -> None:
@@ -20,7 +19,7 @@ def test_every_file_of_the_folder_is_a_prior() -> None:
 
 def test_a_new_file_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "mean.py").write_text(
-        "from sslkit.regularizers.dsa.priors.base import Prior\n"
+        "from sslkit.priors.base import Prior\n"
         "class MeanPrior(Prior):\n"
         "    @classmethod\n"
         "    def named(cls, name, *, size, precision):\n"

@@ -1,6 +1,6 @@
-"""A prior's features of every clean image of a data set, and their scores, computed once and cached by content."""
+"""A prior's features of the clean images of a data set, computed once and cached by content."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +12,10 @@ from torch import Tensor
 from sslkit.data.in_order import batches_in_order
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
-from sslkit.regularizers.dsa.priors.base import Prior
-from sslkit.regularizers.dsa.priors.features import FilePrior
-from sslkit.regularizers.dsa.priors.pca import PcaPrior
-from sslkit.regularizers.dsa.stored import key_of, stored
+from sslkit.priors.base import Prior
+from sslkit.priors.features import FilePrior
+from sslkit.priors.pca import PcaPrior
+from sslkit.stored import key_of, stored
 from sslkit.waiting import together
 
 if TYPE_CHECKING:
@@ -90,20 +90,6 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
 
     path = Path(cache) / f"fit-{key_of(prior.identity, dataset.digest)}.npy"
     prior.restore(stored(path, None, fitted, what=what), dataset.channels)
-
-
-def connectivity(table: FeatureTable, score: Callable[[Tensor], Tensor], *about: object, cache: Path | None) -> Tensor:
-    """score(the whole table), (N,) float32 on the CPU, computed once: read from the cache if it is there.
-
-    about: all that the scores depend on besides the table's content. All ranks must call this.
-    """
-    what = "the connectivity scores"
-    if cache is None:
-        with together(what):
-            return score(table.all())
-    path = Path(cache) / f"scores-{key_of(table.array, *about)}.npy"
-    found = stored(path, len(table), lambda _: [score(table.all()).numpy()], what=what)
-    return torch.from_numpy(np.array(found))
 
 
 def sample(prior: PcaPrior, dataset: "Images") -> Tensor:

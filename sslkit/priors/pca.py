@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sslkit.regularizers.dsa.priors.base import Prior, resize_and_crop, to_float
+from sslkit.priors.base import Prior, resize_and_crop, to_float
 
 
 class PcaPrior(Prior):
