@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones, distributed, members, objectives, regularizers, step_checks
+from sslkit import backbones, balance, distributed, members, objectives, regularizers, step_checks
 from sslkit.backbones.published import IMAGENET
 from sslkit.data.clip_views import augment_clips
 from sslkit.data.crops import Crops, finish
@@ -46,6 +46,7 @@ class Method(nn.Module):
         self.name = name
         self.objective = objective
         self.regularizers = nn.ModuleDict(plugins)
+        self.shares = balance.Shares({name: plugin.balance for name, plugin in plugins.items()})
         self.recipe = recipe
         self.image_size = image_size
         self.normalize = normalize
@@ -68,11 +69,12 @@ class Method(nn.Module):
         return any(plugin.needs_images for plugin in self.regularizers.values())
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
-        """Let the regularisers read the clean training images once, for cached priors and data-set neighbours.
+        """Let the parts read the clean training images once, for priors' components and data-set neighbours.
 
         For videos these are the center clips, `videos.sampled("center")`.
         Optional in a training loop of your own: without it the regularisers see only the batch.
         """
+        self.objective.prepare(dataset, cache=cache)
         for plugin in self.regularizers.values():
             plugin.prepare(dataset, cache=cache, steps=steps)
 
@@ -95,21 +97,38 @@ class Method(nn.Module):
         """Like `forward`, and also return the embeddings of all ranks."""
         step_checks.check_step(self, images, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
-        e = self.embed(images, index, aspect)
+        with balance.outputs_of(self.backbone) as outputs:
+            e = self.embed(images, index, aspect)
         e.labels = labels if self.objective.needs_labels else None
         e = e.gathered()
         with torch.autocast(images.device.type, enabled=False):
             terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
             terms = {k: v for k, v in terms.items() if v is not None}
-            for name, plugin in self.regularizers.items():
-                own = plugin.terms(e, images.whole if isinstance(images, Crops) else images)
-                if own.keys() & terms.keys():
-                    raise ValueError(f"{name} returns the terms {sorted(own)}, and some exist already: {sorted(terms)}")
-                terms |= own
+            whole = images.whole if isinstance(images, Crops) else images
+            plugins = {name: plugin.terms(e, whole) for name, plugin in self.regularizers.items()}
+        self._measure(terms, plugins, outputs)
+        for name, own in plugins.items():
+            if own.keys() & terms.keys():
+                raise ValueError(f"{name} returns the terms {sorted(own)}, and some exist already: {sorted(terms)}")
+            factor = self.shares.factor(name)
+            terms |= {key: factor * term for key, term in own.items()}
         if self.training:
             with torch.no_grad():
                 self.objective.observe(e)
-        return {**terms, "loss": torch.stack(list(terms.values())).sum()}, e
+        return {**terms, "loss": total(terms)}, e
+
+    def _measure(
+        self, terms: Mapping[str, Tensor], plugins: Mapping[str, Mapping[str, Tensor]], outputs: list[Tensor]
+    ) -> None:
+        """Measure the regularisers' shares, in every so many training steps."""
+        if not (self.training and torch.is_grad_enabled()):
+            return
+        if self.shares.due:
+            losses = {name: total(own) for name, own in plugins.items()}
+            self.shares.measure(total(terms), losses, self.backbone, outputs)
+        else:
+            self.shares.watched = {}
+        self.shares.steps += 1
 
     def embed(self, images: Tensor | Crops, index: Tensor, aspect: Tensor | None = None) -> Embeddings:
         """Embed this rank's views with the objective. All random numbers come from one generator."""
@@ -146,23 +165,34 @@ class Method(nn.Module):
 
     def watched(self) -> dict[str, Tensor]:
         """Tensors of the objective and the regularisers to log beside the loss terms."""
-        parts = (self.objective, *self.regularizers.values())
+        parts = (self.objective, *self.regularizers.values(), self.shares)
         return {k: v for part in parts for k, v in part.watched.items()}
 
     def weights(self) -> dict[str, float]:
-        """The factor that a term of the loss contains, by the term's name; 1 for those left out."""
-        return {k: v for plugin in self.regularizers.values() for k, v in plugin.weights().items()}
+        """The factor that a term of the loss contains now, by the term's name; 1 for those left out."""
+        found = {}
+        for name, plugin in self.regularizers.items():
+            factor = float(self.shares.factor(name))
+            found |= {term: weight * factor for term, weight in plugin.weights().items()}
+        return found
 
     def describe(self) -> dict[str, str]:
-        """One line for the start of a run from each regulariser that has a description."""
-        return {name: text for name, plugin in self.regularizers.items() if (text := plugin.describe())}
+        """One line for the start of a run from each part that has a description."""
+        parts = {parse(self.name)[0]: self.objective, **self.regularizers}
+        return {key(name): text for name, part in parts.items() if (text := part.describe())}
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor([self.epoch, self.batch, self.progress], dtype=torch.float64)
+        return torch.tensor([self.epoch, self.batch, self.progress, *self.shares.state()], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        epoch, batch, self.progress = state.tolist()
+        epoch, batch, self.progress, *shares = state.tolist()
         self.epoch, self.batch = int(epoch), int(batch)
+        self.shares.restore(shares)
+
+
+def total(terms: Mapping[str, Tensor]) -> Tensor:
+    """The sum of the terms of a loss."""
+    return torch.stack(list(terms.values())).sum()
 
 
 def parse(name: str) -> tuple[str, list[str]]:
@@ -250,7 +280,12 @@ def method(
         torch.manual_seed(seed)
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
         head = found["objective"](body, **options["objective"])
-        parts = {part: found[part](head.dim, **own) for part, own in options.items() if part != "objective"}
+        widths = {"z": head.dim, "h": body.width}
+        parts = {
+            part: _plugin(found[part], widths[found[part].reads], own)
+            for part, own in options.items()
+            if part != "objective"
+        }
     own = found["objective"].views
     recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
     step_checks.check_crops(body, recipe, image_size)
@@ -275,6 +310,15 @@ def _parts(
             raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
     found, given = classes(name), {"objective": objective, **plugins}
     return found, {part: members.check_options(found[part], given.get(part) or {}, part) for part in found}
+
+
+def _plugin(member: type[Regularizer], dim: int, options: Mapping[str, Any]) -> Regularizer:
+    """A regulariser with its own options and those that every one has."""
+    common = {name: value for name, value in options.items() if name in members.common(member)}
+    plugin = member(dim, **{name: value for name, value in options.items() if name not in common})
+    for name, value in common.items():
+        setattr(plugin, name, value)
+    return plugin
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:

@@ -1,6 +1,6 @@
 """A prior's features of the clean images of a data set, computed once and cached by content."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _BATCH = 128  # images; for videos a quarter as many frames
 _BAR_FROM = 2000  # smallest number of images with a progress bar
 _FRAMES_OF_CLIP = 4  # frames of a clip used to fit a prior
+_ROWS_READ = 4096  # of a features file, at once
+_MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
 _ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
 
 
@@ -66,6 +68,7 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     if isinstance(prior, FilePrior):
         if len(prior.array) != len(dataset):
             raise UserError(f"prior {prior.name} has {len(prior.array)} rows, {dataset.name} has {len(dataset)} images")
+        _check_finite(prior)
         return FeatureTable(prior.array)
     what, rows = f"the features of prior {prior.name}", range(len(dataset))
     if cache is None or prior.identity is None:
@@ -74,6 +77,15 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     path = Path(cache) / f"prior-{key_of(prior.identity, dataset.digest)}.npy"
     compute = partial(_batches, prior, dataset, device)
     return FeatureTable(stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset)))
+
+
+def _check_finite(prior: FilePrior) -> None:
+    """Raises UserError for the first row of a file with a NaN or an infinity."""
+    for start in range(0, len(prior.array), _ROWS_READ):
+        block = np.asarray(prior.array[start : start + _ROWS_READ], dtype=np.float32)
+        broken = np.flatnonzero(~np.isfinite(block).all(1))
+        if len(broken):
+            raise UserError(f"prior {prior.name}: row {start + broken[0]} has NaN or infinite features")
 
 
 def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
@@ -90,6 +102,17 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
 
     path = Path(cache) / f"fit-{key_of(prior.identity, dataset.digest)}.npy"
     prior.restore(stored(path, None, fitted, what=what), dataset.channels)
+
+
+def some_features(prior: Prior, dataset: "Images", table: FeatureTable | None, device: torch.device) -> Tensor:
+    """(n, A) float32 on the CPU, the prior's features of at most 10,000 clean images, evenly spaced.
+
+    table: of all images, if there is one. Raises UserError for features that are not finite.
+    """
+    rows = _spaced(len(dataset), _MOST_TO_FIT)
+    if table is not None:
+        return table.rows(torch.tensor(rows))
+    return torch.from_numpy(np.concatenate(list(_batches(prior, dataset, device, rows))))
 
 
 def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
@@ -121,7 +144,7 @@ def _rows_at_once(dataset: "Images") -> int:
     return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if _of_clips(dataset) else _BATCH
 
 
-def _batches(prior: Prior, dataset: "Images", device: torch.device, own: range) -> Iterator[np.ndarray]:
+def _batches(prior: Prior, dataset: "Images", device: torch.device, own: Sequence[int]) -> Iterator[np.ndarray]:
     from tqdm import tqdm
 
     step = _rows_at_once(dataset)

@@ -17,6 +17,7 @@ Prototypes = Annotated[int, Limits(least=2, most=2**20)]
 Count = Annotated[int, Limits(least=0, most=10**9)]  # epochs, steps
 Size = Annotated[int, Limits(least=1, most=4096)]  # pixels
 Weight = Annotated[float, Limits(least=0, most=10**9)]  # of a term of the loss
+Ratio = Annotated[float | None, Limits(above=0, most=10**6)]  # of two norms; None: any
 Temperature = Annotated[float, Limits(above=0, most=10**6)]
 Share = Annotated[float, Limits(least=0, most=1)]
 PartialShare = Annotated[float, Limits(least=0, below=1)]

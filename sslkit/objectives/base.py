@@ -1,13 +1,17 @@
 """The contract of every objective: L_ssl = align + constrain (Song et al. 2024, arXiv 2407.13541, eq. 1)."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from sslkit.data.views import ViewRecipe
 from sslkit.embeddings import Embeddings, stacked
+
+if TYPE_CHECKING:
+    from sslkit.data.sources import Images
 
 CONTRACT = "Objective"
 
@@ -43,6 +47,16 @@ class Objective(nn.Module):
         self.epoch = 0
         self.progress = 0.0
         self.watched: dict[str, Tensor] = {}
+
+    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
+        """Called once before training with the clean training images, on all ranks; for targets fitted to them.
+
+        cache: folder for files that later runs can reuse, which all ranks may write.
+        """
+
+    def describe(self) -> str:
+        """One line for the start of a run, such as a choice and its reason; empty for none."""
+        return ""
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
         """views: tensors (N, C, H, W), normalised, in the order of the recipe: views of one size are neighbours.

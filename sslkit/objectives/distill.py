@@ -1,0 +1,67 @@
+"""Distill: regress what a frozen prior says of each view, and nothing else (feature distillation)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from sslkit import distributed
+from sslkit.data.views import SIMCLR
+from sslkit.embeddings import Embeddings
+from sslkit.layers.heads import mlp
+from sslkit.objectives.base import Objective
+from sslkit.prior_targets import Mode, PriorTargets, regression_loss
+from sslkit.ranges import Size, Width
+
+if TYPE_CHECKING:
+    from sslkit.data.sources import Images
+
+
+class Distill(Objective):
+    """mean[1 - cos(z, W (prior(view) - mean))] as the only loss: the regulariser `guide` without an objective.
+
+    With prior=timm:NAME or clip it distils a foundation model into a smaller network, on unlabelled images; with a
+    prior without download it is the control of `guide` that says what the prior alone can teach.
+    W: see `sslkit.prior_targets.PriorTargets`.
+
+    prior: pca, hog, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], features:FILE.npy or package.module:function.
+    prior_size: side in pixels of the prior's input; None is the prior's default.
+    prior_precision: float32, or bfloat16 for networks.
+    mode: features of each view, or of the clean image for all its views (cached); auto: view, but cached for a file.
+    dim: width of z, the principal components to regress. hidden: width of the projector.
+    """
+
+    views = SIMCLR
+    families = ("resnet", "vit")
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        prior: str | Callable[[Tensor], Tensor] = "pca",
+        prior_size: Size | None = None,
+        prior_precision: str = "float32",
+        mode: Mode = "auto",
+        dim: Width = 128,
+        hidden: Width = 256,
+    ) -> None:
+        super().__init__(backbone)
+        self.dim = dim
+        self.targets = PriorTargets(
+            prior, size=prior_size, precision=prior_precision, mode=mode, components=dim, owner="objective"
+        )
+        self.projector = mlp(backbone.width, hidden, dim)
+
+    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
+        """Fit the targets to the clean images; see `PriorTargets.prepare`."""
+        self.targets.prepare(dataset, cache=cache)
+
+    def describe(self) -> str:
+        """A line on the prior."""
+        return self.targets.describe()
+
+    def align(self, e: Embeddings) -> Tensor:
+        """Mean over all views and ranks of one minus the cosine of z and its target."""
+        z = e.z.unflatten(1, (distributed.world_size(), -1))[:, distributed.rank()]
+        return regression_loss(z, self.targets(e))

@@ -1,0 +1,76 @@
+"""Guide: regress what a frozen prior says of each view, beside the objective."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from sslkit import distributed
+from sslkit.embeddings import Embeddings
+from sslkit.layers.heads import mlp
+from sslkit.prior_targets import Mode, PriorTargets, regression_loss
+from sslkit.ranges import Ratio, Size, Weight, Width
+from sslkit.regularizers.base import Regularizer
+
+if TYPE_CHECKING:
+    from sslkit.data.sources import Images
+
+
+class Guide(Regularizer):
+    """weight * mean[1 - cos(g(h), W (prior(view) - mean))], g a projector of its own on the backbone's features h.
+
+    W: the whitened principal components of the prior's features of the clean images, see
+        `sslkit.prior_targets.PriorTargets`. The target of a view is the prior of that view, not of its image, so that
+        the network is not taught to ignore what the views differ in. MAE's parts of a view have one target.
+    With a network as prior (timm:NAME, clip) this is distillation of that network.
+
+    prior: pca, hog, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], features:FILE.npy or package.module:function.
+    prior_size: side in pixels of the prior's input; None is the prior's default.
+    prior_precision: float32, or bfloat16 for networks.
+    mode: features of each view, or of the clean image for all its views (cached); auto: view, but cached for a file.
+    components: principal components to regress. hidden: width of the projector g.
+    weight: multiplies the term; without meaning if balance is set.
+    """
+
+    needs_images = False
+    reads = "h"
+    balance: Ratio = 1.0
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        prior: str | Callable[[Tensor], Tensor] = "pca",
+        prior_size: Size | None = None,
+        prior_precision: str = "float32",
+        mode: Mode = "auto",
+        components: Width = 128,
+        hidden: Width = 256,
+        weight: Weight = 1.0,
+    ) -> None:
+        super().__init__()
+        self.weight = weight
+        self.targets = PriorTargets(
+            prior, size=prior_size, precision=prior_precision, mode=mode, components=components, owner="guide"
+        )
+        self.projector = mlp(dim, hidden, components)
+
+    def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
+        """Fit the targets to the clean images; see `PriorTargets.prepare`."""
+        self.targets.prepare(dataset, cache=cache)
+
+    def describe(self) -> str:
+        """A line on the prior."""
+        return self.targets.describe()
+
+    def weights(self) -> dict[str, float]:
+        return {"guide": self.weight}
+
+    def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
+        """{"guide": the term}, equal on every rank. Needs e.views, except with cached features."""
+        h = e.h.unflatten(1, (distributed.world_size(), -1))[:, distributed.rank()]  # (V, N_local, F)
+        predicted = self.projector(h.flatten(0, 1)).unflatten(0, h.shape[:2])
+        loss = regression_loss(predicted, self.targets(e))
+        self.watched = {"guide/cosine": 1 - loss.detach()}
+        return {"guide": self.weight * loss}
