@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from sslkit import distributed
 from sslkit.layers import norm_statistics
+from sslkit.regularizers.base import Regularizer
 
 EVERY = 64  # steps between two measurements; before, at the powers of two
 KEPT = 0.5  # of a running mean, at each measurement
 SWAMPED = 30.0  # share from which the objective hardly counts
 TRIED = 8  # layers from the last one on, to find one that the objective trains
 HALF_SCALE = 1024.0  # of losses whose gradient passes fp16, which holds nothing below 6e-8
-NONE = float("nan")  # a share before its first measurement
+NONE = float("inf")  # a share before its first measurement
 
 
 class Shares:
@@ -29,18 +30,19 @@ class Shares:
     A measurement takes the gradients of the objective's loss and of each regulariser's from their heads to the last
     layer of the backbone, without its other layers.
 
-    balance: of each regulariser by name, None for those whose terms are left as they are.
-    logs: running means of the logarithm of the shares without factor, by name; NaN before the first measurement. A
+    plugins: the regularisers by name; the `balance` of one is None if its terms are left as they are.
+    logs: running means of the logarithm of the shares without factor, by name; infinite before the first measurement. A
         measurement in which one of the norms is zero or not finite is left out.
-    steps: training steps so far.
+    steps: training steps so far. progress: finished share of the run, 0 to 1.
     watched: the last measurement, {"NAME/share": at the last layer, "NAME/share_h": at the backbone's output}, and
         {"NAME/factor"} of those with a balance. The output is known only for objectives that call the backbone whole.
     """
 
-    def __init__(self, balance: Mapping[str, float | None]) -> None:
-        self.balance = dict(balance)
-        self.logs = {name: torch.tensor(NONE, dtype=torch.float64) for name in balance}
+    def __init__(self, plugins: Mapping[str, Regularizer]) -> None:
+        self.plugins = dict(plugins)
+        self.logs = {name: torch.tensor(NONE, dtype=torch.float64) for name in plugins}
         self.steps = 0
+        self.progress = 0.0
         self.watched: dict[str, Tensor] = {}
         self._warned: set[str] = set()
         self._layer: Tensor | None = None
@@ -49,7 +51,7 @@ class Shares:
     def due(self) -> bool:
         """Return whether the next step is measured."""
         early = self.steps < EVERY and self.steps & (self.steps - 1) == 0  # 0, 1, 2, 4, ...
-        return bool(self.balance) and (early or self.steps % EVERY == 0)
+        return bool(self.plugins) and (early or self.steps % EVERY == 0)
 
     def measure(
         self, objective: Tensor, plugins: Mapping[str, Tensor], backbone: nn.Module, outputs: Sequence[Tensor]
@@ -59,8 +61,10 @@ class Shares:
         objective, plugins: the losses of the step, without factors. outputs: of the backbone in this step, may be none.
         """
         self.watched = {}
-        scale = HALF_SCALE if _is_fp16(objective.device.type) else 1.0
-        with norm_statistics.kept(backbone):  # recomputed activations would update them again
+        device = objective.device.type
+        scale = HALF_SCALE if _is_fp16(device) else 1.0
+        # A backward pass runs without autocast; recomputed activations would update statistics again.
+        with torch.autocast(device, enabled=False), norm_statistics.kept(backbone):
             if self._layer is None:
                 self._layer = _last_trained(objective, backbone)
             own = _norms(objective, self._layer, outputs, scale)
@@ -71,8 +75,8 @@ class Shares:
 
     def factor(self, name: str) -> Tensor | float:
         """What the regulariser's terms are multiplied by; 1 without a balance and before the first measurement."""
-        balance, log = self.balance[name], self.logs[name]
-        return 1.0 if balance is None else torch.where(log.isnan(), 1.0, balance * (-log).exp()).float()
+        balance, log = self.plugins[name].balance, self.logs[name]
+        return 1.0 if balance is None else torch.where(log.isinf(), 1.0, balance * (-log).exp()).float()
 
     @torch.no_grad()
     def _note(self, name: str, objective: Mapping[str, Tensor], plugin: Mapping[str, Tensor]) -> None:
@@ -82,12 +86,12 @@ class Shares:
         if "share" in objective:
             log = (plugin["share"].double() / objective["share"].double()).log()
             before = self.logs[name] = self.logs[name].to(log.device)
-            mean = torch.where(before.isnan(), log, KEPT * before + (1 - KEPT) * log)
+            mean = torch.where(before.isinf(), log, KEPT * before + (1 - KEPT) * log)
             self.logs[name] = torch.where(log.isfinite(), mean, before)
         factor = self.factor(name)
         for place in objective:
             self.watched[f"{name}/{place}"] *= factor
-        if self.balance[name] is not None:
+        if self.plugins[name].balance is not None:
             self.watched[f"{name}/factor"] = torch.as_tensor(factor)
 
     def _warn(self) -> None:
@@ -110,9 +114,8 @@ class Shares:
         """state: from `state`; an empty one, of a run from before there were shares, changes nothing."""
         if len(state) == 1 + len(self.logs):
             self.steps = int(state[0])
-            self.logs = {
-                name: torch.tensor(log, dtype=torch.float64) for name, log in zip(self.logs, state[1:], strict=True)
-            }
+            for name, log in zip(self.logs, state[1:], strict=True):
+                self.logs[name] = torch.tensor(log, dtype=torch.float64)
 
 
 @contextmanager

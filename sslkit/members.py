@@ -76,15 +76,9 @@ def _from_outside(name: str, contract: type) -> type:
 
 
 def options(member: type) -> dict[str, Any]:
-    """The options of a member and their defaults: its constructor's keyword-only arguments, and the common ones."""
+    """The options of a member and their defaults: the keyword-only arguments of its constructor."""
     parameters = inspect.signature(member).parameters.values()
-    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    return own | {name: getattr(member, name) for name in common(member) if name not in own}
-
-
-def common(member: type) -> dict[str, Any]:
-    """The types of the options that every member of the family has, by name: the contract's attribute `common`."""
-    return getattr(member, "common", {})
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def former(member: type) -> dict[str, Former]:
@@ -139,12 +133,11 @@ def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[st
     """
     if not isinstance(given, Mapping):
         raise UserError(f"{where} must be a mapping of options, got {given!r}")
-    known, checked = options(member), {}
-    kinds = {**common(member), **{name: p.annotation for name, p in inspect.signature(member).parameters.items()}}
+    known, parameters, checked = options(member), inspect.signature(member).parameters, {}
     for name, value in without_former(member, given, where).items():
         if name not in known:
             raise UserError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
-        kind, limits = plain(kinds[name])
+        kind, limits = plain(parameters[name].annotation)
         checked[name] = Declared(f"{where} option {name}", kind, limits, known[name], "").check(value)
     return checked
 

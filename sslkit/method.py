@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones, balance, distributed, members, objectives, regularizers, step_checks
+from sslkit import backbones, balance, distributed, members, step_checks
 from sslkit.backbones.published import IMAGENET
 from sslkit.data.clip_views import augment_clips
 from sslkit.data.crops import Crops, finish
@@ -15,11 +15,14 @@ from sslkit.data.recipe import for_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
+from sslkit.method_names import classes, filled, key, parse, settable, signature
 from sslkit.objectives.base import Objective
 from sslkit.regularizers.base import Regularizer
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
+
+__all__ = ["Method", "classes", "filled", "key", "method", "parse", "settable", "signature"]
 
 
 class Method(nn.Module):
@@ -46,7 +49,7 @@ class Method(nn.Module):
         self.name = name
         self.objective = objective
         self.regularizers = nn.ModuleDict(plugins)
-        self.shares = balance.Shares({name: plugin.balance for name, plugin in plugins.items()})
+        self.shares = balance.Shares(plugins)
         self.recipe = recipe
         self.image_size = image_size
         self.normalize = normalize
@@ -97,6 +100,7 @@ class Method(nn.Module):
         """Like `forward`, and also return the embeddings of all ranks."""
         step_checks.check_step(self, images, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
+        self.shares.progress = self.progress
         with balance.outputs_of(self.backbone) as outputs:
             e = self.embed(images, index, aspect)
         e.labels = labels if self.objective.needs_labels else None
@@ -195,56 +199,6 @@ def total(terms: Mapping[str, Tensor]) -> Tensor:
     return torch.stack(list(terms.values())).sum()
 
 
-def parse(name: str) -> tuple[str, list[str]]:
-    """`objective+regulariser+...` -> the objective's name and the regularisers' names."""
-    first, *rest = [part.strip() for part in name.split("+")]
-    if not all([first, *rest]):
-        raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
-    if len({key(part) for part in rest}) < len(rest):
-        raise UserError(f"method {name!r} names a regulariser twice")
-    return first, rest
-
-
-def key(part: str) -> str:
-    """The key of a part's options: `dsa`, or `Class` for `package.module:Class`."""
-    return part.rpartition(":")[2]
-
-
-def signature(name: str) -> dict[str, dict[str, Any]]:
-    """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
-    found = classes(name)
-    views = {"views": found["objective"].views.options()}
-    known = {part: members.options(member) for part, member in found.items()}
-    return {"objective": known.pop("objective")} | views | known
-
-
-def classes(name: str) -> dict[str, type]:
-    """The class of each part of a method, the objective's first: {"objective": BYOL, "dsa": DSA}."""
-    first, rest = parse(name)
-    return {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
-
-
-def settable(name: str) -> dict[str, dict[str, Any]]:
-    """`signature`, with the removed options of each part as `members.Former`."""
-    gone = {part: dict(members.former(member)) for part, member in classes(name).items()}
-    return {part: gone.get(part, {}) | known for part, known in signature(name).items()}
-
-
-def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
-    """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
-
-    A removed option is left out if it has its default value. Raises UserError otherwise.
-    """
-    given = {"name": given} if isinstance(given, str) else dict(given)
-    found = classes(given["name"])
-    for part, known in signature(given["name"]).items():
-        own = given.get(part) or {}
-        if not isinstance(own, Mapping):
-            raise UserError(f"{part} must be a mapping of options, got {own!r}")
-        given[part] = known | (members.without_former(found[part], own, part) if part in found else own)
-    return given
-
-
 def method(
     name: str,
     *,
@@ -282,9 +236,7 @@ def method(
         head = found["objective"](body, **options["objective"])
         widths = {"z": head.dim, "h": body.width}
         parts = {
-            part: _plugin(found[part], widths[found[part].reads], own)
-            for part, own in options.items()
-            if part != "objective"
+            part: found[part](widths[found[part].reads], **own) for part, own in options.items() if part != "objective"
         }
     own = found["objective"].views
     recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
@@ -310,15 +262,6 @@ def _parts(
             raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
     found, given = classes(name), {"objective": objective, **plugins}
     return found, {part: members.check_options(found[part], given.get(part) or {}, part) for part in found}
-
-
-def _plugin(member: type[Regularizer], dim: int, options: Mapping[str, Any]) -> Regularizer:
-    """A regulariser with its own options and those that every one has."""
-    common = {name: value for name, value in options.items() if name in members.common(member)}
-    plugin = member(dim, **{name: value for name, value in options.items() if name not in common})
-    for name, value in common.items():
-        setattr(plugin, name, value)
-    return plugin
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:

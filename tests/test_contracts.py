@@ -185,10 +185,12 @@ def test_a_regulariser_takes_any_number_of_views(name: str) -> None:
     images, index = batch(8)
     plugin = regularizers.find(name)(12)
     for v in (1, 2, 4):
-        z = torch.randn(v, 8, 12, requires_grad=True)
-        terms = plugin.terms(Embeddings(z=z, h=z.detach(), target=None, index=index), images)
+        x = torch.randn(v, 8, 12, requires_grad=True)
+        read = {"z": x.detach(), "h": x.detach(), plugin.reads: x}
+        views = [images.float() / 255 * (1 - 0.1 * i) for i in range(v)]
+        terms = plugin.terms(Embeddings(**read, target=None, index=index, views=views), images)
         sum(terms.values()).backward()
-        assert z.grad.isfinite().all() and z.grad.abs().sum() > 0
+        assert x.grad.isfinite().all() and x.grad.abs().sum() > 0
 
 
 class Trainer:

@@ -42,6 +42,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "barlow_twins": {"hidden": 256, "dim": 256},
     "byol": {"momentum": 0.98, "hidden": 256, "dim": 64},
     "dino": {"hidden": 256, "prototypes": 1024, "momentum": 0.98, "batch_norm": True, "center_momentum": 0.5},
+    "distill": {},
     "mae": {},
     "moco": {"queue_size": 2048, "momentum": 0.98, "dim": 64},
     "moco_v3": {"momentum": 0.98, "hidden": 256, "dim": 64},

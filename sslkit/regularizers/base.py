@@ -1,11 +1,13 @@
 """The contract of every regulariser: named, weighted terms on the embeddings of any objective."""
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
+from sslkit.errors import UserError
 from sslkit.ranges import Ratio
 
 if TYPE_CHECKING:
@@ -18,21 +20,20 @@ class Regularizer(nn.Module):
     """A regulariser is built with `dim`, the width of what it reads, and its options; it never sees the objective.
 
     reads: the embeddings that it is for, projected (z) or the backbone's (h).
-    common: options, with their types, that every regulariser has without taking them: its class attributes are the
-        defaults, and `sslkit.method` sets them.
-    balance: ratio of the norms of its gradient and the objective's that `sslkit.method` scales its terms to, see
-        `sslkit.balance`; None leaves them as they are.
+    balance: ratio of the norms of its gradient and the objective's, to which `sslkit.method` scales its terms; None
+        leaves them as they are. See `sslkit.balance`.
     watched: detached scalars of the last call of `terms` to log; not part of the loss.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
     """
 
     reads: ClassVar[Literal["z", "h"]] = "z"
     needs_images: bool = True
-    common: ClassVar[dict[str, Any]] = {"balance": Ratio}
-    balance: Ratio = None
 
-    def __init__(self) -> None:
+    def __init__(self, *, balance: Ratio = None) -> None:
         super().__init__()
+        if balance is not None and not 0 < balance < math.inf:
+            raise UserError(f"balance must be a number above 0, or None for no balance, got {balance}")
+        self.balance = balance
         self.watched: dict[str, Tensor] = {}
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:

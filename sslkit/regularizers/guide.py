@@ -30,12 +30,12 @@ class Guide(Regularizer):
     prior_precision: float32, or bfloat16 for networks.
     mode: features of each view, or of the clean image for all its views (cached); auto: view, but cached for a file.
     components: principal components to regress. hidden: width of the projector g.
-    weight: multiplies the term; without meaning if balance is set.
+    weight: multiplies the term; of no effect with a balance.
+    balance: ratio of its gradient's norm to the objective's, see `sslkit.balance`; None leaves the weight as it is.
     """
 
     needs_images = False
     reads = "h"
-    balance: Ratio = 1.0
 
     def __init__(
         self,
@@ -48,8 +48,9 @@ class Guide(Regularizer):
         components: Width = 128,
         hidden: Width = 256,
         weight: Weight = 1.0,
+        balance: Ratio = 1.0,
     ) -> None:
-        super().__init__()
+        super().__init__(balance=balance)
         self.weight = weight
         self.targets = PriorTargets(
             prior, size=prior_size, precision=prior_precision, mode=mode, components=components, owner="guide"

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings
-from sslkit.ranges import Share, Weight
+from sslkit.ranges import Ratio, Share, Weight
 from sslkit.regularizers.base import Regularizer
 
 
@@ -13,13 +13,14 @@ class KoLeo(Regularizer):
     """Minus the mean log distance to the nearest other image, within each view.
 
     weight: multiplies the term. DINOv2 uses 0.1.
+    balance: ratio of its gradient's norm to the objective's; None leaves the weight as it is.
     eps: added to the distance, so that duplicates give a finite value.
     """
 
     needs_images = False
 
-    def __init__(self, dim: int, *, weight: Weight = 0.1, eps: Share = 1e-8) -> None:
-        super().__init__()
+    def __init__(self, dim: int, *, weight: Weight = 0.1, eps: Share = 1e-8, balance: Ratio = None) -> None:
+        super().__init__(balance=balance)
         self.weight = weight
         self.eps = eps
 

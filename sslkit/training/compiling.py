@@ -34,10 +34,23 @@ class Compiled(pl.Callback):
                 (owner, name, torch.compile(getattr(owner, name), backend=BACKEND, dynamic=False))
                 for owner, name in found
             ]
+        self._insert()
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        if module.method.shares.due:
+            self._remove()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        self._insert()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._remove()
+
+    def _insert(self) -> None:
         for owner, name, function in self.functions:
             setattr(owner, name, function)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def _remove(self) -> None:
         for owner, name, _ in self.functions:
             delattr(owner, name)
 

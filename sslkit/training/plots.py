@@ -1,7 +1,8 @@
 """The pictures of a run at its end: its loss terms over time, and the embedding."""
 
 import textwrap
-from itertools import count
+from functools import partial
+from itertools import count, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 matplotlib.use("Agg")
 
+SHARES, ACCURACIES = "share: gradient norm / the objective's", "accuracy on held-out images"  # titles of panels
 COLUMNS, WIDTH, HIGH = 3, 3.9, 2.5  # panels side by side; inches of a panel
 LINE, OTHER = "#1f5fa8", "#a8480a"
 FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
@@ -25,18 +27,20 @@ NAMED, OTHERS = 20, -2  # classes with a colour in the embedding; label of the o
 
 
 def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: int = 10) -> None:
-    """Plot the loss, each of its terms, and with labels the accuracies of k-NN and quick probe, over the steps.
+    """Plot over the steps: the loss, each of its terms, the shares of regularisers in the gradient, and with labels the
+    accuracies of k-NN and quick probe.
 
     rows: of metrics.csv. path: in the folder of the run, whose name is the title.
     """
     names = ["loss", *terms] if len(terms) > 1 else terms or ["loss"]
-    names = [*names, "accuracy"] if any("knn" in row for row in rows) else names
+    panels = {SHARES: partial(_draw_shares, rows=rows), ACCURACIES: partial(_draw_accuracies, rows=rows, k=k)}
+    names = [*names, *([SHARES] if _shares(rows) else []), *([ACCURACIES] if any("knn" in row for row in rows) else [])]
     columns = min(len(names), COLUMNS) if len(names) != COLUMNS + 1 else 2
     lines = -(-len(names) // columns)
     figure = Figure(figsize=(WIDTH * columns, HIGH * lines + 0.6), layout="constrained")
     for place, name in enumerate(names):
         axis = figure.add_subplot(lines, columns, place + 1)
-        (_draw_accuracies(axis, rows, k) if name == "accuracy" else _draw_term(axis, rows, name))
+        panels.get(name, partial(_draw_term, rows=rows, name=name))(axis)
         _mark_epochs(axis, rows, label=place + columns >= len(names))
         axis.spines[["top", "right"]].set_visible(False)
     notes = (
@@ -62,13 +66,32 @@ def _draw_term(axis: "Axes", rows: list[dict[str, float]], name: str) -> None:
     axis.set_title(name, fontsize=10, loc="left", parse_math=False)
 
 
+def _shares(rows: list[dict[str, float]]) -> dict[str, str]:
+    """The columns of the regularisers' shares, and their regularisers."""
+    found = dict.fromkeys(key for row in rows for key in row if key.endswith("/share"))
+    return {key: key.rpartition("/")[0] for key in found}
+
+
+def _draw_shares(axis: "Axes", rows: list[dict[str, float]]) -> None:
+    for (key, label), colour, style in zip(
+        _shares(rows).items(), cycle((LINE, OTHER)), cycle(("-", "--")), strict=False
+    ):
+        points = [(row["step"], row[key]) for row in rows if row.get(key, 0) > 0]
+        if points:
+            axis.plot(*zip(*points, strict=True), style, color=colour, label=label, marker="o", markersize=3)
+    axis.axhline(1, color="#8a949e", lw=0.8)
+    axis.set_yscale("log")
+    axis.set_title(SHARES, fontsize=10, loc="left")
+    axis.legend(frameon=False, fontsize=8)
+
+
 def _draw_accuracies(axis: "Axes", rows: list[dict[str, float]], k: int) -> None:
     for key, label, colour, marker in (("knn", f"{k}-NN", LINE, "o"), ("probe", "quick probe", OTHER, "s")):
         points = [(row["step"], 100 * row[key]) for row in rows if key in row]
         if points:
             dots = {"marker": marker, "markersize": 4} if len(points) <= FEW else {}
             axis.plot(*zip(*points, strict=True), color=colour, label=label, **dots)
-    axis.set_title("accuracy on held-out images", fontsize=10, loc="left")
+    axis.set_title(ACCURACIES, fontsize=10, loc="left")
     axis.yaxis.set_major_formatter("{x:g} %")
     axis.legend(frameon=False, fontsize=8)
 

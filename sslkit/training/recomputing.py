@@ -3,13 +3,14 @@
 Chen et al. 2016, arXiv 1604.06174. timm says how each network is divided; the gradients are the same.
 """
 
+from contextlib import ExitStack
+
 import pytorch_lightning as pl
-import torch
 from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.backbones.base import Backbone
 from sslkit.errors import UserError
+from sslkit.layers import norm_statistics
 
 
 def recompute(body: Backbone) -> None:
@@ -24,21 +25,13 @@ def recompute(body: Backbone) -> None:
 
 
 class Recomputed(pl.Callback):
-    """Keeps the running statistics of batch norms from a second update by the recomputed forward pass.
-
-    Their momentum is 0 for the time of the backward pass, and other tensors count its batches. (Without statistics,
-    `track_running_stats=False`, the recomputed pass would save other tensors than the first.)
-    """
+    """Keeps the running statistics of batch norms from a second update by the recomputed forward pass."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[_BatchNorm, float | None, Tensor]] = []
+        self.kept = ExitStack()
 
     def on_before_backward(self, trainer: pl.Trainer, module: pl.LightningModule, loss: Tensor) -> None:
-        norms = [m for m in module.modules() if isinstance(m, _BatchNorm) and m.num_batches_tracked is not None]
-        self.kept = [(norm, norm.momentum, norm.num_batches_tracked) for norm in norms]
-        for norm, _, count in self.kept:
-            norm.momentum, norm.num_batches_tracked = 0.0, torch.zeros_like(count)
+        self.kept.enter_context(norm_statistics.kept(module))
 
     def on_after_backward(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        for norm, momentum, count in self.kept:
-            norm.momentum, norm.num_batches_tracked = momentum, count
+        self.kept.close()

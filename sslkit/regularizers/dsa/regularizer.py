@@ -20,7 +20,7 @@ from sslkit.members import Former
 from sslkit.prior_features import FeatureTable, fit, tabulate
 from sslkit.priors import build as build_prior
 from sslkit.priors.features import FilePrior
-from sslkit.ranges import Count, Rows, Size, Temperature, Weight, Width
+from sslkit.ranges import Count, Ratio, Rows, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
@@ -63,6 +63,7 @@ class DSA(Regularizer):
     prior_precision: float32, or bfloat16 for networks.
     mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed).
     neighbours: for sc, in the batch or the whole dataset; auto: dataset if the features are cached; none: sc = 1.
+    balance: ratio of its gradient's norm to the objective's; None leaves nu and upsilon as they are.
     Raises UserError for values out of range, with the option's name.
 
     Differences between the variants. Numbers in brackets: the paper's equations, and lines of the code at commit
@@ -103,9 +104,10 @@ class DSA(Regularizer):
         prior_precision: str = "float32",
         mode: options.Mode = "cached",
         neighbours: options.Neighbours = "auto",
+        balance: Ratio = None,
     ) -> None:
-        given = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
-        super().__init__()
+        given = {key: value for key, value in locals().items() if key not in ("self", "__class__", "balance")}
+        super().__init__(balance=balance)
         options.check(given)
         for key, value in given.items():
             if key not in ("dim", "prior", "alpha"):

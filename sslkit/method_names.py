@@ -1,0 +1,57 @@
+"""The name of a method, `objective+regulariser+...`: its parts, their classes and their options."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sslkit import members, objectives, regularizers
+from sslkit.errors import UserError
+
+
+def parse(name: str) -> tuple[str, list[str]]:
+    """`objective+regulariser+...` -> the objective's name and the regularisers' names."""
+    first, *rest = [part.strip() for part in name.split("+")]
+    if not all([first, *rest]):
+        raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
+    if len({key(part) for part in rest}) < len(rest):
+        raise UserError(f"method {name!r} names a regulariser twice")
+    return first, rest
+
+
+def key(part: str) -> str:
+    """The key of a part's options: `dsa`, or `Class` for `package.module:Class`."""
+    return part.rpartition(":")[2]
+
+
+def signature(name: str) -> dict[str, dict[str, Any]]:
+    """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
+    found = classes(name)
+    views = {"views": found["objective"].views.options()}
+    known = {part: members.options(member) for part, member in found.items()}
+    return {"objective": known.pop("objective")} | views | known
+
+
+def classes(name: str) -> dict[str, type]:
+    """The class of each part of a method, the objective's first: {"objective": BYOL, "dsa": DSA}."""
+    first, rest = parse(name)
+    return {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
+
+
+def settable(name: str) -> dict[str, dict[str, Any]]:
+    """`signature`, with the removed options of each part as `members.Former`."""
+    gone = {part: dict(members.former(member)) for part, member in classes(name).items()}
+    return {part: gone.get(part, {}) | known for part, known in signature(name).items()}
+
+
+def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
+
+    A removed option is left out if it has its default value. Raises UserError otherwise.
+    """
+    given = {"name": given} if isinstance(given, str) else dict(given)
+    found = classes(given["name"])
+    for part, known in signature(given["name"]).items():
+        own = given.get(part) or {}
+        if not isinstance(own, Mapping):
+            raise UserError(f"{part} must be a mapping of options, got {own!r}")
+        given[part] = known | (members.without_former(found[part], own, part) if part in found else own)
+    return given
