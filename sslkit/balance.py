@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sslkit import distributed
+from sslkit.embeddings import wide
 from sslkit.layers import norm_statistics
 from sslkit.regularizers.base import Regularizer
 
@@ -151,9 +152,9 @@ def _norms(loss: Tensor, weight: Tensor | None, outputs: Sequence[Tensor], scale
     grads = [torch.zeros_like(p) if g is None else g for p, g in zip(places, found, strict=True)]
     norms, world = {}, distributed.world_size()
     if weight is not None:
-        norms["share"] = _summed(grads.pop(0).float()).norm() / (world * scale)
+        norms["share"] = _summed(wide(grads.pop(0))).norm() / (world * scale)
     if grads:
-        squares = _summed(torch.stack([g.float().square().sum() for g in grads]).sum())
+        squares = _summed(torch.stack([wide(g).square().sum() for g in grads]).sum())
         norms["share_h"] = squares.sqrt() / (world * scale)
     return norms
 

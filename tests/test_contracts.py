@@ -181,6 +181,21 @@ class TestEveryPair:
 
 
 @pytest.mark.parametrize("name", regularizers.names())
+def test_a_balanced_regulariser_stopped_and_loaded_continues_bit_for_bit(name: str) -> None:
+    balanced = {name: {"balance": 0.5}}
+    unbroken = Trainer(build(f"byol+{name}", **balanced))
+    unbroken.run(range(3))
+    second = Trainer(build(f"byol+{name}", seed=0, **balanced))
+    second.load(unbroken.saved())
+    for trainer in (unbroken, second):
+        trainer.run(range(3, 6))  # the shares are measured after 4 steps
+        assert trainer.method.shares.factor(name) != 1
+    before, after = unbroken.method.state_dict(), second.method.state_dict()
+    different = [k for k in before if not torch.equal(before[k], after[k])]
+    assert not different, f"another state after a resume: {different}"
+
+
+@pytest.mark.parametrize("name", regularizers.names())
 def test_a_regulariser_takes_any_number_of_views(name: str) -> None:
     images, index = batch(8)
     plugin = regularizers.find(name)(12)

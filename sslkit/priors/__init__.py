@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from sslkit import members
+from sslkit import members, own_code
 from sslkit.errors import UserError, nearest
 from sslkit.priors.base import Prior
 
@@ -17,6 +17,8 @@ class CallablePrior(Prior):
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__(getattr(function, "__qualname__", type(function).__name__))
+        if not callable(function) or isinstance(function, type):
+            raise UserError(f"prior {self.name} must be a function of images, not a class or a value")
         if isinstance(function, torch.nn.Module):
             function = function.eval().requires_grad_(False)
         self.function = function
@@ -43,7 +45,8 @@ def build(
     """Build the prior of a given name.
 
     clip[:MODEL[:PRETRAINED]] (open_clip; a tag, or a local file of weights), timm:NAME[:FILE] (downloaded, or a
-    local state dict), hog, pca, features:FILE.npy, or any function images -> (N, A).
+    local state dict), hog, pca, features:FILE.npy, or any function of float images (N, C, H, W) in [0, 1] to (N, A), by
+    its name package.module:function or, in Python, itself.
     size: side in pixels of the input; None is the prior's default. precision: of a network, see `NetworkPrior`.
     Raises UserError for an unknown name, or unavailable weights.
     """
@@ -54,6 +57,9 @@ def build(
     if callable(prior):
         return CallablePrior(prior)
     kind, _, rest = prior.partition(":")
+    if kind not in names() and own_code.NAME.fullmatch(prior):
+        where = f"there is no prior {prior!r} ({nearest(kind, names())}); as code of your own: "
+        return CallablePrior(own_code.find(prior, "package.module:function", where))
     if kind not in names() or (rest and not find(kind).specified):
         raise UserError(f"there is no prior {prior!r}: {nearest(kind, names())}")
     return find(kind).named(prior, size=size, precision=precision)
