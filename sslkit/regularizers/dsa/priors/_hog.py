@@ -15,7 +15,6 @@ VERSION = 2  # part of every cache key: increase it when the features change
 _PIXELS_AT_ONCE = {"cpu": 2**18, "cuda": 2**26}  # 1 MB of float32: what a core's cache holds; enough for a GPU
 
 
-@torch.no_grad()
 def hog(gray: Tensor, *, size: int | None = None, cells: int = 8, orientations: int = 9, clip: float = 0.2) -> Tensor:
     """(N, H, W) gray images -> (N, (cells - 1)^2 * 4 * orientations), float32, or float64 of float64.
 
@@ -29,10 +28,12 @@ def hog(gray: Tensor, *, size: int | None = None, cells: int = 8, orientations: 
     size = size or min(gray.shape[1:])
     features = gray.new_empty(len(gray), (cells - 1) ** 2 * 4 * orientations)
     at_once = max(1, _PIXELS_AT_ONCE.get(gray.device.type, 2**18) // size**2)
-    for images, out in zip(gray.split(at_once), features.split(at_once), strict=True):
-        place, magnitude = _gradients(_centre_square(images, size), orientations)
-        histograms = _histograms(place, magnitude, cells, orientations)
-        out.copy_(_blocks(histograms, clip).T)
+    # Made outside, the features are ordinary tensors: a loss may save them for its backward pass.
+    with torch.inference_mode():
+        for images, out in zip(gray.split(at_once), features.split(at_once), strict=True):
+            place, magnitude = _gradients(_centre_square(images, size), orientations)
+            histograms = _histograms(place, magnitude, cells, orientations)
+            out.copy_(_blocks(histograms, clip).T)
     return features
 
 

@@ -133,5 +133,12 @@ def test_pixels_are_left_as_they_are(images: Tensor) -> None:
         assert torch.equal(images, before)
 
 
-def test_no_gradient(images: Tensor) -> None:
-    assert not build_prior("hog")(images.clone().requires_grad_()).requires_grad
+def test_features_are_targets_without_gradient(images: Tensor) -> None:
+    """Of pixels that require one as well; a loss on the features has a gradient for its other argument."""
+    pixels = images[:, 0].clone().requires_grad_()
+    features = _hog.hog(pixels, size=32)
+    assert not features.requires_grad
+    guess = torch.zeros_like(features, requires_grad=True)
+    (guess - features).square().sum().backward()
+    torch.testing.assert_close(guess.grad, -2 * features)
+    (guess * features).sum().backward()  # saves the features
