@@ -1,10 +1,13 @@
 """Histograms of oriented gradients at a fixed size."""
 
+from functools import reduce
+
+import torch
 from torch import Tensor
 
 from sslkit.errors import UserError
 from sslkit.priors import _hog
-from sslkit.priors.base import Prior, resize_and_crop
+from sslkit.priors.base import Prior
 
 
 class HogPrior(Prior):
@@ -23,8 +26,13 @@ class HogPrior(Prior):
         return cls(name, size=size or 64)
 
     def extract(self, pixels: Tensor) -> Tensor:
-        return _hog.hog(resize_and_crop(pixels, self.size, "bilinear").mean(1), cells=8)
+        return _hog.hog(_mean_of_channels(pixels), size=self.size, cells=8)
 
     @property
     def identity(self) -> str:
         return f"hog size={self.size} cells=8 version={_hog.VERSION}"
+
+
+def _mean_of_channels(pixels: Tensor) -> Tensor:
+    """(N, C, H, W) -> (N, H, W); several times as fast as `pixels.mean(1)` of one channel."""
+    return reduce(torch.add, pixels.unbind(1)) / pixels.shape[1]

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.prior_features import tabulate
-from sslkit.priors import _hog as hog
 from sslkit.priors import build as build_prior
 from sslkit.priors.base import NetworkPrior, resize_and_crop
 
@@ -183,25 +182,6 @@ def test_channels() -> None:
     with pytest.raises(UserError, match="4 channels"):
         blank(torch.rand(2, 4, 4, 4))
     assert build_prior("hog")(torch.rand(2, 4, 16, 16)).shape == (2, 7 * 7 * 36)
-
-
-def test_hog_by_a_loop(generator: torch.Generator) -> None:
-    import math
-
-    gray = torch.rand(1, 8, 8, generator=generator, dtype=torch.float64)
-    cells = torch.zeros(2, 2, 9, dtype=torch.float64)
-    for y in range(8):
-        for x in range(8):
-            dy = gray[0, y + 1, x] - gray[0, y - 1, x] if 0 < y < 7 else 0.0
-            dx = gray[0, y, x + 1] - gray[0, y, x - 1] if 0 < x < 7 else 0.0
-            place = math.atan2(dy, dx) % math.pi / (math.pi / 9) - 0.5
-            low = math.floor(place)
-            for bin_, share in ((low, 1 - (place - low)), (low + 1, place - low)):
-                cells[y // 4, x // 4, bin_ % 9] += math.hypot(dy, dx) * share / 16
-    block = cells.flatten(0, 1).T.flatten()
-    for clip in (0.2, math.inf):
-        block = (block / (block.square().sum() + 1e-10).sqrt()).clamp(max=clip)
-    torch.testing.assert_close(hog.hog(gray, cells=2)[0], block)
 
 
 @pytest.mark.parametrize("name", ["hog", "pca"])
