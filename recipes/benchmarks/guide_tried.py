@@ -1,13 +1,22 @@
-"""Forms of `guide` that recipes/benchmarks/guide_study.py compares, besides the one in the library."""
+"""What recipes/benchmarks/guide_study.py trains: data, plug-ins, control priors, and rules for the balance."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from math import cos, pi
+from pathlib import Path
 from unittest import mock
 
+import numpy as np
+import torch
+from objectives import held_out
 from torch import Tensor
 
-from sslkit import balance
+import sslkit
+from sslkit import backbones, balance
+from sslkit.priors.base import resize_and_crop
+
+RENDERS = 5  # of the 20 of each letter
 
 
 class Falling(balance.Shares):
@@ -28,8 +37,59 @@ class Settled(balance.Shares):
 
 
 @contextmanager
-def shares(rule: str | None) -> Iterator[None]:
+def rule(name: str | None) -> Iterator[None]:
     """The rule of the shares while a run lasts; None is the library's."""
-    rules = {"falling": Falling, "settled": Settled}
-    with mock.patch.object(balance, "Shares", rules[rule] if rule else balance.Shares):
+    rules = {None: balance.Shares, "falling": Falling, "settled": Settled}
+    with mock.patch.object(balance, "Shares", rules[name]):
         yield
+
+
+def pixels(views: Tensor) -> Tensor:
+    """A prior: pixels, at most 32 a side. Of its whitened components the first 50 are those of prior pca."""
+    return resize_and_crop(views, min(32, *views.shape[-2:]), "bilinear").flatten(1)
+
+
+def shuffled_pixels(views: Tensor) -> Tensor:
+    """A control: the target of each view is that of another image of the batch."""
+    return pixels(views).roll(1, 0)
+
+
+def random_network(views: Tensor) -> Tensor:
+    """A control: what a network of random weights, the same in all runs, says of a view."""
+    return _random_network(views.shape[1], views.shape[-1])((views - 0.5) / 0.25)
+
+
+@cache
+def _random_network(channels: int, size: int) -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(12345)
+        return backbones.build("narrow_resnet", image_size=size, in_chans=channels).eval().requires_grad_(False)
+
+
+def write_data(name: str, path: Path, *, choosing: bool) -> None:
+    """Write a set as .npz: training images of which a fifth is held out (choosing), or training and test images."""
+    if name == "fashion" and choosing:
+        held_out(path)
+        return
+    if name == "fashion":
+        parts = {split: _rows("fashion_mnist", split, 1) for split in ("train", "test")}
+    else:
+        parts = {split: _rows("glyph_scripts", split, RENDERS / 20) for split in ("train", "test")}
+        if choosing:
+            parts = _without_letters(*parts["train"])
+    np.savez(path, **{f"{k}_{part}": v for part, xy in parts.items() for k, v in zip("xy", xy, strict=True)})
+
+
+def _rows(name: str, split: str, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels; of glyphs, which come as 20 renders of each letter, this share of the renders."""
+    images = sslkit.open_images(name, split=split)
+    rows = np.flatnonzero(np.arange(len(images)) % 20 < 20 * share)
+    return images.__getitems__(rows.tolist())["images"].numpy(), images.labels[rows]
+
+
+def _without_letters(x: np.ndarray, y: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Hold out every fifth letter of each script."""
+    letter = np.arange(len(y)) // RENDERS
+    first = np.array([np.flatnonzero(y == script)[0] // RENDERS for script in y])
+    held = (letter - first) % 5 == 4
+    return {"train": (x[~held], y[~held]), "test": (x[held], y[held])}

@@ -18,12 +18,16 @@ def load(name: str) -> dict[str, Any]:
 
 
 def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> None:
-    """Add one result, and set machine and date."""
+    """Add one result. Machine and date are those of the first; a result from another machine carries its own."""
     FOLDER.mkdir(exist_ok=True)
     with open(FOLDER / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         results = load(name)
-        results |= {"machine": machine(), "date": datetime.date.today().isoformat()}
+        made = {"machine": machine(), "date": datetime.date.today().isoformat()}
+        if results.setdefault("machine", made["machine"]) == made["machine"]:
+            results["date"] = made["date"]
+        else:
+            numbers = {**numbers, "made": made}
         results[part] = dict(sorted({**results.get(part, {}), key: numbers}.items()))
         partial = FOLDER / f"{name}.part"
         partial.write_text(json.dumps(results, indent=1) + "\n")
