@@ -15,6 +15,7 @@ from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.prior_features import FeatureTable, fit, some_features, tabulate
 from sslkit.priors import build
+from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
 from sslkit.stored import key_of, stored
 from sslkit.waiting import together
@@ -72,9 +73,9 @@ class PriorTargets(nn.Module):
     def describe(self) -> str:
         """A line on the prior."""
         of = "the clean image" if self.cached else "each view"
-        if self.prior.name == "pca":
-            return f"learns the prior of {of}: pca, which needs no download"
-        return f"learns the prior of {of}: {self.prior.name}"
+        if isinstance(self.prior, NetworkPrior):
+            return f"distils {':'.join(self.prior.name.split(':')[:2])}: learns what it says of {of}"
+        return f"learns what prior {self.prior.name} says of {of}"
 
     def prepare(self, dataset: "Images", *, cache: Path | None) -> None:
         """Fit the prior and W to the clean images, unless a checkpoint had them. All ranks must call this.

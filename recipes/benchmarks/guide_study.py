@@ -56,6 +56,7 @@ CHOICES: dict[str, Variant] = {
     "r=1": ("guide", {"balance": 1.0}, None),
     "r=3": ("guide", {"balance": 3.0}, None),
     "r=3 falling": ("guide", {"balance": 3.0}, "falling"),
+    "r=3 fading": ("guide", {"balance": 3.0}, "fading"),
     "r=1 settled": ("guide", {"balance": 1.0}, "settled"),
     "r=3 settled": ("guide", {"balance": 3.0}, "settled"),
 }

@@ -26,6 +26,13 @@ class Falling(balance.Shares):
         return super().factor(name) * (1 + cos(pi * self.progress)) / 2
 
 
+class Fading(balance.Shares):
+    """The balance falls with the number of steps, as 1 / (1 + steps / 200), whatever the length of the run."""
+
+    def factor(self, name: str) -> Tensor | float:
+        return super().factor(name) / (1 + self.steps / 200)
+
+
 class Settled(balance.Shares):
     """The factor is found in the first tenth of the run and kept: the share falls as the prior is learned."""
 
@@ -39,7 +46,7 @@ class Settled(balance.Shares):
 @contextmanager
 def rule(name: str | None) -> Iterator[None]:
     """The rule of the shares while a run lasts; None is the library's."""
-    rules = {None: balance.Shares, "falling": Falling, "settled": Settled}
+    rules = {None: balance.Shares, "falling": Falling, "fading": Fading, "settled": Settled}
     with mock.patch.object(balance, "Shares", rules[name]):
         yield
 

@@ -47,7 +47,7 @@ def _sum(epoch: Epoch, weights: Mapping[str, float]) -> list[str]:
     shown = f"{epoch.loss:.{max(0, 3 - power)}f}"
     parts = []
     for name, value in epoch.terms.items():
-        weight = weights.get(name, 1)
+        weight = float(f"{weights.get(name, 1):.3g}")  # a balanced one has any number of digits
         times = "" if weight == 1 else f"{weight:g} x "
         parts.append(f"{times}{name} {_rounded(value / weight if weight else value, last / (weight or 1))}")
     first, *others = parts

@@ -47,9 +47,9 @@ def test_the_line_at_the_start_names_the_prior(images, tmp_path) -> None:
         Guide(4, prior=f"features:{tmp_path / 'f.npy'}").describe().replace(str(tmp_path), "FOLDER"),
     }
     assert lines == {
-        "learns the prior of each view: pca, which needs no download",
-        "learns the prior of the clean image: hog",
-        "learns the prior of the clean image: features:FOLDER/f.npy",
+        "learns what prior pca says of each view",
+        "learns what prior hog says of the clean image",
+        "learns what prior features:FOLDER/f.npy says of the clean image",
     }
 
 
@@ -92,6 +92,7 @@ def test_a_network_of_timm_is_distilled_from_gray_views(images) -> None:
     batch = few.__getitems__(list(range(8)))
     terms = m(batch["images"], batch["index"])
     terms["loss"].backward()
+    assert m.describe() == {"guide": "distils timm:tf_efficientnet_lite0: learns what it says of each view"}
     assert m.regularizers["guide"].targets.basis.shape == (1280, 128)
     assert not any("prior.network" in name for name in m.state_dict())
 
