@@ -17,7 +17,7 @@ from sslkit.embeddings import wide
 from sslkit.layers import norm_statistics
 from sslkit.regularizers.base import Regularizer
 
-EVERY = 64  # steps between two measurements; before, at the powers of two
+EVERY = 64  # steps between two measurements; in the first of them also at 2, 4, 8, 16, 32
 KEPT = 0.5  # of a running mean, at each measurement
 SWAMPED = 30.0  # share from which the objective hardly counts
 TRIED = 8  # layers from the last one on, to find one that the objective trains
@@ -51,7 +51,7 @@ class Shares:
     @property
     def due(self) -> bool:
         """Return whether the next step is measured."""
-        early = self.steps < EVERY and self.steps & (self.steps - 1) == 0  # 0, 1, 2, 4, ...
+        early = 2 <= self.steps < EVERY and self.steps & (self.steps - 1) == 0
         return bool(self.plugins) and (early or self.steps % EVERY == 0)
 
     def measure(

@@ -28,7 +28,9 @@ both plain and the prior alone. Transfer: probes of the networks trained on fash
 """
 
 import argparse
+import csv
 import os
+import statistics
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -153,7 +155,7 @@ def one(part: str, data: str, name: str, variant: str, epochs: int, seed: int) -
             "trainer": {"progress": False},
         }
         entry = sslkit.pretrain(config)
-        found = numbers(entry.card)
+        found = numbers(entry.card) | measured(entry.folder / "metrics.csv")
         if part == "runs" and data == "fashion" and variant in THREE_SEEDS:
             found["transfer"] = {task: probe(entry, task) for task in TRANSFER}
     run = key(data, name, variant, epochs, seed)
@@ -173,6 +175,18 @@ def numbers(card: dict[str, Any]) -> dict[str, Any]:
     found = {k: round(card["after"][k], 4) for k in ("probe", "knn", "inter", "intra")}
     found["before"] = round(card["before"]["probe"], 4)
     return found | {"rankme": round(card["diagnostics"]["rankme"], 2), "seconds": card["seconds"]}
+
+
+def measured(metrics: Path) -> dict[str, float]:
+    """The median share of each regulariser, without the first tenth of the run: {"dsa/share": ...}."""
+    rows = list(csv.DictReader(metrics.read_text().splitlines()))
+    late = [row for row in rows if int(row["step"]) > 0.1 * int(rows[-1]["step"])]
+    found: dict[str, list[float]] = {}
+    for row in late:
+        for column, value in row.items():
+            if column.endswith("/share") and value:
+                found.setdefault(column, []).append(float(value))
+    return {column: float(f"{statistics.median(values):.3g}") for column, values in found.items()}
 
 
 def probe(entry: sslkit.ZooEntry, task: str) -> float:

@@ -1,5 +1,6 @@
 """A compiled run: the same weights but for rounding, under the same names, and a word where nothing can compile."""
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,3 +101,12 @@ def test_compiled_by_inductor(small_run, method: str) -> None:
     assert plain.keys() == fast.keys()
     apart = [((fast[k] - plain[k]).norm() / plain[k].norm()).item() for k in plain if plain[k].is_floating_point()]
     assert sorted(apart)[len(apart) // 2] < 5e-3
+
+
+def test_the_shares_of_a_compiled_run_are_those_of_another(small_run, calls) -> None:
+    run = {**small_run, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.01}}
+    found = []
+    for on in (False, True):
+        rows = (sslkit.pretrain(compiled(run, on=on)).folder / "metrics.csv").read_text().splitlines()
+        found.append([float(row["koleo/share"]) for row in csv.DictReader(rows) if row["koleo/share"]])
+    assert len(found[0]) == 2 and found[1] == pytest.approx(found[0], rel=1e-3)

@@ -71,6 +71,19 @@ def test_one_term_is_one_panel_and_no_list_is_changed(drawn, tmp_path: Path) -> 
     assert titles(drawn[1]) == ["align", "accuracy on held-out images"] and terms == ["align"]
 
 
+def test_the_shares_of_regularisers_are_one_panel_of_lines_on_a_logarithmic_axis(drawn, tmp_path: Path) -> None:
+    rows = rows_of(2, 4, TERMS)
+    for place, row in enumerate(rows[:4:2]):
+        row |= {"dsa/share": 10.0 ** (2 + place), "guide/share": 1.0, "guide/share_h": 5.0, "guide/factor": 3.0}
+    plot_terms(rows, TERMS, tmp_path / "loss.png")
+    (figure,) = drawn
+    assert titles(figure)[-2:] == ["share: gradient norm / the objective's", "accuracy on held-out images"]
+    axis = figure.axes[-2]
+    assert axis.get_yscale() == "log" and overlapping_texts(figure) == []
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["dsa", "guide"]
+    assert [list(line.get_ydata()) for line in axis.lines[:2]] == [[100, 1000], [1, 1]]
+
+
 def test_few_rows_have_dots_and_many_a_running_median_that_a_peak_does_not_lift(drawn, tmp_path: Path) -> None:
     plot_terms(rows_of(1, FEW, ["align"]), ["align"], tmp_path / "loss.png")
     assert drawn[0].axes[0].lines[0].get_marker() == "o"

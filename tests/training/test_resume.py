@@ -60,7 +60,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return sslkit.ZooEntry.load(folder).state_dict()
 
 
-THREE = {"method": {"name": "byol+dsa+koleo", "dsa": {"eta": 4, "hidden": 8}}, "epochs": 3}
+THREE = {"method": {"name": "byol+dsa+guide+koleo", "dsa": {"eta": 4, "hidden": 8, "balance": 0.5}}, "epochs": 3}
 
 
 @pytest.fixture
