@@ -31,7 +31,8 @@ class Shares:
     A measurement takes the gradients of the objective's loss and of each regulariser's from their heads to the last
     layer of the backbone, without its other layers.
 
-    plugins: the regularisers by name; the `balance` of one is None if its terms are left as they are.
+    plugins: the regularisers by name; the `balance` of one is None if its terms are left as they are, and after
+        `balance_until` of the run its factor is kept: from there on its share falls as its term is learned.
     logs: running means of the logarithm of the shares without factor, by name; infinite before the first measurement. A
         measurement in which one of the norms is zero or not finite is left out.
     steps: training steps so far. progress: finished share of the run, 0 to 1.
@@ -87,7 +88,8 @@ class Shares:
         if "share" in objective:
             log = (plugin["share"].double() / objective["share"].double()).log()
             before = self.logs[name] = self.logs[name].to(log.device)
-            mean = torch.where(before.isinf(), log, KEPT * before + (1 - KEPT) * log)
+            kept = 1.0 if self.progress > self.plugins[name].balance_until else KEPT
+            mean = torch.where(before.isinf(), log, kept * before + (1 - kept) * log)
             self.logs[name] = torch.where(log.isfinite(), mean, before)
         factor = self.factor(name)
         for place in objective:

@@ -87,6 +87,21 @@ def test_the_factor_follows_the_running_mean_of_the_logarithm() -> None:
         assert mine.factor("b") == 1.0 and "b/factor" not in mine.watched
 
 
+def test_after_balance_until_the_factor_is_kept_and_the_share_goes_where_it_goes() -> None:
+    net = nn.Linear(3, 1)
+    mine = Shares({"a": Plain(balance=2.0, balance_until=0.5)})
+    for progress, norm, factor in ((0.0, 4.0, 0.5), (0.5, 4.0, 0.5), (0.51, 1.0, 0.5), (1.0, 0.1, 0.5)):
+        mine.progress, out = progress, net(torch.ones(1, 3)).sum()
+        mine.measure(out, {"a": norm * out}, net, [])
+        assert mine.factor("a").item() == pytest.approx(factor)
+        assert mine.watched["a/share"].item() == pytest.approx(factor * norm)
+    late = Shares({"a": Plain(balance=2.0, balance_until=0.0)})
+    late.progress = 0.3
+    out = net(torch.ones(1, 3)).sum()
+    late.measure(out, {"a": 8 * out}, net, [])
+    assert late.factor("a").item() == pytest.approx(0.25)  # the first measurement counts, whenever it is
+
+
 @pytest.mark.parametrize("zero", ["objective", "plugin", "nan"])
 def test_a_norm_of_zero_or_nan_leaves_the_factor(zero: str) -> None:
     net, mine = nn.Linear(3, 1), shares(a=2.0)
@@ -192,6 +207,8 @@ def test_a_balance_out_of_range_is_refused(name: str, bad: float) -> None:
         build(f"byol+{name}", **{name: {"balance": bad}})
     with pytest.raises(UserError, match="balance must be a number above 0"):
         sslkit.regularizers.find(name)(8, balance=bad)
+    with pytest.raises(UserError, match="balance_until must be from 0 to 1"):
+        sslkit.regularizers.find(name)(8, balance_until=bad - 2)
 
 
 class Old(Regularizer):

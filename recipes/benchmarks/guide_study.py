@@ -54,13 +54,14 @@ CHOOSING_SEED = 100
 Variant = tuple[str, dict[str, Any], str | None]  # plug-in, its options, the rule of the shares
 CHOICES: dict[str, Variant] = {
     "plain": ("", {}, None),
-    "r=0.3": ("guide", {"balance": 0.3}, None),
-    "r=1": ("guide", {"balance": 1.0}, None),
-    "r=3": ("guide", {"balance": 3.0}, None),
-    "r=3 falling": ("guide", {"balance": 3.0}, "falling"),
-    "r=3 fading": ("guide", {"balance": 3.0}, "fading"),
-    "r=1 settled": ("guide", {"balance": 1.0}, "settled"),
-    "r=3 settled": ("guide", {"balance": 3.0}, "settled"),
+    "r=0.3": ("guide", {"balance": 0.3, "balance_until": 1.0}, None),
+    "r=1": ("guide", {"balance": 1.0, "balance_until": 1.0}, None),
+    "r=3": ("guide", {"balance": 3.0, "balance_until": 1.0}, None),
+    "r=3 falling": ("guide", {"balance": 3.0, "balance_until": 1.0}, "falling"),
+    "r=3 fading": ("guide", {"balance": 3.0, "balance_until": 1.0}, "fading"),
+    "r=1 settled": ("guide", {"balance": 1.0, "balance_until": 0.1}, None),
+    "r=3 settled": ("guide", {"balance": 3.0, "balance_until": 0.1}, None),
+    "r=10 settled": ("guide", {"balance": 10.0, "balance_until": 0.1}, None),
 }
 VARIANTS: dict[str, Variant] = {
     "plain": ("", {}, None),

@@ -1,6 +1,6 @@
 """What recipes/benchmarks/guide_study.py trains: data, plug-ins, control priors, and rules for the balance."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from math import cos, pi
@@ -33,20 +33,10 @@ class Fading(balance.Shares):
         return super().factor(name) / (1 + self.steps / 200)
 
 
-class Settled(balance.Shares):
-    """The factor is found in the first tenth of the run and kept: the share falls as the prior is learned."""
-
-    def _note(self, name: str, objective: Mapping[str, Tensor], plugin: Mapping[str, Tensor]) -> None:
-        found = self.logs[name]
-        super()._note(name, objective, plugin)
-        if self.progress > 0.1 and not found.isinf():
-            self.logs[name] = found
-
-
 @contextmanager
 def rule(name: str | None) -> Iterator[None]:
     """The rule of the shares while a run lasts; None is the library's."""
-    rules = {None: balance.Shares, "falling": Falling, "fading": Fading, "settled": Settled}
+    rules = {None: balance.Shares, "falling": Falling, "fading": Fading}
     with mock.patch.object(balance, "Shares", rules[name]):
         yield
 

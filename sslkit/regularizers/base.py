@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.ranges import Ratio
+from sslkit.ranges import Ratio, Share
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
@@ -22,6 +22,7 @@ class Regularizer(nn.Module):
     reads: the embeddings that it is for, projected (z) or the backbone's (h).
     balance: ratio of the norms of its gradient and the objective's, to which `sslkit.method` scales its terms; None
         leaves them as they are. See `sslkit.balance`.
+    balance_until: finished share of the run from which on the factor is kept; 1 follows the gradients to the end.
     watched: detached scalars of the last call of `terms` to log; not part of the loss.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
     """
@@ -29,11 +30,13 @@ class Regularizer(nn.Module):
     reads: ClassVar[Literal["z", "h"]] = "z"
     needs_images: bool = True
 
-    def __init__(self, *, balance: Ratio = None) -> None:
+    def __init__(self, *, balance: Ratio = None, balance_until: Share = 1.0) -> None:
         super().__init__()
         if balance is not None and not 0 < balance < math.inf:
             raise UserError(f"balance must be a number above 0, or None for no balance, got {balance}")
-        self.balance = balance
+        if not 0 <= balance_until <= 1:
+            raise UserError(f"balance_until must be from 0 to 1, a share of the run, got {balance_until}")
+        self.balance, self.balance_until = balance, balance_until
         self.watched: dict[str, Tensor] = {}
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:

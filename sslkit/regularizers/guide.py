@@ -10,7 +10,7 @@ from sslkit import distributed
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
 from sslkit.prior_targets import Mode, PriorTargets, regression_loss
-from sslkit.ranges import Ratio, Size, Weight, Width
+from sslkit.ranges import Ratio, Share, Size, Weight, Width
 from sslkit.regularizers.base import Regularizer
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Guide(Regularizer):
     components: principal components to regress. hidden: width of the projector g.
     weight: multiplies the term; of no effect with a balance.
     balance: ratio of its gradient's norm to the objective's, see `sslkit.balance`; None leaves the weight as it is.
+    balance_until: finished share of the run in which the ratio is kept. Then the factor is: the ratio falls as the
+        prior is learned, and the objective takes over.
     """
 
     needs_images = False
@@ -48,9 +50,10 @@ class Guide(Regularizer):
         components: Width = 128,
         hidden: Width = 256,
         weight: Weight = 1.0,
-        balance: Ratio = 1.0,
+        balance: Ratio = 3.0,
+        balance_until: Share = 0.1,
     ) -> None:
-        super().__init__(balance=balance)
+        super().__init__(balance=balance, balance_until=balance_until)
         self.weight = weight
         self.targets = PriorTargets(
             prior, size=prior_size, precision=prior_precision, mode=mode, components=components, owner="guide"

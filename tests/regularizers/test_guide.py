@@ -36,7 +36,11 @@ def test_the_term_is_the_weighted_mean_of_one_minus_the_cosine(images) -> None:
     assert term.item() == pytest.approx(0.5 * (1 - sum(cosines) / len(cosines)), rel=1e-5)
     assert guide.watched["guide/cosine"].item() == pytest.approx(sum(cosines) / len(cosines), rel=1e-4)
     assert e.h.grad.abs().sum() > 0 and e.z.grad is None
-    assert guide.weights() == {"guide": 0.5} and guide.balance == 1.0 and not guide.needs_images
+    assert (
+        guide.weights() == {"guide": 0.5}
+        and (guide.balance, guide.balance_until) == (3.0, 0.1)
+        and not guide.needs_images
+    )
 
 
 def test_the_line_at_the_start_names_the_prior(images, tmp_path) -> None:

@@ -20,7 +20,7 @@ from sslkit.members import Former
 from sslkit.prior_features import FeatureTable, fit, tabulate
 from sslkit.priors import build as build_prior
 from sslkit.priors.features import FilePrior
-from sslkit.ranges import Count, Ratio, Rows, Size, Temperature, Weight, Width
+from sslkit.ranges import Count, Ratio, Rows, Share, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
@@ -64,6 +64,7 @@ class DSA(Regularizer):
     mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed).
     neighbours: for sc, in the batch or the whole dataset; auto: dataset if the features are cached; none: sc = 1.
     balance: ratio of its gradient's norm to the objective's; None leaves nu and upsilon as they are.
+    balance_until: finished share of the run from which on the factor of the balance is kept.
     Raises UserError for values out of range, with the option's name.
 
     Differences between the variants. Numbers in brackets: the paper's equations, and lines of the code at commit
@@ -105,9 +106,12 @@ class DSA(Regularizer):
         mode: options.Mode = "cached",
         neighbours: options.Neighbours = "auto",
         balance: Ratio = None,
+        balance_until: Share = 1.0,
     ) -> None:
-        given = {key: value for key, value in locals().items() if key not in ("self", "__class__", "balance")}
-        super().__init__(balance=balance)
+        given = {
+            key: value for key, value in locals().items() if key not in ("self", "__class__") and "balance" not in key
+        }
+        super().__init__(balance=balance, balance_until=balance_until)
         options.check(given)
         for key, value in given.items():
             if key not in ("dim", "prior", "alpha"):
