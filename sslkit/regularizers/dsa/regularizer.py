@@ -108,9 +108,8 @@ class DSA(Regularizer):
         balance: Ratio = None,
         balance_until: Share = 1.0,
     ) -> None:
-        given = {
-            key: value for key, value in locals().items() if key not in ("self", "__class__") and "balance" not in key
-        }
+        given = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
+        del given["balance"], given["balance_until"]
         super().__init__(balance=balance, balance_until=balance_until)
         options.check(given)
         for key, value in given.items():
