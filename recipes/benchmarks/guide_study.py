@@ -61,6 +61,14 @@ CHOICES: dict[str, Variant] = {
     "r=3 fading": ("guide", {"balance": 3.0, "balance_until": 1.0}, "fading"),
     "r=1 settled": ("guide", {"balance": 1.0, "balance_until": 0.1}, None),
     "r=3 settled": ("guide", {"balance": 3.0, "balance_until": 0.1}, None),
+    "earlier layer": ("guide_forms:Earlier", {"balance": None}, None),
+    "r=3 settled, own features": ("guide_forms:Own", {"balance": 3.0, "balance_until": 0.1}, None),
+    "r=3 settled, neighbours": ("guide_forms:Neighbours", {"balance": 3.0, "balance_until": 0.1}, None),
+    "r=3 settled, hog": (
+        "guide",
+        {"balance": 3.0, "balance_until": 0.1, "prior": "hog", "prior_size": 32},
+        None,
+    ),
     "r=10 settled": ("guide", {"balance": 10.0, "balance_until": 0.1}, None),
 }
 VARIANTS: dict[str, Variant] = {
@@ -169,7 +177,8 @@ def method_of(name: str, plugin: str, options: dict[str, Any], *, alone: bool) -
     own = settings(name)
     if alone:
         return {"name": "distill", "views": VIEWS}
-    return {"name": f"{name}+{plugin}" if plugin else name, **own, **({plugin: options} if plugin else {})}
+    part = plugin.rpartition(":")[2]
+    return {"name": f"{name}+{plugin}" if plugin else name, **own, **({part: options} if plugin else {})}
 
 
 def numbers(card: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import cache
 from math import cos, pi
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 
 import sslkit
 from sslkit import backbones, balance
+from sslkit.method import Method
 from sslkit.priors.base import resize_and_crop
 
 RENDERS = 5  # of the 20 of each letter
@@ -37,7 +39,15 @@ class Fading(balance.Shares):
 def rule(name: str | None) -> Iterator[None]:
     """The rule of the shares while a run lasts; None is the library's."""
     rules = {None: balance.Shares, "falling": Falling, "fading": Fading}
-    with mock.patch.object(balance, "Shares", rules[name]):
+    prepare = Method.prepare
+
+    def begin(method: Method, *given: Any, **options: Any) -> None:
+        for plugin in method.regularizers.values():
+            if hasattr(plugin, "begin"):  # a form of guide_forms.py that needs more than the embeddings
+                plugin.begin(method)
+        prepare(method, *given, **options)
+
+    with mock.patch.object(balance, "Shares", rules[name]), mock.patch.object(Method, "prepare", begin):
         yield
 
 
