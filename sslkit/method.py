@@ -57,6 +57,7 @@ class Method(nn.Module):
         self.epoch = 0
         self.batch = 0
         self.progress = 0.0
+        self.terms_of: dict[str, list[str]] = {}  # names of the last step's terms, by regulariser
         ones = [1] * (2 if self.backbone.frames is None else 3)
         mean, std = (torch.tensor(x).view(1, -1, *ones) for x in normalize)
         self.register_buffer("mean", mean, persistent=False)
@@ -110,6 +111,7 @@ class Method(nn.Module):
             terms = {k: v for k, v in terms.items() if v is not None}
             whole = images.whole if isinstance(images, Crops) else images
             plugins = {name: plugin.terms(e, whole) for name, plugin in self.regularizers.items()}
+        self.terms_of = {name: list(own) for name, own in plugins.items()}
         self._measure(terms, plugins, outputs)
         for name, own in plugins.items():
             if own.keys() & terms.keys():
@@ -128,7 +130,7 @@ class Method(nn.Module):
         if not (self.training and torch.is_grad_enabled()):
             return
         if self.shares.due:
-            losses = {name: total(own) for name, own in plugins.items()}
+            losses = {name: total(own) for name, own in plugins.items() if own}
             self.shares.measure(total(terms), losses, self.backbone, outputs)
         else:
             self.shares.watched = {}
@@ -177,7 +179,8 @@ class Method(nn.Module):
         found = {}
         for name, plugin in self.regularizers.items():
             factor = float(self.shares.factor(name))
-            found |= {term: weight * factor for term, weight in plugin.weights().items()}
+            own = dict.fromkeys(self.terms_of.get(name, ()), 1.0) | dict(plugin.weights())
+            found |= {term: weight * factor for term, weight in own.items()}
         return found
 
     def describe(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
@@ -12,19 +12,20 @@ from torch import Tensor, nn
 
 from sslkit import distributed
 from sslkit.embeddings import Embeddings
-from sslkit.errors import UserError
+from sslkit.errors import UserError, nearest
 from sslkit.prior_features import FeatureTable, fit, some_features, tabulate
 from sslkit.priors import build
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
 from sslkit.stored import key_of, stored
-from sslkit.waiting import together
+from sslkit.waiting import from_first
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
 
 Mode = Literal["auto", "view", "cached"]
 VERSION = 1  # of the whitening, in the names of cached ones: raise it when it changes
+STATE = ("mean", "basis", "prior_fit", "channels")
 LEAST = 1e-5  # of the largest standard deviation: components below it are rounding
 
 
@@ -53,6 +54,8 @@ class PriorTargets(nn.Module):
         owner: str,
     ) -> None:
         super().__init__()
+        if mode not in get_args(Mode):
+            raise UserError(f"{owner}.mode={mode!r} is not possible: {nearest(str(mode), get_args(Mode))}")
         self.prior = build(prior, size=size, precision=precision)
         self.of_file = isinstance(self.prior, FilePrior)
         if self.of_file and mode == "view":
@@ -63,7 +66,7 @@ class PriorTargets(nn.Module):
         self.components, self.owner = components, owner
         self._table = FeatureTable(self.prior.array) if self.of_file else None
         self._said = False
-        for name in ("mean", "basis", "prior_fit"):  # filled by `prepare` or from a checkpoint
+        for name in STATE:  # filled by `prepare` or from a checkpoint
             self.register_buffer(name, torch.empty(0))
 
     @property
@@ -83,8 +86,10 @@ class PriorTargets(nn.Module):
         cache: folder for both, and for features, keyed by content; None keeps them in memory.
         Raises UserError for features that do not fit the data set, that are not finite, or that do not vary.
         """
-        if self.prior.needs_fit:
-            self._prepare_prior(dataset, cache)
+        if self.prior.needs_fit and not self.prior_fit.numel():
+            fit(self.prior, dataset, cache=cache)
+            self.prior_fit = torch.from_numpy(self.prior.components_of_fit()).to(self.mean.device)
+            self.channels = self.prior_fit.new_tensor([dataset.channels])
         if self.cached:
             self._table = tabulate(self.prior, dataset, cache=cache, device=self.mean.device)
         if not self.is_fitted:
@@ -97,7 +102,7 @@ class PriorTargets(nn.Module):
             if e.views is None:
                 raise UserError(f"{self.owner} needs the augmented views (e.views), which are missing")
             found = {id(view): view for view in e.views}  # the parts of one view have one target
-            found = {key: self.whitened(self.prior(view)) for key, view in found.items()}
+            found = {key: self.whitened(self._of_views(view)) for key, view in found.items()}
             return torch.stack([found[id(view)] for view in e.views])
 
     def whitened(self, features: Tensor) -> Tensor:
@@ -111,18 +116,17 @@ class PriorTargets(nn.Module):
             )
         return (features - self.mean.to(features)) @ self.basis.to(features)
 
+    def _of_views(self, views: Tensor) -> Tensor:
+        features = self.prior(views)
+        if features.device.type == "cpu" and not features.isfinite().all():  # on a GPU the loss shows it
+            raise UserError(f"{self.owner}: prior {self.prior.name} returned features of a view that are not finite")
+        return features
+
     def _looked_up(self, e: Embeddings) -> Tensor:
         if self._table is None:
             raise UserError(f"{self.owner}.mode=cached looks up the clean images: call method.prepare(images) first")
         own = e.index.unflatten(0, (distributed.world_size(), -1))[distributed.rank()]
         return self._table.rows(own)
-
-    def _prepare_prior(self, dataset: "Images", cache: Path | None) -> None:
-        if self.prior_fit.numel():
-            self.prior.restore(self.prior_fit.cpu().numpy(), dataset.channels)
-            return
-        fit(self.prior, dataset, cache=cache)
-        self.prior_fit = torch.from_numpy(self.prior.components_of_fit()).to(self.mean.device)
 
     def _whitening(self, dataset: "Images", cache: Path | None) -> np.ndarray:
         """(1 + K, A) float32: the mean, and the rows of W."""
@@ -133,8 +137,8 @@ class PriorTargets(nn.Module):
             yield whitening(features, self.components, f"{self.owner}.prior={self.prior.name}").numpy()
 
         if cache is None or (self.prior.identity is None and not self.of_file):
-            with together(what):
-                return next(compute(range(0)))
+            # One rank alone, as rounding could turn components that are nearly equal.
+            return np.array(from_first(what, lambda: next(compute(range(0))).tolist()), dtype=np.float32)
         about = key_of(self.prior.array) if self.of_file else self.prior.identity
         key = key_of("whitening", VERSION, self.components, about, dataset.digest)
         return np.array(stored(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
@@ -156,10 +160,12 @@ class PriorTargets(nn.Module):
         return torch.randn(width, self.components, generator=torch.Generator().manual_seed(0)) / width**0.5
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *others: object) -> None:
-        for name in ("mean", "basis", "prior_fit"):  # their shapes are the prior's
+        for name in STATE:  # their shapes are the prior's
             if f"{prefix}{name}" in state:
                 setattr(self, name, torch.empty_like(state[f"{prefix}{name}"], device=self.mean.device))
         super()._load_from_state_dict(state, prefix, *others)
+        if self.prior_fit.numel():
+            self.prior.restore(self.prior_fit.float().cpu().numpy(), int(self.channels))
 
 
 def whitening(features: Tensor, components: int, name: str) -> Tensor:

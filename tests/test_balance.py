@@ -128,6 +128,50 @@ def test_a_frozen_backbone_and_a_constant_regulariser_are_left_alone() -> None:
     assert terms["koleo"].item() == 0 and m.shares.factor("koleo") == 1 and m.watched()["koleo/share"].item() == 0
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_balance_without_a_gradient_is_said_in_one_line(frozen: bool, recwarn) -> None:
+    m = build("simclr+koleo", koleo={"balance": 1.0, "weight": 0.1 if frozen else 0.0})
+    step(m, *batch(8))
+    m.backbone.requires_grad_(not frozen)  # also if it was trained before
+    m.shares.logs = build("simclr+koleo").shares.logs
+    for m.shares.steps in (16, 64):
+        step(m, *batch(8))
+    said = [str(one.message) for one in recwarn if "balance" in str(one.message)]
+    assert said == [
+        "method.koleo.balance=1 has no effect: koleo or the objective has no gradient at the last layers of the "
+        "backbone, so that there is no ratio to keep"
+    ]
+
+
+def test_a_last_layer_without_gradient_at_first_is_passed_over() -> None:
+    """timm's ResNets begin with a last batch norm of zero."""
+    m = sslkit.method("simclr+guide", backbone="resnet18", image_size=32)
+    step(m, *batch(8))
+    assert m.watched()["guide/share"].item() == pytest.approx(3, rel=1e-4)
+    assert all(value.isfinite() for value in m.watched().values())
+
+
+def test_a_regulariser_may_have_no_terms_in_a_step() -> None:
+    m = build("byol+test_balance:Rare")
+    for m.shares.steps in (2, 4):
+        at = m.shares.steps
+        terms = step(m, *batch(8))
+        assert ("rare" in terms) == (at == 4) == ("Rare/share" in m.watched())
+    assert m.weights() == {"rare": pytest.approx(m.shares.factor("Rare").item())}
+
+
+class Rare(Regularizer):
+    """A regulariser with a term in the second of two steps."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(balance=2.0)
+        self.calls = 0
+
+    def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
+        self.calls += 1
+        return {"rare": e.z.square().mean()} if self.calls == 2 else {}
+
+
 def test_measured_often_at_first_and_then_rarely() -> None:
     mine = shares(a=None)
     found = []
@@ -139,7 +183,6 @@ def test_measured_often_at_first_and_then_rarely() -> None:
 
 def test_only_training_steps_count_and_leave_no_trace_in_the_network() -> None:
     m = build("simclr+koleo")
-    before = {k: v.clone() for k, v in m.backbone.state_dict().items()}
     m.eval()
     step(m, *batch(8))
     assert m.shares.steps == 0 and not m.shares.watched
@@ -151,7 +194,7 @@ def test_only_training_steps_count_and_leave_no_trace_in_the_network() -> None:
     plain.shares.steps = 3
     for one in (measured, plain):
         step(one, *batch(8))["loss"].backward()
-    assert measured.shares.watched and not plain.shares.watched and before
+    assert measured.shares.watched and not plain.shares.watched
     for (k, p), q in zip(measured.named_parameters(), plain.parameters(), strict=True):
         assert torch.equal(p.grad, q.grad) if p.grad is not None else q.grad is None, k
     assert all(torch.equal(v, plain.backbone.state_dict()[k]) for k, v in measured.backbone.state_dict().items())
@@ -185,6 +228,11 @@ def test_what_swamps_the_objective_is_said_once() -> None:
             out = net(torch.ones(1, 3)).sum()
             mine.measure(out, {"big": 250 * out, "small": 20 * out, "tamed": 1e4 * out}, net, [])
             assert len(said) == (0 if mine.steps == 0 else 1)
+    late = Shares({"late": Plain(balance=1.0, balance_until=0.1)})
+    with pytest.warns(UserWarning, match="gradient of late is [0-9]+ times"):  # its factor is kept
+        for late.progress, norm in ((0.0, 1.0), *[(0.5, 1000.0)] * 8):
+            out, late.steps = net(torch.ones(1, 3)).sum(), 64
+            late.measure(out, {"late": norm * out}, net, [])
     assert str(said[0].message) == (
         "the gradient of big is 250 times the objective's: the network learns almost only from big; "
         "method.big.balance=1 makes the two equal"

@@ -131,6 +131,13 @@ def test_a_checkpoint_keeps_what_was_fitted(images: Some) -> None:
     other.prepare(Some(50), cache=None)  # would be other components
     e = step(images)
     assert torch.equal(mine(e), other(e))
+    other = targets()
+    other.prepare(Some(50), cache=None)  # the order of a loop of one's own
+    other.load_state_dict(copy.deepcopy(mine.state_dict()))
+    assert torch.equal(mine(e), other(e))
+    unprepared = targets()
+    unprepared.load_state_dict(mine.state_dict())
+    assert torch.equal(mine(e), unprepared(e))
     fresh = targets()
     fresh.prepare(Some(50), cache=None)
     assert not torch.allclose(mine(e), fresh(e), atol=1e-2)
@@ -198,6 +205,12 @@ def test_options_that_do_not_fit_are_refused(images: Some, tmp_path) -> None:
     e.views = [view[..., :20, :20] for view in e.views]
     with pytest.raises(UserError, match="gives 400 features here, and gave 784 of the clean images"):
         mine(e)
+    with pytest.raises(UserError, match=r"guide\.mode='cahced' is not possible: did you mean 'cached'"):
+        targets(mode="cahced")
+    blind = targets(lambda x: x.flatten(1) if len(x) > N else x.flatten(1) / 0)
+    blind.prepare(images, cache=None)
+    with pytest.raises(UserError, match="returned features of a view that are not finite"):
+        blind(step(images))
     broken = targets(lambda x: x.flatten(1) / 0 * (x.flatten(1) > 0.5))
     with pytest.raises(UserError, match=r"not finite for rows 0 to \d+"):
         broken.prepare(images, cache=None)

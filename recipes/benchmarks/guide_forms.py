@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
@@ -27,7 +27,12 @@ class Earlier(Guide):
 
     def begin(self, method: Method) -> None:
         """Keep what the third stage of the student returns."""
-        method.backbone.net.layer3.register_forward_hook(lambda module, given, out: self.seen.append(out))
+
+        def keep(module: nn.Module, given: tuple[Tensor], out: Tensor) -> None:
+            if module.training:  # not what the judges see
+                self.seen.append(out)
+
+        method.backbone.net.layer3.register_forward_hook(keep)
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         (maps,) = self.seen

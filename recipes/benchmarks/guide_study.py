@@ -1,55 +1,71 @@
 """Does a prior help every objective? `+guide`, `+dsa` and their controls, by a plan that was fixed before the runs.
 
-    python recipes/benchmarks/guide_study.py --choose --jobs 2     (on held-out training images)
-    python recipes/benchmarks/guide_study.py --jobs 2              (on test images; skips finished runs)
-    python recipes/benchmarks/guide_study.py --table               (print the committed results)
+    cd recipes/benchmarks
+    python guide_study.py --choose --jobs 2 --epochs 6 25       (on held-out training images; MAE: --epochs 6 12)
+    python guide_study.py --jobs 2 --data fashion glyphs        (on test images; skips finished runs)
+    python guide_study.py --jobs 2 --epochs 50
+    python guide_study.py --table                               (print the results; with --choose those that choose)
 
 Data. fashion: embedded Fashion-MNIST, 8,000 training images. glyphs: five renders of each letter of the embedded
 glyphs, 8,245 training images; the class is the script, and no letter of the test images is in training.
 Objectives: all, each with the settings that objectives.py tuned without a regulariser; guide has its defaults.
 
 Choosing (--choose). A fifth of the training images, of glyphs every fifth letter, is held out. CHOICES are trained on
-the rest, seed 100, for 6 and 25 epochs, and judged on the held-out images by quick probe and 10-NN. Test images are not
-read. What is kept is the choice with the highest mean gain of the probe over plain, over SimCLR, BYOL and MAE and both
-lengths; a rule with a schedule must beat the best constant balance by 0.5 points. It becomes guide's default.
+the rest, seeds 100 to 102, for 6 and 25 epochs (MAE: 6 and 12), and judged on the held-out images by quick probe and
+10-NN. Test images are not read. What is kept is the choice with the highest mean gain of the probe over plain, over
+SimCLR, BYOL and MAE and both lengths, of those that were run in all settings; a rule with a schedule must beat the best
+constant balance by 0.5 points. It becomes guide's default.
 
 Test. All training images, seeds 0, 1 and 2, which choosing did not use; test images are read once, at the end of a run.
 6 epochs of every objective, VARIANTS; 50 epochs of LONG's objectives, its variants. Every gain stands next to
-- plain, 7: a seventh epoch without a regulariser, more than the regulariser's time;
-- prior alone: method=distill, with the backbone and batch of SimCLR (for all ResNets) and of MAE (for all ViTs);
+- plain, longer: another epoch without a regulariser, more than the regulariser's time;
+- prior alone: the same run with the objective's terms times 0;
 - guide, random network: the prior is a network of random weights;
-- guide, shuffled: targets are those of another image of the batch;
+- guide, shuffled: the target of an image is always that of one other image;
 - dsa, and dsa, balance 1: as in the paper, and with a gradient as large as the objective's.
-The first three seeds are for plain and guide; controls have seed 0, and more where time allows: the table says so.
+Seed 0 is for all variants, seeds 1 and 2 for plain and guide; the table says how many there are.
 
-What decides. guide helps an objective if the mean gain in the quick probe over plain is at least 2 points and the 95 %
-t-interval over seeds is above 0, and if it is 2 points above its random-network control. At 50 epochs it must be above
-both plain and the prior alone. Transfer: probes of the networks trained on fashion on glyphs, clip art and digits.
+What decides. guide helps an objective if the mean gain in the probe (logistic regression with C = 1 on standardised
+features, the quick probe of a run) over plain is at least 2 points and the 95 % t-interval over seeds is above 0, and
+if it is 2 points above its random-network control. At 50 epochs it must be above both plain and the prior alone. Intervals are over seeds only, and for one objective at a time. Transfer: probes of the
+networks trained on fashion on glyphs, clip art and digits. The form of guide comes from a search on Fashion-MNIST's test
+images by others; glyphs are the clean test.
+
+Amendments, all before the first test run. 2026-11-23: the first 6-epoch runs of SimCLR and BYOL that choose were made
+before this plan was committed (01ef507); fading, earlier layer, own features, neighbours, hog and r=10 were added when
+the results of the constant balances were known; MAE chooses at 12 epochs instead of 25, for time; three choosing seeds
+instead of one, since the error of one probe on 1,600 images, 0.9 points, is above the 0.5 that decide; prior alone was
+`distill` with settings of its own; shuffled targets were those of another image of the batch. "r=3 settled" ran with a
+class of this script (234a30e), which is now balance_until.
 """
 
 import argparse
 import csv
 import os
 import statistics
+import subprocess
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import numpy as np
 import torch
-from guide_tables import ALONE, choosing_table, table
-from guide_tried import rule, write_data
-from objectives import BATCH, FIXED, VIEWS, best, settings
+from guide_tables import choosing_table, table
+from guide_tried import rule, write_data, write_shuffled
+from objectives import BATCH, FIXED, best, settings
 from results import keep, load
 
 import evaluation
 import sslkit
 from sslkit import objectives as family
+from sslkit.training.features import probe_accuracy
 
 RESULTS = "guide_study"
-CHOOSING_SEED = 100
+CHOOSING_SEEDS, SEEDS = (100, 101, 102), (0, 1, 2)
 
 Variant = tuple[str, dict[str, Any], str | None]  # plug-in, its options, the rule of the shares
 CHOICES: dict[str, Variant] = {
@@ -73,18 +89,18 @@ CHOICES: dict[str, Variant] = {
 }
 VARIANTS: dict[str, Variant] = {
     "plain": ("", {}, None),
-    "plain, 7": ("", {}, None),
+    "plain, longer": ("", {}, None),
     "guide": ("guide", {}, None),
     "guide, random network": ("guide", {"prior": "guide_tried:random_network"}, None),
-    "guide, shuffled": ("guide", {"prior": "guide_tried:shuffled_pixels", "components": 50}, None),
+    "guide, shuffled": ("guide", {"prior": "features:{shuffled}", "components": 50}, None),
     "dsa": ("dsa", {}, None),
     "dsa, balance 1": ("dsa", {"balance": 1.0}, None),
-    "prior alone": ("", {}, None),
+    "prior alone": ("guide", {}, "alone"),
 }
 THREE_SEEDS = ("plain", "guide")
 LONG = {"objectives": ("simclr", "byol", "mae", "barlow_twins"), "variants": ("plain", "guide", "prior alone")}
-EPOCHS, LONG_EPOCHS = 6, 50
-TRANSFER = ("glyph_scripts", "clipart", "digits")
+EPOCHS = 6  # of the short runs
+SPLITS = ("train", "test")
 
 
 def main() -> None:
@@ -104,7 +120,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", choices=[n for n in FIXED if n != "distill"], help="objectives")
     parser.add_argument("--variants", nargs="*", choices=[*CHOICES, *VARIANTS])
     parser.add_argument("--epochs", nargs="*", type=int, default=[EPOCHS])
-    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--seeds", nargs="*", type=int, help="default: all of the plan")
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs, of one thread each")
     parser.add_argument("--table", action="store_true", help="print the results and exit")
     return parser.parse_args()
@@ -119,11 +135,10 @@ def wanted(args: argparse.Namespace) -> list[tuple[str, str, str, int, int]]:
     jobs = []
     for data in args.data:
         for epochs in args.epochs:
-            for seed in [CHOOSING_SEED] if args.choose else args.seeds:
+            for seed in args.seeds or (CHOOSING_SEEDS if args.choose else SEEDS):
                 for name in args.only or objectives(args.choose, epochs):
                     for variant in args.variants or variants(args.choose, epochs, seed):
-                        if variant != "prior alone" or name in ALONE.values():
-                            jobs.append((data, name, variant, epochs, seed))
+                        jobs.append((data, name, variant, epochs, seed))
     return jobs
 
 
@@ -151,13 +166,15 @@ def one(part: str, data: str, name: str, variant: str, epochs: int, seed: int) -
     with tempfile.TemporaryDirectory() as scratch, rule(shares):
         path = Path(scratch) / "images.npz"
         write_data(data, path, choosing=part == "choosing")
-        method = method_of(name, plugin, options, alone=variant == "prior alone")
+        if variant == "guide, shuffled":
+            write_shuffled(path.with_name("shuffled.npy"), path)
+            options = {**options, "prior": options["prior"].format(shuffled=path.with_name("shuffled.npy"))}
         config = {
-            "method": method,
+            "method": method_of(name, plugin, options),
             "data": {"source": str(path), "batch_size": BATCH.get(name, 128)},
             "backbone": f"narrow_{family.find(name).families[0]}",
-            "optimizer": {"lr": best(method["name"].partition("+")[0])["lr"]},
-            "epochs": 7 if variant == "plain, 7" else epochs,
+            "optimizer": {"lr": best(name)["lr"]},
+            "epochs": epochs + 1 if variant == "plain, longer" else epochs,
             "seed": seed,
             "out": str(Path(scratch) / "zoo"),
             "eval": {"every": 1000, "tsne": 0},
@@ -166,17 +183,16 @@ def one(part: str, data: str, name: str, variant: str, epochs: int, seed: int) -
         entry = sslkit.pretrain(config)
         found = numbers(entry.card) | measured(entry.folder / "metrics.csv")
         if part == "runs" and data == "fashion" and variant in THREE_SEEDS:
-            found["transfer"] = {task: probe(entry, task) for task in TRANSFER}
+            found["transfer"] = transfer(entry, Path(scratch))
     run = key(data, name, variant, epochs, seed)
-    keep(RESULTS, run, found, part=part)
+    made = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    keep(RESULTS, run, found | {"commit": made.stdout.strip(), "date": date.today().isoformat()}, part=part)
     return f"{run:<60} probe {100 * found['probe']:.1f}  10-NN {100 * found['knn']:.1f}"
 
 
-def method_of(name: str, plugin: str, options: dict[str, Any], *, alone: bool) -> dict[str, Any]:
-    """The `method` of a config. alone: distill, whatever the objective is."""
+def method_of(name: str, plugin: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The `method` of a config."""
     own = settings(name)
-    if alone:
-        return {"name": "distill", "views": VIEWS}
     part = plugin.rpartition(":")[2]
     return {"name": f"{name}+{plugin}" if plugin else name, **own, **({part: options} if plugin else {})}
 
@@ -199,10 +215,15 @@ def measured(metrics: Path) -> dict[str, float]:
     return {column: float(f"{statistics.median(values):.3g}") for column, values in found.items()}
 
 
-def probe(entry: sslkit.ZooEntry, task: str) -> float:
-    """Linear probe of a network on another embedded task."""
-    train, test = (evaluation.extract(entry, task, split, cache=None, progress=False) for split in ("train", "test"))
-    return round(evaluation.linear_probe(train, test, progress=False).value, 4)
+def transfer(entry: sslkit.ZooEntry, scratch: Path) -> dict[str, float]:
+    """The same probe of a network on other embedded tasks."""
+    write_data("glyphs", scratch / "glyphs.npz", choosing=False)
+    found = {}
+    for task in (str(scratch / "glyphs.npz"), "clipart", "digits"):
+        train, test = (evaluation.extract(entry, task, split, cache=None, progress=False) for split in SPLITS)
+        rows = (torch.as_tensor(np.asarray(part)) for part in (train.x, train.y, test.x, test.y))
+        found[Path(task).stem] = round(probe_accuracy(*rows), 4)
+    return found
 
 
 if __name__ == "__main__":

@@ -5,9 +5,6 @@ from typing import Any
 
 from scipy.stats import t as student
 
-from sslkit import objectives
-
-ALONE = {"resnet": "simclr", "vit": "mae"}  # the objective whose settings the prior alone has, by backbone
 Runs = dict[tuple[str, ...], dict[str, Any]]
 
 
@@ -30,16 +27,19 @@ def choosing_table(results: dict[str, Any]) -> str:
         "| variant | " + " | ".join(f"{data}, {epochs}, {name}" for data, epochs, name in settings) + " | mean gain |",
         "|---|" + "--:|" * len(settings) + "--:|",
     ]
-    for variant in sorted(cells, key=lambda one: -statistics.mean(gains[one])):
+    complete = len(gains["plain"])  # variants with fewer settings stand below, and are not compared by their mean
+    for variant in sorted(cells, key=lambda one: (-len(gains[one]), -statistics.mean(gains[one] or [0]))):
         shown = [f"{100 * a['probe']:.1f} / {100 * a['knn']:.1f}" if a else "" for a in cells[variant]]
-        mean = f"{statistics.mean(gains[variant]):+.1f} of {len(gains[variant])}"
+        mean = f"{statistics.mean(gains[variant]):+.1f}" if len(gains[variant]) == complete else ""
         lines.append(f"| {variant} | {' | '.join(shown)} | {mean} |")
     return "\n".join(lines)
 
 
 def chosen(runs: Runs, variant: str, setting: tuple[str, int, str]) -> dict[str, Any] | None:
+    """Means over the seeds; None without a run."""
     data, epochs, name = setting
-    return next((v for k, v in runs.items() if k[:4] == (data, name, variant, str(epochs))), None)
+    found = [v for k, v in runs.items() if k[:4] == (data, name, variant, str(epochs))]
+    return {key: statistics.mean(v[key] for v in found) for key in ("probe", "knn")} if found else None
 
 
 def table(results: dict[str, Any]) -> str:
@@ -60,9 +60,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def of(runs: Runs, data: str, name: str, variant: str, epochs: int) -> dict[str, dict[str, Any]]:
-    """The results by seed; those of the prior alone are shared by the objectives of one backbone."""
-    if variant == "prior alone":
-        name = ALONE[objectives.find(name).families[0]]
+    """The results by seed."""
     return {key[4]: numbers for key, numbers in runs.items() if key[:4] == (data, name, variant, str(epochs))}
 
 

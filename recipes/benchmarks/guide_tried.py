@@ -1,6 +1,6 @@
 """What recipes/benchmarks/guide_study.py trains: data, plug-ins, control priors, and rules for the balance."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from math import cos, pi
@@ -15,6 +15,7 @@ from torch import Tensor
 
 import sslkit
 from sslkit import backbones, balance
+from sslkit.embeddings import Embeddings
 from sslkit.method import Method
 from sslkit.priors.base import resize_and_crop
 
@@ -37,8 +38,8 @@ class Fading(balance.Shares):
 
 @contextmanager
 def rule(name: str | None) -> Iterator[None]:
-    """The rule of the shares while a run lasts; None is the library's."""
-    rules = {None: balance.Shares, "falling": Falling, "fading": Fading}
+    """The rule of the shares while a run lasts; None is the library's. "alone" switches the objective off."""
+    rules = {"falling": Falling, "fading": Fading}
     prepare = Method.prepare
 
     def begin(method: Method, *given: Any, **options: Any) -> None:
@@ -46,9 +47,24 @@ def rule(name: str | None) -> Iterator[None]:
             if hasattr(plugin, "begin"):  # a form of guide_forms.py that needs more than the embeddings
                 plugin.begin(method)
         prepare(method, *given, **options)
+        if name == "alone":
+            method.objective.align, method.objective.constrain = (
+                _times_zero(part) for part in (method.objective.align, method.objective.constrain)
+            )
 
-    with mock.patch.object(balance, "Shares", rules[name]), mock.patch.object(Method, "prepare", begin):
+    with (
+        mock.patch.object(balance, "Shares", rules.get(name, balance.Shares)),
+        mock.patch.object(Method, "prepare", begin),
+    ):
         yield
+
+
+def _times_zero(loss: Callable[[Embeddings], Tensor | None]) -> Callable[[Embeddings], Tensor | None]:
+    def nothing(e: Embeddings) -> Tensor | None:
+        value = loss(e)
+        return None if value is None else 0 * value
+
+    return nothing
 
 
 def pixels(views: Tensor) -> Tensor:
@@ -56,9 +72,11 @@ def pixels(views: Tensor) -> Tensor:
     return resize_and_crop(views, min(32, *views.shape[-2:]), "bilinear").flatten(1)
 
 
-def shuffled_pixels(views: Tensor) -> Tensor:
-    """A control: the target of each view is that of another image of the batch."""
-    return pixels(views).roll(1, 0)
+def write_shuffled(path: Path, images: Path) -> None:
+    """Write a control: each image's prior is the pixels of another image, always the same one."""
+    x = np.load(images)["x_train"]
+    order = np.random.default_rng(0).permutation(len(x))
+    np.save(path, (x[order].reshape(len(x), -1) / 255).astype(np.float32))
 
 
 def random_network(views: Tensor) -> Tensor:

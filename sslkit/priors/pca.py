@@ -66,7 +66,7 @@ class PcaPrior(Prior):
         if self.basis is not None:
             return (x - self.mean.to(x)) @ self.basis.to(x)
         if not self._said:
-            warnings.warn("prior pca was fitted to no data set (call DSA.prepare): using plain pixels", stacklevel=2)
+            warnings.warn("prior pca was fitted to no data set (call Method.prepare): using plain pixels", stacklevel=2)
             self._said = True
         return x
 

@@ -73,16 +73,16 @@ def _shares(rows: list[dict[str, float]]) -> dict[str, str]:
 
 
 def _draw_shares(axis: "Axes", rows: list[dict[str, float]]) -> None:
-    for (key, label), colour, style in zip(
-        _shares(rows).items(), cycle((LINE, OTHER)), cycle(("-", "--")), strict=False
-    ):
+    styles = cycle([(LINE, "-"), (OTHER, "--"), (LINE, ":"), (OTHER, "-.")])
+    for (key, label), (colour, style) in zip(_shares(rows).items(), styles, strict=False):
         points = [(row["step"], row[key]) for row in rows if row.get(key, 0) > 0]
         if points:
             axis.plot(*zip(*points, strict=True), style, color=colour, label=label, marker="o", markersize=3)
     axis.axhline(1, color="#8a949e", lw=0.8)
     axis.set_yscale("log")
     axis.set_title(SHARES, fontsize=10, loc="left")
-    axis.legend(frameon=False, fontsize=8)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(frameon=False, fontsize=8)
 
 
 def _draw_accuracies(axis: "Axes", rows: list[dict[str, float]], k: int) -> None:

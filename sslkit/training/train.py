@@ -111,7 +111,8 @@ def train(
     # History comes before the monitor, so that its clock stops before the evaluation starts.
     shown = rows_to_learn(config, data, method, whole=True)
     start = Start(data, shown, folder, config.eval.k, origin.digest(method))
-    callbacks = [start, Prepare(data, Path(config.out) / ".cache"), history, monitor, unreadable]
+    prepare = Prepare(data, Path(config.out) / ".cache")  # first: a prior that does not fit the data ends the run
+    callbacks = [prepare, start, history, monitor, unreadable]
     if config.trainer.compile:
         callbacks.insert(0, Compiled())  # removed before kNN and probe
     if config.trainer.checkpoint_activations:
