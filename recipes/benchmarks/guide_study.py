@@ -27,9 +27,10 @@ Seed 0 is for all variants, seeds 1 and 2 for plain and guide; the table says ho
 
 What decides. guide helps an objective if the mean gain in the probe (logistic regression with C = 1 on standardised
 features, the quick probe of a run) over plain is at least 2 points and the 95 % t-interval over seeds is above 0, and
-if it is 2 points above its random-network control. At 50 epochs it must be above both plain and the prior alone. Intervals are over seeds only, and for one objective at a time. Transfer: probes of the
-networks trained on fashion on glyphs, clip art and digits. The form of guide comes from a search on Fashion-MNIST's test
-images by others; glyphs are the clean test.
+if it is 2 points above its random-network control. At 50 epochs it must be above both plain and the prior alone.
+Intervals are over seeds only, and for one objective at a time. Transfer: probes of the networks trained on fashion on
+glyphs, clip art and digits. The form of guide comes from a search by others on Fashion-MNIST's test images; glyphs are
+the clean test.
 
 Amendments, all before the first test run. 2026-11-23: the first 6-epoch runs of SimCLR and BYOL that choose were made
 before this plan was committed (01ef507); fading, earlier layer, own features, neighbours, hog and r=10 were added when

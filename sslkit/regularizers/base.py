@@ -21,7 +21,8 @@ class Regularizer(nn.Module):
 
     reads: the embeddings that it is for, projected (z) or the backbone's (h).
     balance: ratio of the norms of its gradient and the objective's, to which `sslkit.method` scales its terms; None
-        leaves them as they are. See `sslkit.balance`.
+        leaves them as they are. The factor multiplies the loss, and so the gradients of its own layers too. See
+        `sslkit.balance`.
     balance_until: finished share of the run from which on the factor is kept; 1 follows the gradients to the end.
     watched: detached scalars of the last call of `terms` to log; not part of the loss.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
