@@ -56,8 +56,12 @@ def unequal_maps() -> list[torch.Tensor]:
 
 
 def made(name: str) -> sslkit.Method:
+    """What learns from a prior is fitted, by all ranks together."""
     name, family = name.split()
-    return build(name, family, image_size=16 if family == "vit" else 24, seed=1).double()
+    method = build(name, family, image_size=16 if family == "vit" else 24, seed=1).double()
+    if {"guide", "distill"} & set(name.split("+")):
+        method.prepare(sslkit.open_images("clipart"))
+    return method
 
 
 def work(rank: int, folder: Path, names: list[str]) -> None:
