@@ -40,8 +40,11 @@ tests=(
   tests/layers/test_queue.py
   tests/layers/test_teacher.py
   tests/objectives
+  tests/priors
   tests/regularizers
+  tests/test_balance.py
   tests/test_diagnostics.py
+  tests/test_prior_targets.py
   tests/training/test_features.py
 )
 # They start processes, build large networks or run to convergence: minutes, for no other numbers.
