@@ -55,7 +55,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import torch
-from guide_tables import choosing_table, table
+from guide_tables import choosing_table, tables
 from guide_tried import rule, write_data, write_shuffled
 from objectives import BATCH, FIXED, best, settings
 from results import keep, load
@@ -63,7 +63,8 @@ from results import keep, load
 import evaluation
 import sslkit
 from sslkit import objectives as family
-from sslkit.training.features import probe_accuracy
+from sslkit.prior_targets import PriorTargets
+from sslkit.training.features import knn_accuracy, probe_accuracy
 
 RESULTS = "guide_study"
 CHOOSING_SEEDS, SEEDS = (100, 101, 102), (0, 1, 2)
@@ -102,16 +103,20 @@ THREE_SEEDS = ("plain", "guide")
 LONG = {"objectives": ("simclr", "byol", "mae", "barlow_twins"), "variants": ("plain", "guide", "prior alone")}
 EPOCHS = 6  # of the short runs
 SPLITS = ("train", "test")
+PRIORS = {"pca": None, "hog": 32}  # and the side of their input
 
 
 def main() -> None:
     args = arguments()
+    if not (args.table or args.choose):
+        for data in args.data:
+            judge_priors(data)
     if not args.table:
         jobs = [job for job in wanted(args) if key(*job) not in load(RESULTS).get(part_of(args), {})]
         with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             for done in [pool.submit(one, part_of(args), *job) for job in jobs]:
                 print(done.result(), flush=True)
-    print((choosing_table if args.choose else table)(load(RESULTS)))
+    print((choosing_table if args.choose else tables)(load(RESULTS)))
 
 
 def arguments() -> argparse.Namespace:
@@ -214,6 +219,22 @@ def measured(metrics: Path) -> dict[str, float]:
             if column.endswith("/share") and value:
                 found.setdefault(column, []).append(float(value))
     return {column: float(f"{statistics.median(values):.3g}") for column, values in found.items()}
+
+
+def judge_priors(data: str) -> None:
+    """Probe and 10-NN of the priors' own features of the clean images, whitened as guide regresses them."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "images.npz"
+        write_data(data, path, choosing=False)
+        parts = {split: sslkit.open_images(str(path), split=split) for split in SPLITS}
+        for name, size in PRIORS.items():
+            given = {"components": 128, "mode": "view", "precision": "float32", "owner": "guide"}
+            targets = PriorTargets(name, size=size, **given)
+            targets.prepare(parts["train"], cache=None)
+            rows = [part.__getitems__(list(range(len(part)))) for part in parts.values()]
+            pairs = [x for batch in rows for x in (targets.whitened(targets.prior(batch["images"])), batch["label"])]
+            found = {"probe": probe_accuracy(*pairs), "knn": knn_accuracy(*pairs)}
+            keep(RESULTS, f"{data} | {name}", {k: round(v, 4) for k, v in found.items()}, part="priors")
 
 
 def transfer(entry: sslkit.ZooEntry, scratch: Path) -> dict[str, float]:

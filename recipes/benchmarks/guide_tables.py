@@ -42,21 +42,88 @@ def chosen(runs: Runs, variant: str, setting: tuple[str, int, str]) -> dict[str,
     return {key: statistics.mean(v[key] for v in found) for key in ("probe", "knn")} if found else None
 
 
-def table(results: dict[str, Any]) -> str:
-    """Variant x objective: means over seeds, and gains in the probe over plain of the same seed, with intervals."""
+def tables(results: dict[str, Any]) -> str:
+    """The verdicts, every variant, the shares of the regularisers, and the transfer to other tasks."""
     runs = split(results, "runs")
+    parts = [verdicts(runs), every_variant(runs), shares(runs), transfer(runs)]
+    return "\n\n".join("\n".join(lines) for lines in [priors(results), *parts])
+
+
+def priors(results: dict[str, Any]) -> list[str]:
+    """Probe and 10-NN of the priors' own features, whitened as guide regresses them."""
+    lines = ["| data | prior | probe, % | 10-NN, % |", "|---|---|--:|--:|"]
+    for key, row in results.get("priors", {}).items():
+        lines.append(f"| {' | '.join(key.split(' | '))} | {100 * row['probe']:.1f} | {100 * row['knn']:.1f} |")
+    return lines
+
+
+def settings_of(runs: Runs) -> list[tuple[str, int, str]]:
+    """(data, epochs, objective) of the runs."""
+    return sorted({(data, int(epochs), name) for data, name, _, epochs, _ in runs})
+
+
+def verdicts(runs: Runs) -> list[str]:
+    """guide against plain, and against what would show the gain to be cheap: differences of the probe, by seed."""
+    lines = [
+        "| data | epochs | objective | plain, % | guide, % | minus plain | minus random network | minus prior alone |",
+        "|---|--:|---|--:|--:|--:|--:|--:|",
+    ]
+    for data, epochs, name in settings_of(runs):
+        found = {one: of(runs, data, name, one, epochs) for one in ("plain", "guide")}
+        others = [of(runs, data, name, one, epochs) for one in ("plain", "guide, random network", "prior alone")]
+        reached = [spread([100 * r["probe"] for r in found[one].values()]) if found[one] else "" for one in found]
+        gains = [interval(differences(found["guide"], other, "probe")) for other in others]
+        lines.append(f"| {data} | {epochs} | {name} | {' | '.join([*reached, *gains])} |")
+    return lines
+
+
+def every_variant(runs: Runs) -> list[str]:
     lines = [
         "| data | epochs | objective | variant | seeds | probe, % | 10-NN, % | probe minus plain | 10-NN minus plain |",
         "|---|--:|---|---|--:|--:|--:|--:|--:|",
     ]
-    settings = dict.fromkeys((data, int(epochs), name) for data, name, _, epochs, _ in runs)
-    for data, epochs, name in sorted(settings):
+    for data, epochs, name in settings_of(runs):
+        plain = of(runs, data, name, "plain", epochs)
         for variant in dict.fromkeys(key[2] for key in runs):
             found = of(runs, data, name, variant, epochs)
             if found:
-                plain = of(runs, data, name, "plain", epochs)
-                lines.append(f"| {data} | {epochs} | {name} | " + row(variant, found, plain) + " |")
-    return "\n".join(lines)
+                cells = [spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn")]
+                others = {} if variant == "plain" else plain
+                cells += [interval(differences(found, others, k)) for k in ("probe", "knn")]
+                lines.append(f"| {data} | {epochs} | {name} | {variant} | {len(found)} | {' | '.join(cells)} |")
+    return lines
+
+
+def shares(runs: Runs) -> list[str]:
+    """The median share of each regulariser after the first tenth of a run, least to most over the seeds."""
+    lines = ["| data | epochs | objective | variant | share |", "|---|--:|---|---|--:|"]
+    for data, epochs, name in settings_of(runs):
+        for variant in ("dsa", "dsa, balance 1", "guide"):
+            rows = of(runs, data, name, variant, epochs).values()
+            values = [row[key] for row in rows for key in row if key.endswith("/share")]
+            if values:
+                ends = sorted({f"{min(values):.2g}", f"{max(values):.2g}"}, key=float)
+                lines.append(f"| {data} | {epochs} | {name} | {variant} | {' to '.join(ends)} |")
+    return lines
+
+
+def transfer(runs: Runs) -> list[str]:
+    """Probes on other tasks, and the difference that guide makes."""
+    found = {key: row["transfer"] for key, row in runs.items() if "transfer" in row}
+    tasks = list(dict.fromkeys(task for row in found.values() for task in row))
+    lines = [f"| epochs | objective | {' | '.join(tasks)} |", "|--:|---|" + "--:|" * len(tasks)]
+    for data, epochs, name in settings_of(runs):
+        plain, guide = (
+            {key[4]: row for key, row in found.items() if key[:4] == (data, name, one, str(epochs))}
+            for one in ("plain", "guide")
+        )
+        if plain and guide:
+            cells = [
+                f"{spread([100 * row[task] for row in plain.values()])}: {interval(differences(guide, plain, task))}"
+                for task in tasks
+            ]
+            lines.append(f"| {epochs} | {name} | {' | '.join(cells)} |")
+    return lines
 
 
 def of(runs: Runs, data: str, name: str, variant: str, epochs: int) -> dict[str, dict[str, Any]]:
@@ -64,12 +131,9 @@ def of(runs: Runs, data: str, name: str, variant: str, epochs: int) -> dict[str,
     return {key[4]: numbers for key, numbers in runs.items() if key[:4] == (data, name, variant, str(epochs))}
 
 
-def row(variant: str, found: dict[str, dict], plain: dict[str, dict]) -> str:
-    cells = [variant, str(len(found)), *(spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn"))]
-    for k in ("probe", "knn"):
-        gains = [100 * (found[seed][k] - plain[seed][k]) for seed in found if seed in plain and variant != "plain"]
-        cells.append(interval(gains))
-    return " | ".join(cells)
+def differences(one: dict[str, dict], other: dict[str, dict], key: str) -> list[float]:
+    """one minus other in points, seed by seed, of those that both have."""
+    return [100 * (one[seed][key] - other[seed][key]) for seed in one if seed in other]
 
 
 def spread(values: list[float]) -> str:
