@@ -19,7 +19,8 @@ from sslkit import distributed, objectives, regularizers
 WITH_PLUGINS = [
     f"{o}+{r} {objectives.find(o).families[0]}" for o, r in itertools.product(objectives.names(), regularizers.names())
 ]
-QUICK = [f"{name} {family}" for name, family in MEMBERS] + [one for one in WITH_PLUGINS if one.startswith("byol+")]
+FEW = [one for one in WITH_PLUGINS if one.startswith("byol+") or one == "mae+guide vit"]
+QUICK = [f"{name} {family}" for name, family in MEMBERS] + FEW
 LONG = [one for one in WITH_PLUGINS if one not in QUICK]
 
 
@@ -114,6 +115,7 @@ def test_two_processes_equal_one(name: str, together: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", LONG)
 def test_two_processes_equal_one_with_every_plugin(name: str, together_with_plugins: Path) -> None:
