@@ -38,8 +38,8 @@ the results of the constant balances were known; MAE chooses at 12 epochs instea
 instead of one, since the error of one probe on 1,600 images, 0.9 points, is above the 0.5 that decide; prior alone was
 `distill` with settings of its own; shuffled targets were those of another image of the batch. "r=3 settled" ran with a
 class of this script (234a30e), which is now balance_until.
-Test images were read outside the plan for SimCLR with and without a first form of guide (r = 1, seed 0), for the priors'
-own features and for distill (objectives.py), to see that they ran; nothing was chosen by them.
+Test images were read outside the plan for SimCLR with and without a first form of guide (r = 1, seed 0), for the own
+features of the priors and for distill (objectives.py), to see that they ran; nothing was chosen by them.
 """
 
 import argparse
