@@ -89,7 +89,7 @@ class Shares:
             self._check(list(plugins))
 
     def factor(self, name: str) -> Tensor | float:
-        """What the regulariser's terms are multiplied by; 1 without a balance and before the first measurement."""
+        """Return the factor of the regulariser's terms; 1 without a balance and before the first measurement."""
         balance, log = self.plugins[name].balance, self.logs[name].balanced
         return 1.0 if balance is None else torch.where(log.isinf(), 1.0, balance * (-log).exp())
 

@@ -1,4 +1,4 @@
-"""What a network learns from a prior: the whitened principal components of the prior's features of its views."""
+"""Regression targets of a network: the whitened principal components of a prior's features of its views."""
 
 import warnings
 from collections.abc import Callable, Iterator

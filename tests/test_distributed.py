@@ -57,7 +57,7 @@ def unequal_maps() -> list[torch.Tensor]:
 
 
 def made(name: str) -> sslkit.Method:
-    """What learns from a prior is fitted, by all ranks together."""
+    """Build a method; all ranks fit the prior of guide and distill together."""
     name, family = name.split()
     method = build(name, family, image_size=16 if family == "vit" else 24, seed=1).double()
     if {"guide", "distill"} & set(name.split("+")):

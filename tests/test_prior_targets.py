@@ -1,4 +1,4 @@
-"""What a network learns from a prior: components, whitened, of each view; fitted once and kept with the run."""
+"""Targets from a prior: components, whitened, of each view; fitted once and kept with the run."""
 
 import copy
 from types import SimpleNamespace

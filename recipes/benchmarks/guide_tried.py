@@ -1,4 +1,4 @@
-"""What recipes/benchmarks/guide_study.py trains: data, plug-ins, control priors, and rules for the balance."""
+"""Parts of guide_study.py: its data, its control priors, and rules for the balance."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

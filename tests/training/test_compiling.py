@@ -110,3 +110,23 @@ def test_the_shares_of_a_compiled_run_are_those_of_another(small_run, calls) -> 
         rows = (sslkit.pretrain(compiled(run, on=on)).folder / "metrics.csv").read_text().splitlines()
         found.append([float(row["koleo/share"]) for row in csv.DictReader(rows) if row["koleo/share"]])
     assert len(found[0]) == 2 and found[1] == pytest.approx(found[0], rel=1e-3)
+
+
+def test_steps_in_which_shares_are_measured_run_uncompiled(small_run, monkeypatch) -> None:
+    called: list[str] = []
+
+    def counted(function: Callable, **_: object) -> Callable:
+        def call(*given: object, **more: object) -> object:
+            called.append(function.__qualname__)
+            return function(*given, **more)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", counted)
+    numbers = {}
+    for name in ("byol", "byol+koleo"):
+        called.clear()
+        sslkit.pretrain(compiled({**small_run, "epochs": 1, "method": name}, on=True))
+        numbers[name] = sum(one != "_probe" for one in called)
+    # Of the three steps of an epoch the first and the third are measured, if there is a regulariser.
+    assert numbers["byol"] == 3 * numbers["byol+koleo"] > 0
