@@ -145,6 +145,10 @@ def interval(gains: list[float]) -> str:
     """The mean gain, and from two seeds on its 95 % t-interval."""
     if len(gains) < 2:
         return f"{gains[0]:+.1f}" if gains else ""
-    half = student.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5
-    mean = statistics.mean(gains)
+    mean, half = statistics.mean(gains), half_width(gains)
     return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})"
+
+
+def half_width(gains: list[float]) -> float:
+    """Half of the 95 % t-interval of a mean."""
+    return student.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5

@@ -19,7 +19,7 @@ from sslkit.embeddings import Embeddings
 from sslkit.method import Method
 from sslkit.priors.base import resize_and_crop
 
-RENDERS = 5  # of the 20 of each letter
+LETTERS = 500  # of the 1,219 of the embedded glyphs
 
 
 class Falling(balance.Shares):
@@ -96,25 +96,31 @@ def write_data(name: str, path: Path, *, choosing: bool) -> None:
     if name == "fashion" and choosing:
         held_out(path)
         return
-    if name == "fashion":
-        parts = {split: _rows("fashion_mnist", split, 1) for split in ("train", "test")}
+    part_of = {"fashion": lambda split: _all("fashion_mnist", split), "letters": _letters}[name]
+    if choosing:
+        parts = _every_fifth_held_out(*part_of("train"))
     else:
-        parts = {split: _rows("glyph_scripts", split, RENDERS / 20) for split in ("train", "test")}
-        if choosing:
-            parts = _without_letters(*parts["train"])
+        parts = {split: part_of(split) for split in ("train", "test")}
     np.savez(path, **{f"{k}_{part}": v for part, xy in parts.items() for k, v in zip("xy", xy, strict=True)})
 
 
-def _rows(name: str, split: str, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels; of glyphs, which come as 20 renders of each letter, this share of the renders."""
+def _all(name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
     images = sslkit.open_images(name, split=split)
-    rows = np.flatnonzero(np.arange(len(images)) % 20 < 20 * share)
-    return images.__getitems__(rows.tolist())["images"].numpy(), images.labels[rows]
+    return images.__getitems__(list(range(len(images))))["images"].numpy(), np.asarray(images.labels)
 
 
-def _without_letters(x: np.ndarray, y: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Hold out every fifth letter of each script."""
-    letter = np.arange(len(y)) // RENDERS
-    first = np.array([np.flatnonzero(y == script)[0] // RENDERS for script in y])
-    held = (letter - first) % 5 == 4
+def _letters(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Renders of letters drawn once from all scripts: 16 of each in training, 4 in test; the class is the letter."""
+    x, y = _all("glyphs", split)
+    drawn = np.sort(np.random.default_rng(0).permutation(y.max() + 1)[:LETTERS])
+    kept = np.isin(y, drawn)
+    return x[kept], np.searchsorted(drawn, y[kept])
+
+
+def _every_fifth_held_out(x: np.ndarray, y: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Hold out every fifth image of each class, in the order of the rows."""
+    place = np.zeros(len(y), dtype=int)
+    for label in np.unique(y):
+        place[y == label] = np.arange((y == label).sum())
+    held = place % 5 == 4
     return {"train": (x[~held], y[~held]), "test": (x[held], y[held])}
