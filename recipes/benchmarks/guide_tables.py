@@ -14,7 +14,7 @@ def split(results: dict[str, Any], part: str) -> Runs:
 
 
 def choosing_table(results: dict[str, Any]) -> str:
-    """Probe and 10-NN on held-out images, and the mean gain of the probe over plain; best first."""
+    """Probe and 10-NN on held-out images (and of how many seeds), and the mean gain of the probe over plain."""
     runs = split(results, "choosing")
     settings = sorted({(data, int(epochs), name) for data, name, _, epochs, _ in runs})
     variants = dict.fromkeys(key[2] for key in runs)
@@ -29,7 +29,7 @@ def choosing_table(results: dict[str, Any]) -> str:
     ]
     complete = len(gains["plain"])  # variants with fewer settings stand below, and are not compared by their mean
     for variant in sorted(cells, key=lambda one: (-len(gains[one]), -statistics.mean(gains[one] or [0]))):
-        shown = [f"{100 * a['probe']:.1f} / {100 * a['knn']:.1f}" if a else "" for a in cells[variant]]
+        shown = [shown_choice(a) if a else "" for a in cells[variant]]
         mean = f"{statistics.mean(gains[variant]):+.1f}" if len(gains[variant]) == complete else ""
         lines.append(f"| {variant} | {' | '.join(shown)} | {mean} |")
     return "\n".join(lines)
@@ -39,7 +39,13 @@ def chosen(runs: Runs, variant: str, setting: tuple[str, int, str]) -> dict[str,
     """Means over the seeds; None without a run."""
     data, epochs, name = setting
     found = [v for k, v in runs.items() if k[:4] == (data, name, variant, str(epochs))]
-    return {key: statistics.mean(v[key] for v in found) for key in ("probe", "knn")} if found else None
+    means = {key: statistics.mean(v[key] for v in found) for key in ("probe", "knn") if found}
+    return means | {"seeds": len(found)} if found else None
+
+
+def shown_choice(found: dict[str, Any]) -> str:
+    seeds = f" ({found['seeds']})" if found["seeds"] > 1 else ""
+    return f"{100 * found['probe']:.1f} / {100 * found['knn']:.1f}{seeds}"
 
 
 def tables(results: dict[str, Any]) -> str:
