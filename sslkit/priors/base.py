@@ -72,7 +72,7 @@ N = TypeVar("N", bound="NetworkPrior")
 class NetworkPrior(Prior):
     """A frozen network in eval mode, with its own resize and normalisation.
 
-    network: maps normalised (N, 3, size, size) to (N, A). mean, std: of the three channels.
+    network: maps normalised (N, channels, size, size) to (N, A). mean, std: of the channels.
     precision: "bfloat16" runs the network under autocast.
     """
 
@@ -84,11 +84,13 @@ class NetworkPrior(Prior):
         size: int,
         mean: tuple[float, ...],
         std: tuple[float, ...],
+        channels: int = 3,
         interpolation: str = "bicubic",
         precision: str = "float32",
     ) -> None:
         super().__init__(name)
         self.network = network.eval().requires_grad_(False)
+        self.channels = channels
         self.size, self.mean, self.std = size, mean, std
         self.interpolation = "bilinear" if interpolation == "bilinear" else "bicubic"
         self.precision = precision
@@ -111,6 +113,7 @@ class NetworkPrior(Prior):
             size=size or config["size"],
             mean=tuple(config["mean"]),
             std=tuple(config["std"]),
+            channels=config.get("channels", 3),
             interpolation=config["interpolation"],
             precision=precision,
         )
@@ -119,7 +122,7 @@ class NetworkPrior(Prior):
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
-        x = resize_and_crop(rgb(pixels, self.name), self.size, self.interpolation)
+        x = resize_and_crop(_of_channels(pixels, self.channels, self.name), self.size, self.interpolation)
         x = (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.network(x)
@@ -136,6 +139,17 @@ class NetworkPrior(Prior):
 def to_float(images: Tensor) -> Tensor:
     """Convert uint8 to float in [0, 1]; floats are returned unchanged."""
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
+
+
+def _of_channels(pixels: Tensor, channels: int, name: str) -> Tensor:
+    if channels == 3:
+        return rgb(pixels, name)
+    if pixels.shape[1] != channels:
+        convert = ": data.channels=1 converts them" if channels == 1 else ""
+        raise UserError(
+            f"prior {name} takes images of {channels} channel{'s' * (channels > 1)}, not {pixels.shape[1]}{convert}"
+        )
+    return pixels
 
 
 def rgb(pixels: Tensor, name: str) -> Tensor:

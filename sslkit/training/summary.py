@@ -92,9 +92,15 @@ def again(asked: Config, data: Data) -> str:
     source = asked.data.source
     if source in NAMES:
         yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
-        return words({"method": asked.method_name, "data": yours, "epochs": LONGER})
+        return words({"method": asked.method_name, "data": yours, "epochs": LONGER, **_priors(asked)})
     epochs = max(LONGER, 4 * asked.epochs)
     return words({"method": asked.method_name, "data": source, "epochs": epochs, **_given(asked)})
+
+
+def _priors(asked: Config) -> dict[str, Any]:
+    """The priors that are not the defaults and that fit any images."""
+    found = {path: value for path, value in _given(asked).items() if path.endswith((".prior", ".prior_size"))}
+    return {path: value for path, value in found.items() if not str(value).startswith("features:")}
 
 
 def _given(asked: Config) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -11,6 +12,8 @@ from evaluation.judging.following import following
 from evaluation.judging.run import asked_for
 from evaluation.protocols.base import Judged
 from sslkit.data.sources import open_images
+from sslkit.training.config import Config
+from sslkit.training.summary import again
 
 SHORT = ("data.batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3", "data.workers=0", "data.image_size=16")
 
@@ -55,6 +58,16 @@ def test_train_names_the_folder_and_its_settings_and_evaluate_takes_its_command(
     assert {f'data="{pictures.name}"', "protocols=[knn]", "knn.k=3"} <= set(following)
     again = typed("evaluate", *following[2:], "pictures=false", "workers=0", "image_size=16", cwd=where)
     assert again.returncode == 0, again.stderr
+
+
+def test_after_embedded_images_only_priors_that_fit_any_images_are_repeated() -> None:
+    def told(**guide: object) -> list[str]:
+        method = {"name": "mae+guide", "guide": guide}
+        return again(Config.from_mapping({"method": method, "data": "digits"}), SimpleNamespace(clips=None)).split()
+
+    usual = ["method=mae+guide", "data=PATH/TO/YOUR/IMAGES", "epochs=100"]
+    assert told(weight=2.0) == told(prior="features:rows.npy") == usual
+    assert told(prior="hog", prior_size=32) == [*usual, "method.guide.prior=hog", "method.guide.prior_size=32"]
 
 
 def test_pictures_without_classes_are_looked_at(pictures: Path, typed) -> None:

