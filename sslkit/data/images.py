@@ -29,6 +29,7 @@ class ImageOptions:
     fit: str = "squash"
     on_error: str = "skip"
     interpolation: str = "bilinear"
+    cache: str | Path | None = "runs/cache"
 
     def __post_init__(self) -> None:
         for name, known in (("fit", FITS), ("on_error", ON_ERROR), ("interpolation", INTERPOLATIONS)):

