@@ -27,6 +27,7 @@ FORMAT = 1
 NO_LABEL = -(2**63)  # of a sample without a .cls file
 _LABEL_BYTES = 32  # of a .cls file; a longer one is no number
 _BAR_FROM = 20  # shards
+_END = bytes(tarfile.BLOCKSIZE)
 _NUMBERS = {"offset": np.int64, "size": np.int64, "cls": np.int64}
 
 
@@ -158,6 +159,9 @@ def _scan(files: ShardFiles, shard: str, state: State) -> Members:
                 elif extension == "cls" and member.size <= _LABEL_BYTES:
                     labels[sample] = _number(tar.extractfile(member).read())
                 tar.members.clear()  # it would keep every header
+            stream.seek(tar.offset)
+            if stream.read(len(_END)) != _END:  # tarfile ends without a word at a header that is cut or damaged
+                raise tarfile.ReadError(f"there is no header and no end mark at byte {tar.offset}")
     except Exception as error:  # tarfile, and each file system of fsspec, raise their own
         reason = first_line(error) or type(error).__name__
     names, offset, size = (list(column) for column in zip(*images, strict=True)) if images else ([], [], [])

@@ -1,0 +1,39 @@
+"""Write a folder of images as shards, tar files in the form of WebDataset, for data=shards:OUT.
+
+python recipes/shards.py folder=path/to/images out=path/to/shards
+python recipes/shards.py folder=path/to/images out=path/to/shards megabytes=1000
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from command import run_plain
+
+from sslkit import say
+from sslkit.errors import UserError
+from sslkit.settings import setting
+
+
+@dataclass
+class Settings:
+    folder: str | None = setting(None, "folder of images; train, val and test in it are splits, folders below classes")
+    out: str | None = setting(None, "folder to write, new or empty")
+    megabytes: int = setting(256, "size of a shard", least=1)
+    progress: bool = setting(True, "progress bar on a terminal")
+
+
+def main(config: dict[str, Any]) -> None:
+    from sslkit.command_line import words
+    from sslkit.data.shard_writer import write_shards
+
+    folder, out = config.pop("folder"), config.pop("out")
+    for name, value in (("folder", folder), ("out", out)):
+        if value is None:
+            raise UserError(f"give {name}=, as in: python recipes/shards.py folder=path/to/images out=path/to/shards")
+    for one in write_shards(folder, out, **config):
+        say.line(f"{one.split:<9} {one.images:,} images in {len(one.shards):,} shards, such as {one.shards[0]}")
+    say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': f'shards:{out}'})}")
+
+
+if __name__ == "__main__":
+    run_plain(main, Settings(), __doc__, {})
