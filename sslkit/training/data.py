@@ -61,6 +61,7 @@ def _open_images(config: Config) -> Data:
     source = config.data.source
     known = splits(source)
     options = {"channels": config.data.channels, "on_error": config.data.on_error}
+    options["cache"] = Path(config.out) / ".cache"
     train = open_images(source, split=known[0], **options)
     size = config.data.image_size or (train.image_size if train.native_size else 224)
     if train.native_size is None and size != 224:  # decode files a little larger than the views
