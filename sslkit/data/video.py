@@ -179,8 +179,8 @@ def open_videos(
     Raises UserError for a folder without videos, none that can be read, no decoder, or an option out of range.
     """
     options = VideoOptions(
-        split, image_size, None, fit, on_error, interpolation,
-        frames, stride, clips, sampling, decoder, cache,
+        split, image_size, None, fit, on_error, interpolation, cache,
+        frames, stride, clips, sampling, decoder,
     )  # fmt: skip
     return open_folder_of_videos(source, options)
 

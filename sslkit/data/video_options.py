@@ -1,7 +1,6 @@
 """The options for reading videos, of `sslkit.data.video.open_videos`, checked."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from sslkit.data.clip_sampling import SAMPLINGS
 from sslkit.data.images import ImageOptions
@@ -21,7 +20,6 @@ class VideoOptions(ImageOptions):
     clips: int | None = None
     sampling: str = "random"
     decoder: str = "auto"
-    cache: str | Path | None = "runs/cache"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -116,6 +116,7 @@ def lines() -> list[Line]:
         Line("detect", ("checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke"), _settings("detect")),
         Line("action_eval", ("checkpoint=random:narrow_slow", "data=video:pictures"), _settings("action_eval")),
         Line("cut_films", ("films=[digits.npz]", "out=films"), _settings("cut_films")),
+        Line("shards", ("folder=pictures", "out=shards"), _settings("shards")),
         Line("zoo", ("methods=[simclr]", "plugins=[none]", *TINY), (*_settings("zoo"), *declared(sslkit_config()))),
     ]
 
