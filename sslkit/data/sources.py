@@ -5,6 +5,7 @@
 - PATH/TO/FOLDER: any folder of images, walked recursively
 - PATH/TO/FILE.npz: arrays
 - shards:PATTERN: tar files of images, local or behind a URL (`sslkit.data.shards.open_shards`)
+- hf:PATH or hf:NAME: a Hugging Face data set with an image column (`sslkit.data.hf.open_hf`)
 - video:PATH/TO/FOLDER: a folder of videos, read as clips (`sslkit.data.video.open_videos`)
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 """
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sslkit.data import builtin, shards, torchvision_sets, video
+from sslkit.data import builtin, hf, shards, torchvision_sets, video
 from sslkit.data.builtin import open_builtin, splits_of_builtin
 from sslkit.data.folder import open_folder, splits_of_folder
 from sslkit.data.images import ImageOptions, Images
@@ -68,7 +69,9 @@ def splits(source: str | Path | Images) -> tuple[str, ...]:
 def is_folder(source: str | Path | Images) -> bool:
     """Return whether a source is a folder of images."""
     place = source.source if isinstance(source, Images) else source
-    named = isinstance(place, str) and (place in builtin.NAMES or place.startswith(("video:", shards.PREFIX)))
+    named = isinstance(place, str) and (
+        place in builtin.NAMES or place.startswith(("video:", shards.PREFIX, hf.PREFIX))
+    )
     return place is not None and not named and _expanded(os.fspath(place)).is_dir()
 
 
@@ -103,6 +106,8 @@ def _find(source: str | Path) -> _Source:
         return _Source(partial(video.open_folder_of_videos, text), partial(video.splits_of_videos, text))
     if isinstance(source, str) and text.startswith(shards.PREFIX):
         return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text))
+    if isinstance(source, str) and text.startswith(hf.PREFIX):
+        return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text))
     path = _expanded(text)
     if path.is_dir():
         return _Source(partial(open_folder, path), partial(splits_of_folder, path))
@@ -135,7 +140,7 @@ def _find_torchvision(source: str | Path) -> _Source:
 
 
 def _unknown(source: str, torchvision_names: dict[str, str]) -> str:
-    kinds = "a folder of images, a .npz file, shards:PATTERN, video:FOLDER, torchvision:NAME[:ROOT], or a name"
+    kinds = "a folder of images, a .npz file, shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], or a name"
     if os.sep in source or "." in source:
         return f"there is no file or folder {Path(source).expanduser().absolute()}; data is {kinds}"
     close = get_close_matches(source.lower(), torchvision_names, n=1)

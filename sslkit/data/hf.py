@@ -1,0 +1,165 @@
+"""Hugging Face data sets with an image column: on disk (Arrow or Parquet), or by their name on the hub."""
+
+import copy
+import io
+import os
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from sslkit.data.decode import UnreadableImage, open_image
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.errors import UserError, first_line
+from sslkit.members import nearest
+
+PREFIX = "hf:"
+_USUAL = {"validation": "val", "valid": "val", "dev": "val"}
+
+
+class HfImages(DecodedImages):
+    """The rows of one split of a data set, each read when it is asked for."""
+
+    def __init__(self, table: Any, column: str, identity: Identity, options: ImageOptions) -> None:
+        import datasets
+
+        self._table = table.select_columns([column]).cast_column(column, datasets.Image(decode=False))
+        self._column = column
+        self._fingerprint = table._fingerprint  # of its files and of what was done with them
+        super().__init__(identity, options)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def path(self, row: int) -> str:
+        return f"{self.name}, {self.split}, row {row}"
+
+    def part(self, rows: np.ndarray, split: str) -> "HfImages":
+        """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
+        other = copy.copy(self)
+        other.__dict__.pop("digest", None)
+        other.source, other.splits, other.split = None, (split,), split
+        other.options = replace(self.options, split=split)
+        other.labels = None if self.labels is None else self.labels[rows]
+        other._table, other._unreadable = self._table.select(rows), set()
+        other._fingerprint = other._table._fingerprint
+        return other
+
+    def _open(self, row: int) -> Image.Image:
+        try:
+            image = self._table[row][self._column]
+        except Exception as error:  # Arrow raises its own
+            raise UnreadableImage(first_line(error)) from error
+        if image is None:
+            raise UnreadableImage("the row has no image")
+        return open_image(io.BytesIO(image["bytes"]) if image["bytes"] is not None else image["path"])
+
+    def _update_digest(self, digest: Any) -> None:
+        digest.update(f"{self._fingerprint} {len(self)} {self._column}".encode())
+
+
+def splits_of_hf(source: str) -> tuple[str, ...]:
+    return tuple(_usual(_loaded(_parsed(source)[0])))
+
+
+def open_hf(source: str, options: ImageOptions) -> HfImages:
+    """One split of `hf:PATH[#COLUMN]` or `hf:NAME[#COLUMN]`.
+
+    PATH: a folder that `save_to_disk` wrote, or one with Parquet or Arrow files, which the library converts once in its
+    own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images; default: the only
+    one.
+    Splits: "train" first, or the first there is; validation is "val", and a single held-out split is "test". Labels:
+    the column of classes, named label if there are several; -1 is unlabelled.
+    Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
+    for streamed ones.
+    """
+    where, column = _parsed(source)
+    tables = _loaded(where)
+    usual = _usual(tables)
+    wanted = "test" if options.split == "val" and "val" not in usual else options.split
+    check_split(source, wanted, tuple(usual))
+    return of_table(tables[usual[wanted]], where.rstrip("/").rpartition("/")[2], column, tuple(usual), source, options)
+
+
+def of_table(
+    table: Any, name: str, column: str | None, splits: tuple[str, ...], source: str | None, options: ImageOptions
+) -> HfImages:
+    """Images of a `datasets.Dataset`. Raises UserError for a streamed one, and one without a column of images."""
+    import datasets
+
+    if not isinstance(table, datasets.Dataset):
+        raise UserError(
+            f"{name} is a streamed data set, whose rows have no numbers, so that they cannot be shuffled or resumed: "
+            "load it without streaming, or write it to disk with save_to_disk"
+        )
+    if not len(table):
+        raise UserError(f"{name}, split {options.split}: there are no rows")
+    labels, classes = _labels(table, name)
+    identity = Identity(name, source, splits, labels, classes)
+    return HfImages(table, _image_column(table, column, name), identity, options)
+
+
+def _parsed(source: str) -> tuple[str, str | None]:
+    where, _, column = source.removeprefix(PREFIX).partition("#")
+    return where, column or None
+
+
+def _loaded(where: str) -> dict[str, Any]:
+    """The splits of a data set by their own names."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise UserError(f"hf:{where} needs the package datasets: pip install datasets") from error
+    path = Path(where).expanduser()
+    whole = any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+    if os.sep in where and not path.exists() and where.count("/") != 1:
+        raise UserError(f"hf:{where}: there is no folder {path}")
+    load = datasets.load_from_disk if whole else datasets.load_dataset
+    try:
+        found = load(str(path) if path.exists() else where)
+    except Exception as error:  # of datasets, the hub and Arrow
+        raise UserError(f"cannot load hf:{where}: {type(error).__name__}: {first_line(error)}") from error
+    return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}
+
+
+def _usual(tables: dict[str, Any]) -> dict[str, str]:
+    """The data set's split for each of the usual names."""
+    known = {_USUAL.get(name, name): name for name in tables}
+    first = "train" if "train" in known else next(iter(known))
+    held_out = {name: own for name, own in known.items() if name in ("val", "test") and name != first}
+    if len(held_out) == 1:
+        held_out = {"test": next(iter(held_out.values()))}
+    return {"train": known[first], **held_out}
+
+
+def _image_column(table: Any, wanted: str | None, name: str) -> str:
+    import datasets
+
+    images = [column for column, kind in table.features.items() if isinstance(kind, datasets.Image)]
+    if wanted is not None and wanted not in images:
+        raise UserError(f"{name} has no column of images {wanted!r}: {nearest(wanted, images)}")
+    if not images:
+        raise UserError(f"{name} has no column of images: its columns are {', '.join(table.features)}")
+    if wanted is None and len(images) > 1:
+        raise UserError(f"{name} has several columns of images, {', '.join(images)}: name one, hf:...#{images[0]}")
+    return wanted or images[0]
+
+
+def _labels(table: Any, name: str) -> tuple[np.ndarray | None, list[str] | None]:
+    import datasets
+
+    classes = [column for column, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)]
+    column = "label" if "label" in classes else classes[0] if classes else None
+    if column is None or (len(classes) > 1 and column != "label"):
+        if classes:
+            warnings.warn(
+                f"{name} has several columns of classes, {', '.join(classes)}, and none is used", stacklevel=4
+            )
+        return None, None
+    given = table.select_columns([column]).with_format("arrow")[:][column]
+    labels = given.fill_null(-1).to_numpy().astype(np.int64)
+    return (labels, list(table.features[column].names)) if (labels >= 0).any() else (None, None)

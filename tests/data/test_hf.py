@@ -1,0 +1,112 @@
+"""Hugging Face data sets: every row is the image and the label that were stored, from Arrow and from Parquet."""
+
+import io
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sslkit.data.hf import of_table
+from sslkit.data.images import ImageOptions
+from sslkit.data.sources import open_images, splits
+from sslkit.errors import UserError
+
+datasets = pytest.importorskip("datasets")
+DIGITS = open_images("digits")
+NAMES = [f"digit {label}" for label in range(10)]
+
+
+def cell(row: int) -> dict:
+    content = io.BytesIO()
+    Image.fromarray(DIGITS.pixels[row, 0]).save(content, "png")
+    return {"bytes": content.getvalue(), "path": None}
+
+
+def table(rows: range, **more: object):
+    kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)}
+    values = {"image": [cell(row) for row in rows], "label": DIGITS.labels[rows].tolist()}
+    for name, (kind, column) in more.items():
+        kinds[name], values[name] = kind, column
+    return datasets.Dataset.from_dict(values, features=datasets.Features(kinds))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    datasets.disable_progress_bars()
+
+
+@pytest.fixture(params=["disk", "parquet"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    parts = {"train": table(range(40)), "validation": table(range(40, 52))}
+    if request.param == "disk":
+        datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "mine"))
+    else:
+        for name, part in parts.items():
+            part.to_parquet(str(tmp_path / "mine" / "data" / f"{name}-00000-of-00001.parquet"))
+    return tmp_path / "mine"
+
+
+def test_every_row_is_the_image_and_the_label_that_was_stored(folder: Path) -> None:
+    assert splits(f"hf:{folder}") == ("train", "test")
+    for split, rows in (("train", range(40)), ("test", range(40, 52)), ("val", range(40, 52))):
+        images = open_images(f"hf:{folder}", split=split, image_size=8)
+        batch = pickle.loads(pickle.dumps(images)).__getitems__(list(range(len(images))))
+        assert np.array_equal(batch["images"], DIGITS.pixels[rows]) and images.name == "mine"
+        assert batch["label"].tolist() == DIGITS.labels[rows].tolist() and images.classes == NAMES
+    again = open_images(f"hf:{folder}", image_size=8)
+    assert again.digest == open_images(f"hf:{folder}", image_size=8).digest != images.digest
+    some = again.part(np.array([5, 3]), "held out")
+    assert np.array_equal(some.__getitems__([0, 1])["images"], DIGITS.pixels[[5, 3]])
+    assert some.labels.tolist() == DIGITS.labels[[5, 3]].tolist() and some.digest != again.digest
+
+
+def opened(given, column: str | None = None):
+    return of_table(given, "mine", column, ("train",), None, ImageOptions(image_size=8))
+
+
+def test_columns_are_found_or_named() -> None:
+    two = table(range(4), thumbnail=(datasets.Image(), [cell(row) for row in (7, 6, 5, 4)]))
+    assert np.array_equal(opened(two, "thumbnail").__getitems__([1])["images"], DIGITS.pixels[[6]])
+    with pytest.raises(UserError, match="several columns of images, image, thumbnail: name one, hf:"):
+        opened(two)
+    with pytest.raises(UserError, match="no column of images 'label': known: image, thumbnail"):
+        opened(two, "label")
+    with pytest.raises(UserError, match="no column of images: its columns are label"):
+        opened(table(range(4)).remove_columns("image"))
+
+
+def test_missing_labels_and_several_columns_of_classes() -> None:
+    unlabelled = table(range(4)).remove_columns("label")
+    assert opened(unlabelled).labels is None
+    other = (datasets.ClassLabel(names=["a", "b"]), [0, None, 1, 1])
+    assert opened(table(range(4), kind=other)).labels.tolist() == DIGITS.labels[:4].tolist()
+    assert opened(unlabelled.add_column("kind", [0, None, 1, 1], feature=other[0])).labels.tolist() == [0, -1, 1, 1]
+    hidden = table(range(4)).remove_columns("label").add_column("label", [-1] * 4, feature=other[0])
+    assert opened(hidden).labels is None
+    two = unlabelled.add_column("kind", [0, 0, 1, 1], feature=other[0]).add_column("sort", [0] * 4, feature=other[0])
+    with pytest.warns(UserWarning, match="several columns of classes, kind, sort, and none is used"):
+        assert opened(two).labels is None
+
+
+def test_rows_without_an_image_are_named_and_others_are_used() -> None:
+    images = [cell(0), None, {"bytes": b"no image", "path": None}, cell(3)]
+    given = datasets.Dataset.from_dict({"image": images}, features=datasets.Features({"image": datasets.Image()}))
+    batch = opened(given).__getitems__([0, 1, 2, 3])
+    assert batch["bad"] == ["mine, train, row 1", "mine, train, row 2"] and batch["index"].tolist() == [0, 3, 3, 3]
+
+
+def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="streamed data set, whose rows have no numbers"):
+        opened(table(range(4)).to_iterable_dataset())
+    with pytest.raises(UserError, match="there is no folder"):
+        open_images(f"hf:{tmp_path / 'none'}")
+    with pytest.raises(UserError, match="cannot load hf:nobody/nothing: "):
+        open_images("hf:nobody/nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=f"cannot load hf:{tmp_path / 'empty'}: "):
+        open_images(f"hf:{tmp_path / 'empty'}")
+    with pytest.raises(UserError, match="there are no rows"):
+        opened(table(range(0)))
