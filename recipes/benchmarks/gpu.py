@@ -3,12 +3,14 @@
     cd recipes/benchmarks
     python gpu.py correct            (every objective, plain and with each regulariser; writes results/gpu.json)
     python gpu.py sync               (a step may not wait for the GPU)
+    python gpu.py fast               (images a second of whole steps at 224 px, bf16)
     python gpu.py correct --device cpu --only simclr byol+guide   (small, without a GPU: half precision alone)
     python gpu.py --table            (print the committed results)
 
 correct: terms and gradient of a training step in float32 against the CPU, and in bfloat16 against float32 on the same
 device, with the bounds of gpu_correct.py; views from the same draws. TF32 is off. sync: PyTorch's check for waiting
-calls, on the third step of each method; the second has compiled and allocated.
+calls, on the third step of each method; the second has compiled and allocated. fast: ResNet-50 and ViT-S/16, batch 256,
+whole steps from uint8 images on the device, beside the bare network's forward and backward and lightly's parts, in turns.
 """
 
 import argparse
@@ -20,10 +22,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from gpu_correct import BOUNDS, Gap, compare, names, prepared
+from gpu_fast import contestants, rates
 from results import keep, load
 
 RESULTS = "gpu"
-SECTIONS = ("correct", "sync")
+SECTIONS = ("correct", "sync", "fast")
+NETWORKS = ("resnet50", "vit_small_patch16_224")
 
 
 def main() -> None:
@@ -32,7 +36,7 @@ def main() -> None:
         device = device_of(args.device)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         for section in args.sections:
-            {"correct": correct, "sync": sync}[section](args.only or list(names()), device)
+            {"correct": correct, "sync": sync, "fast": fast}[section](args.only or list(names()), device)
     print(table(load(RESULTS)))
 
 
@@ -74,6 +78,18 @@ def sync(methods: list[str], device: torch.device) -> None:
         found = waiting_calls(name, device)
         keep(RESULTS, name, {"waits": found, "device": hardware(device)}, part="sync")
         print(f"{name:<36} {'; '.join(found) or 'waits for nothing'}", flush=True)
+
+
+def fast(_: list[str], device: torch.device, *, size: int = 224, batch: int = 256) -> None:
+    """Images a second of every contestant, for each network."""
+    if device.type != "cuda":
+        raise SystemExit("fast needs a GPU")
+    for network in NETWORKS:
+        found = rates(contestants(network, device, size=size, batch=batch), batch, device, rounds=7, each=10)
+        memory = round(torch.cuda.max_memory_allocated() / 2**30, 1)
+        about = {"device": hardware(device), "torch": torch.__version__, "date": date.today().isoformat()}
+        keep(RESULTS, network, {"rates": found, "gib": memory, "batch": batch, **about}, part="fast")
+        print(network, found, flush=True)
 
 
 def waiting_calls(name: str, device: torch.device) -> list[str]:
@@ -123,6 +139,14 @@ def table(results: dict) -> str:
         most = [f"{max(row[part] for row in rows.values()):.1e}" for part in ("loss", "gradient", "views")]
         out = ", ".join(name for name, row in rows.items() if not row["within"])
         lines.append(f"| {objective} | {precision} | {device} | {len(rows)} | {' | '.join(most)} | {out} |")
+    for network, row in results.get("fast", {}).items():
+        bare = row["rates"]["bare network"]
+        lines += [
+            "",
+            f"| {network}, batch {row['batch']}, {row['device']} | images/s | of the bare network |",
+            "|---|--:|--:|",
+        ]
+        lines += [f"| {name} | {rate:,.0f} | {rate / bare:.0%} |" for name, rate in row["rates"].items()]
     for name, row in results.get("sync", {}).items():
         lines += [f"{name} waits at {', '.join(row['waits'])}"] if row["waits"] else []
     return "\n".join(lines)

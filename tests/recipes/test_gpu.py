@@ -16,7 +16,7 @@ def correct(monkeypatch: pytest.MonkeyPatch):
     import gpu_correct
 
     yield gpu_correct
-    for name in ("gpu", "gpu_correct", "objectives", "results", "machine"):
+    for name in ("gpu", "gpu_correct", "gpu_fast", "objectives", "results", "machine"):
         sys.modules.pop(name, None)
 
 
@@ -53,3 +53,12 @@ def test_without_a_gpu_it_says_so(correct) -> None:
         pytest.skip("there is a GPU")
     with pytest.raises(SystemExit, match="there is no GPU here: add --device cpu"):
         gpu.device_of("cuda")
+
+
+def test_every_contestant_takes_its_steps(correct) -> None:
+    import gpu_fast
+
+    steps = gpu_fast.contestants("resnet10t", CPU, size=16, batch=4)
+    del steps["byol, compiled"]  # a minute of the compiler
+    found = gpu_fast.rates(steps, 4, CPU, rounds=1, each=1)
+    assert found.keys() == steps.keys() and min(found.values()) > 0
