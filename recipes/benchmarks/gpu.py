@@ -10,7 +10,7 @@
 correct: terms and gradient of a training step in float32 against the CPU, and in bfloat16 against float32 on the same
 device, with the bounds of gpu_correct.py; views from the same draws. TF32 is off. sync: PyTorch's check for waiting
 calls, on the third step of each method; the second has compiled and allocated. fast: ResNet-50 and ViT-S/16, batch 256,
-whole steps from uint8 images on the device, beside the bare network's forward and backward and lightly's parts, in turns.
+whole steps from uint8 images on the device, in turns with the bare network's forward and backward and lightly's parts.
 """
 
 import argparse
