@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock
+
 from sslkit.errors import UserError
 
 
@@ -49,6 +51,25 @@ def write_whole_folder(path: Path) -> Iterator[Path]:
             os.replace(old, path)
         for left in (partial, old):
             shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def exclusive(file: Path, what: str) -> Iterator[None]:
+    """Let one process at a time work on a file; others wait. The system frees the lock of a killed process.
+
+    what: is in the file, for the message. Raises UserError if the lock cannot be written beside it.
+    """
+    lock = FileLock(file.with_name(f".{file.stem}.lock"))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write {what} in {file.parent}: {reason}; name another cache") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _sync(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""What only a GPU shows: whether steps are correct there, and whether they wait for the host.
+"""Training steps on a GPU: their correctness, the calls that wait for the device, and their speed.
 
     cd recipes/benchmarks
     python gpu.py correct            (every objective, plain and with each regulariser; writes results/gpu.json)

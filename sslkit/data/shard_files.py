@@ -1,4 +1,4 @@
-"""Where shards lie: tar files named by a pattern, on a local disk or behind an fsspec URL, read at an offset."""
+"""Tar files named by a pattern, on a local disk or behind an fsspec URL, and read at an offset."""
 
 import os
 import re
@@ -20,7 +20,7 @@ _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 @dataclass(frozen=True)
 class State:
-    """What tells that a shard is as it was: bytes, and its modification time in ns or its tag, as text."""
+    """Size in bytes of a shard, and its modification time in ns or its tag, as text: both change if the shard does."""
 
     bytes: int
     changed: str

@@ -84,7 +84,8 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     check_split(source, wanted, tuple(by_split))
     index = index_shards(files, shards, None if options.cache is None else Path(options.cache))
     labels, classes = _labels(index)
-    inside = {place for place, name in enumerate(shards) if name in set(by_split[wanted])}
+    wanted_shards = set(by_split[wanted])
+    inside = {place for place, name in enumerate(shards) if name in wanted_shards}
     rows = np.flatnonzero(np.isin(index.shard, list(inside)))
     if not len(rows):
         raise UserError(f"{source}: there is no image in {len(inside)} shards, such as {by_split[wanted][0]}")

@@ -1,4 +1,4 @@
-"""Where each image lies in the shards: read once from the tar headers, in parallel, and kept in one file.
+"""An index of the images in shards: read once from the tar headers, in parallel, and kept in one file.
 
 A shard's rows are valid while its size and its modification time, or tag, are unchanged.
 """
@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
 from sslkit.data.decode import EXTENSIONS
 from sslkit.data.folder import PathList
 from sslkit.data.shard_files import ShardFiles, State
-from sslkit.errors import UserError, first_line
-from sslkit.files import write_whole
+from sslkit.errors import first_line
+from sslkit.files import exclusive, write_whole
 
 FORMAT = 1
 NO_LABEL = -(2**63)  # of a sample without a .cls file
@@ -98,20 +97,11 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
         return TarIndex.of(_scanned(files, shards, {}))
     key = hashlib.sha256("\n".join([str(FORMAT), *map(_absolute, shards)]).encode(errors="surrogateescape")).hexdigest()
     file = cache / f"shards-{key[:32]}.npz"
-    lock = FileLock(file.with_name(f".{file.stem}.lock"))
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"cannot write the index of shards in {file.parent}: {reason}; name another folder") from error
-    try:
+    with exclusive(file, "the index of shards"):
         known = _read(file)
         found = _scanned(files, shards, known)
         if any(known.get(name) is not one for name, one in found.items()):
             _write(file, found)
-    finally:
-        lock.release()
     return TarIndex.of(found)
 
 

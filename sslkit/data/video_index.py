@@ -8,18 +8,16 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from sslkit.data.folder import PathList
 from sslkit.data.video_reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files import exclusive, write_whole
 
 FORMAT = 2
 _BAR_FROM = 20  # videos
@@ -125,27 +123,11 @@ def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: P
         return VideoIndex.of({path: known[path] for path in paths})
     key = hashlib.sha256(f"{FORMAT}\n{reader.name}\n{root.resolve()}".encode(errors="surrogateescape")).hexdigest()
     file = cache / f"videos-{key[:32]}.npz"
-    with _exclusive(file):
+    with exclusive(file, "the index of videos"):
         known = _read(file)
         for _ in _survey(root, _changed(root, paths, known), reader, known):
             _write(file, VideoIndex.of(known))
     return VideoIndex.of({path: known[path] for path in paths})
-
-
-@contextmanager
-def _exclusive(file: Path) -> Iterator[None]:
-    """Lock an index file. The system frees the lock of a killed process."""
-    lock = FileLock(file.with_name(f".{file.stem}.lock"))
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"cannot write the index of videos in {file.parent}: {reason}; name another cache") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry]) -> list[tuple[str, int, int]]:
