@@ -45,7 +45,7 @@ settled, and this rule, before they were run: the best of them at 50 epochs is k
 the best of them at 6 epochs, and otherwise the best of the mean of 6 and 50.
 Outcome: at 50 epochs all four are within 0.2 points of each other in the mean of both, settled first; at 6 it is 0.3
 below r=3. So settled is kept, which no measurement here shows to be better than a constant 3. "r=3 settled, L_AM" (DSA
-with alpha=relative and a balance of 1 beside guide) was run last, when the test runs had begun, and could change nothing.
+with alpha=relative and a balance of 1 beside guide) was run last, after the default had been fixed.
 Test images were read outside the plan for SimCLR with and without a first form of guide (r = 1, seed 0), for the own
 features of the priors and for distill (objectives.py), to see that they ran; nothing was chosen by them.
 """
