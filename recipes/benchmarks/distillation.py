@@ -46,7 +46,7 @@ def main() -> None:
         judge_teacher()
         for seed in args.seeds:
             for variant in VARIANTS:
-                if f"{variant} | {seed}" not in load(RESULTS)["runs"]:
+                if f"{variant} | {seed}" not in load(RESULTS).get("runs", {}):
                     print(one(variant, seed), flush=True)
     print(table(load(RESULTS)))
 
@@ -101,7 +101,7 @@ def table(results: dict[str, Any]) -> str:
     for name, row in results.get("teacher", {}).items():
         lines.append(f"| {name} |  | {100 * row['probe']:.1f} | {100 * row['knn']:.1f} |  |")
     for variant in VARIANTS:
-        rows = [row for key, row in results["runs"].items() if key.rpartition(" | ")[0] == variant]
+        rows = [row for key, row in results.get("runs", {}).items() if key.rpartition(" | ")[0] == variant]
         if rows:
             cells = [spread([100 * row[key] for row in rows]) for key in ("probe", "knn")]
             seconds = statistics.median(row["seconds"] for row in rows)

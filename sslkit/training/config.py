@@ -15,7 +15,8 @@ SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X}
 @dataclass
 class DataConfig:
     source: str = setting(
-        "fashion_mnist", "embedded name, folder, .npz file, digits, torchvision:NAME:ROOT or video:FOLDER"
+        "fashion_mnist",
+        "embedded name, folder, .npz file, digits, shards:PATTERN, hf:PATH, torchvision:NAME:ROOT or video:FOLDER",
     )
     batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2, most=2**20)
     image_size: int | None = setting(
