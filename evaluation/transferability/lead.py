@@ -71,32 +71,65 @@ def squared_gradients(x: Tensor, weights: list[Tensor]) -> Tensor:
 def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: float = 1.0) -> Tensor:
     """Return predictions (N, C) of ridge regression onto one-hot labels, fitted without the image's fold.
 
-    x: (N, D) with column means 0. folds: (N,) int64. ridge: the penalty over D. One fit on all rows gives the exact
-    fit of every fold: residuals (I - H)_ff^-1 times those of the full fit, H the hat matrix with an intercept.
+    x: (N, D) with column means 0. folds: (N,) int64. ridge: the penalty over D. O(N D^2 + folds D^3), D at most N: the
+    fit of a fold comes from sums over all rows, or, if it has fewer rows than columns, from one fit to all rows.
     """
-    n, penalty = len(x), ridge * max(x.shape[1], 1)
-    if x.shape[1] > n:
+    penalty = ridge * max(x.shape[1], 1)
+    if x.shape[1] > len(x):
         values, vectors = torch.linalg.eigh(x @ x.T)
         x = vectors * values.clamp_min(0).sqrt()
     targets = one_hot(y, n_classes).to(x.dtype)
+    shares = targets.mean(0)
+    targets -= shares
     gram = x.T @ x
     gram.diagonal().add_(penalty)
-    factor, failed = torch.linalg.cholesky_ex(gram)
-    too_small = f"lead: ridge={ridge:g} is too small for these features: raise it"
-    if failed:
-        raise UserError(too_small)
-    weights = torch.cholesky_solve(x.T @ targets, factor)
-    residual = targets - targets.mean(0) - x @ weights
-    scores = torch.empty_like(residual)
+    products = x.T @ targets
+    factor = _cholesky(gram, ridge)
+    residual = targets - x @ torch.cholesky_solve(products, factor)
+    scores = torch.empty_like(targets)
     for fold in torch.unique(folds).tolist():
         rows = (folds == fold).nonzero()[:, 0]
-        half = torch.linalg.solve_triangular(factor, x[rows].T, upper=False)
-        left = torch.eye(len(rows), dtype=x.dtype, device=x.device) - half.T @ half - 1 / n
-        found, singular = torch.linalg.solve_ex(left, residual[rows])
-        if singular:
-            raise UserError(too_small)
-        scores[rows] = targets[rows] - found
-    return scores
+        if len(rows) > x.shape[1]:
+            scores[rows] = _refitted(x[rows], targets[rows], gram, products, len(x), ridge)
+        else:
+            scores[rows] = targets[rows] - _left_out(x[rows], residual[rows], factor, len(x), ridge)
+    return scores.add_(shares)
+
+
+def _refitted(x: Tensor, targets: Tensor, gram: Tensor, products: Tensor, n: int, ridge: float) -> Tensor:
+    """Return predictions for the rows x (n_f, D) of the fit to the n - n_f others.
+
+    gram: (D, D) with the penalty, and products: (D, C), of all n rows, of which x and the targets have mean 0.
+    """
+    others = n - len(x)
+    mean, target = -x.sum(0) / others, -targets.sum(0) / others  # of the others
+    own = torch.addmm(gram, x.T, x, alpha=-1).sub_(others * torch.outer(mean, mean))
+    found = torch.addmm(products, x.T, targets, alpha=-1).sub_(others * torch.outer(mean, target))
+    return torch.addmm(target, x - mean, torch.cholesky_solve(found, _cholesky(own, ridge)))
+
+
+def _left_out(x: Tensor, residual: Tensor, factor: Tensor, n: int, ridge: float) -> Tensor:
+    """Return the residuals of rows x (n_f, D) for the fit without them: (I - H)_ff^-1 times those of the full fit.
+
+    H is the hat matrix with an intercept. factor: Cholesky, of the full fit.
+    """
+    half = torch.linalg.solve_triangular(factor, x.T, upper=False)
+    left = torch.eye(len(x), dtype=x.dtype, device=x.device) - half.T @ half - 1 / n
+    found, singular = torch.linalg.solve_ex(left, residual)
+    if singular:
+        raise _too_small(ridge)
+    return found
+
+
+def _cholesky(gram: Tensor, ridge: float) -> Tensor:
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    if failed:
+        raise _too_small(ridge)
+    return factor
+
+
+def _too_small(ridge: float) -> UserError:
+    return UserError(f"lead: ridge={ridge:g} is too small for these features: raise it")
 
 
 def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 0) -> Tensor:
@@ -139,7 +172,7 @@ def score(
     ridge: the penalty over D. folds: at most N.
 
     Range: ln(1 - e^(-eta lambda t)) to 0, for eta = t = 1 mostly -0.5 to 0. Higher is better.
-    Cost: O(N D^2 + D^3); "svm" fits C times `folds` classifiers, "empirical" adds O(min(N, 64 C) 1024 (D + 2048)).
+    Cost: O(N D^2 + folds D^3), D at most N; "svm" fits C times `folds` classifiers, "empirical" adds O(min(N, 64 C) 1024 (D + 2048)).
     Source: Hu et al., LEAD: Exploring Logit Space Evolution for Model Selection, CVPR 2024; reconstruction.
     Not for: comparison with the paper's numbers.
     """

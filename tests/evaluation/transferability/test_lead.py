@@ -19,7 +19,7 @@ def clusters(n=120, d=8, c=4, seed=0, noise=1.0):
     return x.double(), y
 
 
-@pytest.mark.parametrize("d", [8, 300])
+@pytest.mark.parametrize("d", [8, 40, 300])  # fewer columns than a fold has rows, fewer than all rows, more
 def test_fold_predictions_are_those_of_fits_without_the_fold(d, generator):
     x, y = clusters(d=d)
     x -= x.mean(0)
