@@ -172,7 +172,8 @@ def score(
     ridge: the penalty over D. folds: at most N.
 
     Range: ln(1 - e^(-eta lambda t)) to 0, for eta = t = 1 mostly -0.5 to 0. Higher is better.
-    Cost: O(N D^2 + folds D^3), D at most N; "svm" fits C times `folds` classifiers, "empirical" adds O(min(N, 64 C) 1024 (D + 2048)).
+    Cost: O(N D^2 + folds D^3), D at most N; "svm" fits C times `folds` classifiers, "empirical" adds
+        O(min(N, 64 C) 1024 (D + 2048)).
     Source: Hu et al., LEAD: Exploring Logit Space Evolution for Model Selection, CVPR 2024; reconstruction.
     Not for: comparison with the paper's numbers.
     """

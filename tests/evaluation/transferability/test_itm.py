@@ -38,13 +38,13 @@ def oracle_loss(theta, x, y, update, d, c):
 
 
 @pytest.mark.parametrize("update", [itm.Update(), itm.Update(0.9, 3), itm.Update(0.3, 2, 1.5), itm.Update(0.0)])
-@pytest.mark.parametrize("d", [7, 300])
-def test_gradients_by_hand_are_those_of_autograd(update, d, generator):
-    x, y = torch.randn(40, d, generator=generator, dtype=torch.float64), torch.arange(40) % 5
-    probe = itm.Probe(d, 5, generator, dtype=torch.float64, device=torch.device("cpu"))
+@pytest.mark.parametrize(("d", "c"), [(7, 5), (300, 5), (7, 60)])  # also more classes than rows
+def test_gradients_by_hand_are_those_of_autograd(update, d, c, generator):
+    x, y = torch.randn(40, d, generator=generator, dtype=torch.float64), torch.arange(40) % c
+    probe = itm.Probe(d, c, generator, dtype=torch.float64, device=torch.device("cpu"))
     theta = probe.vector.clone().requires_grad_()
-    oracle_loss(theta, x, y, update, d, 5).backward()
-    probe.differentiate(x, one_hot(y, 5).double(), update)
+    oracle_loss(theta, x, y, update, d, c).backward()
+    probe.differentiate(x, one_hot(y, c).double(), update)
     torch.testing.assert_close(probe.vector.grad, theta.grad, rtol=1e-10, atol=1e-13)
 
 
