@@ -5,20 +5,22 @@ f(theta) = 1/N sum_i loss(theta x_i, y_i) + lambda/2 |W|^2, theta = (W, b), x_i 
 In these axes the Hessian of the softmax loss is at most 1/2 diag(mean of x^2) for every class (Böhning 1992). With the
 1/2 replaced by the mean of the class's p (1 - p) this is the first matrix of the two-loop recursion (Nocedal and
 Wright 2006, algorithm 7.4). The logits are linear in the step, so a search along it costs O(N K), and an iteration two
-products.
+products. theta and all sums over rows are float64, whatever the precision of the rows.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import log_softmax, softplus
 
 MEMORY = 10  # curvature pairs
 SLOPE = 0.9  # a search ends when |slope| is below this share of the first one
 SEARCHES = 40
 ROUNDING = 1e-10  # apparent increase of f that a step may have
+BLOCK = 4096  # rows at a time: their sums are added in float64
 
 Loss = Callable[[Tensor], tuple[float, Tensor]]
 
@@ -27,14 +29,15 @@ Loss = Callable[[Tensor], tuple[float, Tensor]]
 class Axes:
     """Features in their principal axes, where X^T X / N is diagonal.
 
-    x: (N, r + 1), r = min(N, D), the last column 1. moments: (r + 1,) the mean square of each column, float64.
-    mean: (D,) and basis: (D, r), float64, map back.
+    x: (N, r), r = min(N, D). moments: (r + 1,) the mean square of each column and of a column of ones, float64.
+    mean: (D,) and basis: (D, r), float64, map back. precision: of the logits and of products with x.
     """
 
     x: Tensor
     moments: Tensor
     mean: Tensor
     basis: Tensor
+    precision: torch.dtype
 
     def turned(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return theta (K, r + 1) of the classifier weight (K, D), bias (K,)."""
@@ -45,54 +48,80 @@ class Axes:
         weight = theta[:, :-1] @ self.basis.T
         return weight, theta[:, -1] - weight @ self.mean
 
+    def logits(self, theta: Tensor) -> Tensor:
+        """Return the logits (N, K) of theta (K, r + 1)."""
+        weight, bias = theta[:, :-1].T.to(self.precision), theta[:, -1].to(self.precision)
+        found = torch.empty(len(self.x), len(theta), dtype=self.precision, device=self.x.device)
+        for rows in _blocks(self.x):
+            torch.addmm(bias, self.x[rows].to(self.precision), weight, out=found[rows])
+        return found
 
-def principal_axes(x: Tensor) -> Axes:
+    def mean_products(self, residual: Tensor) -> Tensor:
+        """Return the mean (K, r + 1) over the rows of residual (N, K) times (x, 1)."""
+        found = self.moments.new_zeros(residual.shape[1], len(self.moments))
+        for rows in _blocks(self.x):
+            found[:, :-1] += residual[rows].T @ self.x[rows].to(self.precision)
+            found[:, -1] += residual[rows].sum(0)
+        return found / len(self.x)
+
+
+def principal_axes(x: Tensor, precision: torch.dtype = torch.float64) -> Axes:
     """Centre features (N, D) and rotate them into their principal axes; for N < D the zero axes are left out.
 
-    x: float64; on other devices than the CPU the rotated features are float32.
+    x: float32 or float64; it is overwritten, and remains in memory as the rotated features.
     """
-    mean = x.mean(0)
-    x = x - mean
-    span = torch.linalg.qr(x.T).Q if len(x) < x.shape[1] else None
-    inner = x if span is None else x @ span
-    vectors = torch.linalg.eigh(inner.T @ inner).eigenvectors
-    turned = torch.cat([inner @ vectors, x.new_ones(len(x), 1)], 1)
-    moments = turned.square().mean(0)
-    turned = turned if x.device.type == "cpu" else turned.float()
-    return Axes(turned, moments, mean, vectors if span is None else span @ vectors)
+    mean = sum(x[rows].sum(0, dtype=torch.float64) for rows in _blocks(x)) / len(x)
+    for rows in _blocks(x):
+        x[rows] = (x[rows] - mean).to(x)
+    if len(x) < x.shape[1]:
+        span = torch.linalg.qr(x.T.double()).Q
+        x = (x.double() @ span).to(x)
+    gram = sum(block.T @ block for rows in _blocks(x) for block in (x[rows].double(),))
+    vectors = torch.linalg.eigh(gram).eigenvectors
+    moments = vectors.new_ones(len(vectors) + 1)
+    moments[:-1] = 0
+    for rows in _blocks(x):
+        x[rows] = (x[rows].double() @ vectors).to(x)
+        moments[:-1] += x[rows].double().square().sum(0) / len(x)
+    return Axes(x, moments, mean, vectors if len(vectors) == len(mean) else span @ vectors, precision)
 
 
 def softmax_loss(y: Tensor) -> Loss:
-    """Cross-entropy of logits (K, N) with labels y: (N,) int64: its mean, and the residual softmax - one-hot (K, N)."""
-    columns = torch.arange(len(y), device=y.device)
+    """Cross-entropy of logits (N, K) with labels y: (N,) int64: its mean, and the residual softmax - one-hot (N, K)."""
+    rows = torch.arange(len(y), device=y.device)
 
     def loss(logits: Tensor) -> tuple[float, Tensor]:
-        top = logits.amax(0)
-        p = (logits - top).exp_()
-        total = p.sum(0)
-        mean = (total.log().add_(top).sum() - logits[y, columns].sum()).item() / len(y)
-        p.div_(total)[y, columns] -= 1
-        return mean, p
+        residual = log_softmax(logits, 1)
+        mean = -residual[rows, y].sum(dtype=torch.float64).item() / len(y)
+        residual.exp_()[rows, y] -= 1
+        return mean, residual
 
     return loss
 
 
 def sigmoid_loss(y: Tensor) -> Loss:
-    """Binary cross-entropy of logits (K, N) with y: (N, K) of 1, -1, 0 (does not count), summed over K, mean over N."""
-    sign = y.T.double().contiguous()
-    counts = sign.abs()
+    """Binary cross-entropy of logits (N, K) with y: (N, K) of 1, -1, 0 (does not count), summed over K, mean over N."""
 
     def loss(logits: Tensor) -> tuple[float, Tensor]:
-        margin = sign * logits
-        value = (torch.nn.functional.softplus(-margin) * counts).sum().item() / len(y)
-        return value, -sign * torch.sigmoid(-margin)
+        margin = y * logits
+        value = _product(softplus(-margin), y.abs()) / len(y)
+        return value, torch.sigmoid(margin.neg_()).mul_(-y)
 
     return loss
 
 
+def _product(a: Tensor, b: Tensor) -> float:
+    """Return the sum of products of (N, K), over the rows in float64."""
+    return sum((a[rows] * b[rows]).sum(1).sum(dtype=torch.float64) for rows in _blocks(a)).item()
+
+
+def _blocks(x: Tensor) -> Iterator[slice]:
+    return (slice(start, start + BLOCK) for start in range(0, len(x), BLOCK))
+
+
 @dataclass
 class State:
-    """A point, reused along a path of penalties. theta: (K, r + 1). logits, residual: (K, N)."""
+    """A point, reused along a path of penalties. theta: (K, r + 1). logits, residual: (N, K)."""
 
     theta: Tensor
     logits: Tensor
@@ -112,7 +141,7 @@ class Minimum:
 
 def begin(axes: Axes, loss: Loss, theta: Tensor) -> State:
     """Return the state at theta."""
-    logits = _logits(axes, theta)
+    logits = axes.logits(theta)
     return State(theta, logits, *loss(logits))
 
 
@@ -127,8 +156,6 @@ def minimise(
     """
     weights = torch.full_like(axes.moments, penalty)
     weights[-1] = 0
-    state.logits = _logits(axes, state.theta)
-    state.loss, state.residual = loss(state.logits)
     pairs: deque = deque(maxlen=MEMORY)
     gradient = _gradient(axes, state, weights)
     for n_iter in range(max_iter + 1):
@@ -149,13 +176,8 @@ def minimise(
     return Minimum(value, gap, gradient.norm().item(), n_iter)
 
 
-def _logits(axes: Axes, theta: Tensor) -> Tensor:
-    return (theta.to(axes.x.dtype) @ axes.x.T).double()
-
-
 def _gradient(axes: Axes, state: State, weights: Tensor) -> Tensor:
-    products = state.residual.to(axes.x.dtype) @ axes.x
-    return products.double() / len(axes.x) + weights * state.theta
+    return axes.mean_products(state.residual) + weights * state.theta
 
 
 def _value(state: State, weights: Tensor) -> float:
@@ -169,8 +191,9 @@ def _bound(gradient: Tensor, theta: Tensor, penalty: float) -> float:
 
 def _curvature(state: State, axes: Axes) -> Tensor:
     """Return the loss's curvature (K, r + 1) for each class and axis, with p (1 - p) replaced by its mean."""
-    size = state.residual.abs()  # 1 - p of the true class, p of the others
-    return (size - size.square()).mean(1, keepdim=True).clamp_min(1e-12) * axes.moments
+    sizes = (state.residual[rows].abs() for rows in _blocks(state.residual))  # 1 - p of the true class, p of others
+    mean = sum((size - size.square()).sum(0, dtype=torch.float64) for size in sizes) / len(state.residual)
+    return mean.clamp_min(1e-12)[:, None] * axes.moments
 
 
 def _two_loop(gradient: Tensor, pairs: deque, diagonal: Tensor) -> Tensor:
@@ -196,16 +219,16 @@ def _search(axes: Axes, loss: Loss, state: State, direction: Tensor, weights: Te
     f is convex, so its slope increases: the interval with slope 0 is found by growth and narrowed by secants.
     Returns the step, None if the slope is lost in rounding.
     """
-    along, n = _logits(axes, direction), len(axes.x)
+    along, n = axes.logits(direction), len(axes.x)
     linear = (weights * direction * state.theta).sum().item()
     quadratic = (weights * direction.square()).sum().item()
-    start, value = (state.residual * along).sum().item() / n + linear, _value(state, weights)
+    start, value = _product(state.residual, along) / n + linear, _value(state, weights)
     (low, low_slope), high, t = (0.0, start), None, 1.0
+    del state.residual  # it is as large as the logits, and no longer needed
     for _ in range(SEARCHES if start < 0 else 0):
-        logits = torch.add(state.logits, along, alpha=t)
-        reached, residual = loss(logits)
-        slope = (residual * along).sum().item() / n + linear + t * quadratic
-        moved = State(state.theta + t * direction, logits, reached, residual)
+        moved = None  # frees the arrays of the last trial
+        moved = _moved(state, loss, t, direction, along)
+        slope = _product(moved.residual, along) / n + linear + t * quadratic
         if slope < SLOPE * start:
             low, low_slope = t, slope
         elif slope > -SLOPE * start or _value(moved, weights) > value * (1 + ROUNDING) + ROUNDING:
@@ -215,6 +238,11 @@ def _search(axes: Axes, loss: Loss, state: State, direction: Tensor, weights: Te
             return t * direction
         t = _grown(t, slope, start) if high is None else _secant(low, low_slope, *high)
     return None
+
+
+def _moved(state: State, loss: Loss, t: float, direction: Tensor, along: Tensor) -> State:
+    logits = torch.add(state.logits, along, alpha=t)
+    return State(state.theta + t * direction, logits, *loss(logits))
 
 
 def _grown(t: float, slope: float, start: float) -> float:

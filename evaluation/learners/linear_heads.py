@@ -22,7 +22,7 @@ from sslkit.schedules import cosine
 SCALES = {"standardize": "standardized", "l2": "l2-normalised", "none": "as they are"}
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
 MOMENTUM = 0.9
-BLOCK = 16384  # rows read at a time
+BLOCK = 4096  # rows read at a time
 CONSTANT = 1e-6  # a feature is constant if its deviation is below this share of its mean
 
 

@@ -18,7 +18,7 @@ from evaluation.learners.lbfgs import Axes, Loss, begin, minimise, principal_axe
 from evaluation.results.measures import top_class
 from sslkit.errors import UserError
 
-BLOCK = 65536  # rows
+BLOCK = 4096  # rows
 DEFAULT_TOL, DEFAULT_ITER = 1e-6, 2000
 
 
@@ -56,6 +56,78 @@ class Probe:
         return self.classes[top_class(self.scores(x))]
 
 
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows and labels, ready to be fitted with any strength. classes: (K,). centred: shift the biases to mean 0."""
+
+    axes: Axes
+    loss: Loss
+    classes: np.ndarray
+    centred: bool
+
+    def fit(
+        self,
+        c: float,
+        *,
+        tol: float = DEFAULT_TOL,
+        max_iter: int = DEFAULT_ITER,
+        start: Probe | None = None,
+        promise: float = 0.0,
+    ) -> Probe:
+        """Minimise 1/2 |W|^2 + c * loss; see `fit_path`."""
+        _check(c=c, tol=tol, max_iter=max_iter)
+        n = len(self.axes.x)
+        state = begin(self.axes, self.loss, self._first(start))
+        found = minimise(self.axes, self.loss, state, 1 / (c * n), tol, max_iter, promise)
+        weight, bias = (part.cpu().numpy() for part in self.axes.back(state.theta))
+        return Probe(
+            weight,
+            bias - bias.mean() if self.centred else bias,
+            self.classes,
+            float(c),
+            objective=found.value * c * n,
+            gap=found.gap,
+            gradient_norm=found.gradient_norm,
+            converged=found.gap <= tol,
+            n_iter=found.n_iter,
+        )
+
+    def with_precision(self, precision: torch.dtype) -> "Problem":
+        """Return the same problem, with logits and products of another precision."""
+        return replace(self, axes=replace(self.axes, precision=precision))
+
+    def _first(self, start: Probe | None) -> Tensor:
+        if start is None:
+            return self.axes.moments.new_zeros(len(self.classes), len(self.axes.moments))
+        if start.weight.shape != (len(self.classes), len(self.axes.mean)) or list(start.classes) != list(self.classes):
+            raise UserError("start is a probe of other classes or of another number of features")
+        weight, bias = (torch.from_numpy(part).to(self.axes.mean) for part in (start.weight, start.bias))
+        return self.axes.turned(weight, bias)
+
+
+def softmax_problem(x: Tensor, y: Sequence, precision: torch.dtype) -> Problem:
+    """Return the problem of one label a row. x: (N, D) float32 or float64, which is overwritten. y: see `fit_logistic`.
+
+    precision: of the logits and products.
+    """
+    classes, labels = number_labels(y)
+    if len(classes) < 2:
+        raise UserError(f"a classifier needs two classes, these {len(labels)} labels have {len(classes)}: {classes}")
+    loss = softmax_loss(torch.from_numpy(labels).to(x.device))
+    return Problem(principal_axes(x, precision), loss, classes, centred=True)  # only differences are determined
+
+
+def sigmoid_problem(x: Tensor, y: Any, precision: torch.dtype) -> Problem:
+    """Return the problem of K binary classifiers. y: (N, K), see `fit_one_vs_rest`. Others as `softmax_problem`."""
+    y = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
+    for k in range(y.shape[1]):
+        if not ((y[:, k] > 0).any() and (y[:, k] < 0).any()):
+            have = f"{int((y[:, k] > 0).sum())} with it and {int((y[:, k] < 0).sum())} without"
+            raise UserError(f"class number {k} needs rows with it and rows without it, these {len(y)} have {have}")
+    loss = sigmoid_loss(torch.from_numpy(y).to(x.device))
+    return Problem(principal_axes(x, precision), loss, np.arange(y.shape[1]), centred=False)
+
+
 def fit_logistic(
     x: Any,
     y: Sequence,
@@ -72,7 +144,7 @@ def fit_logistic(
     rows does not matter.
     c: weight of the loss, summed over rows, against the penalty. tol: bound of (objective - optimum) / objective.
     start: a probe of the same classes and features, to start from.
-    device: "cpu" computes in float64; on other devices matrix products are float32, the rest float64.
+    device: "cpu" computes in float64; other devices in float32, with sums over rows in float64.
     For two classes: rows -w/2 and w/2 of scikit-learn's binary w with C = 2 c, at half its objective.
     Raises UserError for NaN, rows of x that are all equal, fewer than two classes, and shapes, c or tol out of range.
     """
@@ -95,14 +167,9 @@ def fit_path(
     promise: also stop if the next step is predicted to lower the objective by less than this share of it; at weak
     penalties proving the optimum takes far longer than approaching it.
     """
-    x, cs = _checked(x, _length(y), cs, tol, max_iter)
-    classes, labels = number_labels(y)
-    if len(classes) < 2:
-        raise UserError(f"a classifier needs two classes, these {len(labels)} labels have {len(classes)}: {classes}")
-    loss = softmax_loss(torch.from_numpy(labels).to(device))
-    path = _path(x.to(device), loss, classes, cs, tol, max_iter, promise, start)
-    # only differences of the intercepts are determined
-    return (replace(probe, bias=probe.bias - probe.bias.mean()) for probe in path)
+    cs = _checked(cs, tol, max_iter)
+    problem = softmax_problem(owned_rows(x, _length(y), device), y, precision_on(device))
+    return _path(problem, cs, tol, max_iter, promise, start)
 
 
 def fit_one_vs_rest(
@@ -121,14 +188,14 @@ def fit_one_vs_rest(
     y: (N, K) of 1, -1, 0 (does not count). Other arguments as in `fit_path`. `objective` is the sum over k.
     Raises UserError also for a class without a positive or without a negative row.
     """
-    x, cs = _checked(x, _length(y), cs, tol, max_iter)
-    y = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
-    for k in range(y.shape[1]):
-        if not ((y[:, k] > 0).any() and (y[:, k] < 0).any()):
-            have = f"{int((y[:, k] > 0).sum())} with it and {int((y[:, k] < 0).sum())} without"
-            raise UserError(f"class number {k} needs rows with it and rows without it, these {len(y)} have {have}")
-    loss = sigmoid_loss(torch.from_numpy(y).to(device))
-    return _path(x.to(device), loss, np.arange(y.shape[1]), cs, tol, max_iter, promise, start)
+    cs = _checked(cs, tol, max_iter)
+    problem = sigmoid_problem(owned_rows(x, _length(y), device), y, precision_on(device))
+    return _path(problem, cs, tol, max_iter, promise, start)
+
+
+def precision_on(device: str) -> torch.dtype:
+    """Return the precision of an exact fit: float64 is too slow on most GPUs, and not there on Apple's."""
+    return torch.float64 if device == "cpu" else torch.float32
 
 
 def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -150,49 +217,14 @@ def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     return classes, np.array([index[label] for label in y], dtype=np.int64)
 
 
-def _path(
-    x: Tensor,
-    loss: Loss,
-    classes: np.ndarray,
-    cs: list[float],
-    tol: float,
-    max_iter: int,
-    promise: float,
-    start: Probe | None,
-) -> Iterator[Probe]:
-    axes = principal_axes(x)
-    state = begin(axes, loss, _first(axes, classes, start))
-    for c in cs:
-        found = minimise(axes, loss, state, 1 / (c * len(x)), tol, max_iter, promise)
-        weight, bias = (part.cpu().numpy() for part in axes.back(state.theta))
-        yield Probe(
-            weight,
-            bias,
-            classes,
-            c,
-            objective=found.value * c * len(x),
-            gap=found.gap,
-            gradient_norm=found.gradient_norm,
-            converged=found.gap <= tol,
-            n_iter=found.n_iter,
-        )
+def owned_rows(x: Any, labels: int, device: str = "cpu") -> Tensor:
+    """Return a copy (N, D) of features on the device, float32 if they have at most that precision, else float64.
 
-
-def _first(axes: Axes, classes: np.ndarray, start: Probe | None) -> Tensor:
-    if start is None:
-        return axes.moments.new_zeros(len(classes), len(axes.moments))
-    if start.weight.shape != (len(classes), len(axes.mean)) or list(start.classes) != list(classes):
-        raise UserError("start is a probe of other classes or of another number of features")
-    weight, bias = (torch.from_numpy(part).to(axes.mean) for part in (start.weight, start.bias))
-    return axes.turned(weight, bias)
-
-
-def _checked(x: Any, labels: int, cs: Iterable[float], tol: float, max_iter: int) -> tuple[Tensor, list[float]]:
-    cs = [float(c) for c in cs]
-    for name, value in (*(("c", c) for c in cs), ("tol", tol), ("max_iter", max_iter)):
-        if not (np.isfinite(value) and value > 0):
-            raise UserError(f"{name}={value!r} must be a number above 0")
-    x = torch.from_numpy(_float64(x))
+    Raises UserError for NaN, rows that are all equal, and a number of rows other than `labels`.
+    """
+    x = x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
+    narrow = x.dtype in (torch.float32, torch.float16, torch.bfloat16) or device != "cpu"
+    x = x.to(device, torch.float32 if narrow else torch.float64, copy=True)
     if x.dim() != 2 or 0 in x.shape or len(x) != labels:
         raise UserError(f"features must be (N, D) with one label a row, got {tuple(x.shape)} and {labels} labels")
     if not x.isfinite().all():
@@ -200,7 +232,28 @@ def _checked(x: Any, labels: int, cs: Iterable[float], tol: float, max_iter: int
         raise UserError(f"features are NaN or infinite, the first in row {row}")
     if len(x) > 1 and bool((x == x[0]).all()):
         raise UserError(f"all {len(x)} rows of features are equal: they cannot predict the labels")
-    return x, cs
+    return x
+
+
+def _path(
+    problem: Problem, cs: list[float], tol: float, max_iter: int, promise: float, start: Probe | None
+) -> Iterator[Probe]:
+    for c in cs:
+        start = problem.fit(c, tol=tol, max_iter=max_iter, start=start, promise=promise)
+        yield start
+
+
+def _checked(cs: Iterable[float], tol: float, max_iter: int) -> list[float]:
+    cs = [float(c) for c in cs]
+    for c in cs:
+        _check(c=c, tol=tol, max_iter=max_iter)
+    return cs
+
+
+def _check(**positive: float) -> None:
+    for name, value in positive.items():
+        if not (np.isfinite(value) and value > 0):
+            raise UserError(f"{name}={value!r} must be a number above 0")
 
 
 def _length(y: Any) -> int:

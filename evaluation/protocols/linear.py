@@ -1,12 +1,12 @@
 """The linear probe: metric of a linear classifier on frozen features.
 
 Recipe "lbfgs" is that of Ericsson et al. 2021 (arXiv 2011.13377): logistic regression with an L2 penalty, its strength
-chosen among 45 values on a held-out part of the training images, then fitted to all of them. Recipe "grid" is DINOv2's
-(Oquab et al. 2023, arXiv 2304.07193), for data sets as large as ImageNet.
+chosen among 45 values on a held-out part of the training images, then fitted to all of them. They are searched coarse
+to fine (`evaluation.learners.strengths`). Recipe "grid" is DINOv2's (Oquab et al. 2023, arXiv 2304.07193), for data
+sets as large as ImageNet.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,21 @@ from tqdm import tqdm
 from evaluation.features.checks import device_of
 from evaluation.features.table import Features, matched
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
-from evaluation.learners.linear_parts import Part, Parts, in_both, parts_of
-from evaluation.learners.logistic import Probe, fit_one_vs_rest, fit_path
+from evaluation.learners.linear_parts import Parts, in_both, parts_of
+from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
 from evaluation.protocols import linear_aug
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._linear_options import RECIPES, SELECT, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject, Terminal
-from evaluation.results.choice import highest_of, lowest_of
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import mean_per_class
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
-STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 TWINS = 0.01  # a larger share of the test images in train makes the result leaky
 MANY = 200_000  # "auto" is "grid" from this number of rows
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
-SEARCH_TOL, PROMISE = 1e-4, 1e-7  # see `evaluation.learners.logistic.fit_path`
-SEARCH_ITER = 200  # per strength, from the last one's solution; too few for the weakest penalties to converge
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
 
@@ -64,10 +60,10 @@ def linear_probe(
         with more than 1 % of test in train or val too (equal id and features): details["in_train"].
     device: "auto" is a GPU if there is one. progress: bars on a terminal.
 
-    lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: the best of 45 on validation, in equal ratios from 1e-5
-    to 1e6 (lambda = 1 / c from 1e5 to 1e-6); ties go to the lowest validation cross-entropy, then to the strongest
-    penalty. The final fit is on train and val together. tol, max_iter: of the final fit (see `fit_logistic`);
-    `converged` is True if tol was reached.
+    lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: the best on validation of 45, in equal ratios from 1e-5
+    to 1e6 (lambda = 1 / c from 1e5 to 1e-6), of which a coarse search tries at most 18; ties go to the lowest
+    validation cross-entropy, then to the strongest penalty. The final fit is on train and val together. tol, max_iter:
+    of the final fit (see `fit_logistic`); `converged` is True if tol was reached.
     The optimum is unique: the seed changes only the validation rows.
 
     grid trains a head for each learning rate and weight decay of `grid`; the best on validation, with the same
@@ -148,11 +144,12 @@ def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
 def _lbfgs(
     parts: Parts, c: float | None, scale: str, device: str, progress: bool, *, tol: float, max_iter: int
 ) -> Found:
-    """Select the strength along the path, then fit it to all rows."""
+    """Select the strength, then fit it to all rows."""
     tried = [] if c is not None else _tried(parts, scale, device, progress, max_iter)
-    c = float(STRENGTHS[_best_strength(tried)]) if c is None else float(c)
+    chosen = tried[best_of(tried)].probe if tried else None
+    c = float(chosen.c if c is None else c)
     scaling = Scaling.of(parts.full.x, parts.full.rows, scale)
-    probe = next(_path(parts.full, scaling, [c], device, tol, max_iter))
+    probe = fit(problem(parts.full, scaling, device), c, tol=tol, max_iter=max_iter, start=chosen)
     details = {
         "c": c,
         "lambda": 1 / c,
@@ -164,55 +161,18 @@ def _lbfgs(
         "rows": len(parts.full.rows),
         "at_edge": bool(tried) and c in (STRENGTHS[0], STRENGTHS[-1]),
         "note": "the optimum is unique: a seed changes only which rows it is chosen by",
-        "tried": tried,
+        "tried": [one.told() for one in tried],
     }
-    return probe.scores(_scaled(parts.test, scaling)), probe.converged, details
+    return scores_of(probe, parts.test, scaling), probe.converged, details
 
 
-def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int) -> list[dict[str, Any]]:
-    """Every strength, the strongest penalty first, with its validation metric."""
+def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int) -> list[Tried]:
+    """The strengths that were tried, the strongest penalty first."""
     scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
-    judged = _scaled(parts.judge, scaling)
-    path = _path(parts.learn, scaling, STRENGTHS, device, SEARCH_TOL, min(max_iter, SEARCH_ITER), PROMISE)
-    bar = tqdm(path, "strengths", len(STRENGTHS), leave=False, disable=None if progress else True)
-    return [
-        {
-            "c": probe.c,
-            "value": parts.judge.value(scores, parts.metric),
-            "loss": parts.judge.loss(scores, parts.metric),
-            "gap": probe.gap,
-            "n_iter": probe.n_iter,
-        }
-        for probe in bar
-        for scores in (probe.scores(judged),)
-    ]
-
-
-def _path(
-    part: Part, scaling: Scaling, cs: Sequence[float], device: str, tol: float, max_iter: int, promise: float = 0.0
-) -> Iterator[Probe]:
-    fit: Callable[..., Iterator[Probe]] = fit_path if part.y.ndim == 1 else fit_one_vs_rest
-    return fit(_scaled(part, scaling), part.y, cs, tol=tol, max_iter=max_iter, promise=promise, device=device)
-
-
-def _scaled(part: Part, scaling: Scaling) -> np.ndarray:
-    return scaling(part.x[part.rows])
-
-
-def _best_strength(tried: Sequence[dict[str, Any]]) -> int:
-    return _best([one["value"] for one in tried], lambda number: tried[number]["loss"], [1 / one["c"] for one in tried])
-
-
-def _best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequence[Any]) -> int:
-    """Index of the highest value; ties go to the lowest loss (NaN is infinite), then to the largest penalty.
-
-    NaN values are ignored. Values are equal up to rounding, see `evaluation.results.choice`.
-    """
-    if np.isnan(values).all():
-        raise UserError("every head of the grid diverged: lower its learning rates, or standardize the features")
-    highest = [int(number) for number in highest_of(values)]
-    losses = [loss(number) for number in highest]
-    return max((highest[at] for at in lowest_of(losses)), key=lambda number: penalty[number])
+    found = search(parts.learn, parts.judge, scaling, parts.metric, device, max_iter, STRENGTHS)
+    most = len(STRENGTHS[::STRIDE]) + 2 * (STRIDE - 1)
+    bar = tqdm(found, "strengths", most, leave=False, disable=None if progress else True)
+    return sorted(bar, key=lambda one: one.probe.c)
 
 
 def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, seed: int) -> Found:
@@ -224,7 +184,7 @@ def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, see
     )
     values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
     penalties = [(decay, -lr) for lr, decay in grid.heads()]  # at equal decay the smaller rate stays closer to 0
-    best = _best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric), penalties)
+    chosen = best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric), penalties)
     settings = [{"lr": lr, "weight_decay": decay} for lr, decay in grid.heads()]
     tried = [
         {**setting, "value": None if np.isnan(value) else float(value)}
@@ -232,14 +192,14 @@ def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, see
     ]
     rates = [setting["lr"] for setting in settings]
     details = {
-        **settings[best],
+        **settings[chosen],
         "iterations": grid.iterations,
         "batch_size": grid.batch_size,
         "rows": len(learn.rows),
-        "at_edge": len(set(rates)) > 1 and rates[best] in (min(rates), max(rates)),
+        "at_edge": len(set(rates)) > 1 and rates[chosen] in (min(rates), max(rates)),
         "tried": tried,
     }
-    return heads.of(best, test.x, test.rows), None, details
+    return heads.of(chosen, test.x, test.rows), None, details
 
 
 def _result(
