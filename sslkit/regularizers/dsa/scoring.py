@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sslkit import say
 from sslkit.embeddings import wide
+from sslkit.regularizers.dsa.approximate import approximate_neighbours
 from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, without_autocast
 from sslkit.regularizers.dsa.threads import one_thread
 from sslkit.ties import among_all, pair_cosines, search_error, settle
@@ -18,6 +20,7 @@ RULES = ("threshold", "fraction", "mutual")
 BACKENDS = ("faiss", "torch")
 VERSION = 1  # of the connectivity scores, in the names of cached ones: raise it when they change
 
+EXACT = 100_000  # largest number of images that are compared in pairs
 _DENSE = 4096  # largest number of images with a dense neighbour graph
 _PAIRS = 2**24  # pairs whose cosines are in memory at once
 _MORE = 16  # candidates beyond the requested neighbours, for ties with the last
@@ -80,7 +83,7 @@ def root(square: Tensor) -> Tensor:
 
 @torch.no_grad()
 def connectivity_score(
-    features: Tensor,
+    features: Tensor | np.ndarray,
     *,
     eta: int = 20,
     mu: int = 1,
@@ -91,7 +94,8 @@ def connectivity_score(
     """Eqs. 14, 15: share of the eta nearest neighbours of i that lead back to i. (N, A) -> (N,) in [0, 1].
 
     With N(i) the neighbours of i, without i, r_ij = #{l in N(j): i in N(l)} for j in N(i) counts the two-hop returns.
-    features: (N, A), compared by cosine; ties go to the smallest row (see `sslkit.ties`).
+    features: (N, A), compared by cosine; ties go to the smallest row (see `sslkit.ties`). An array may be
+        memory-mapped. Above 100,000 images faiss searches approximately, and the recall is said.
     eta: clamped to N - 1 with a warning.
     rule: "threshold", #{j: r_ij > mu} / eta; "fraction", sum_j r_ij / eta^2; "mutual", #{j: i in N(j)} / eta.
     include_direct: i in N(j) counts as a return as well. backend: of the search, "faiss" (on the CPU) or "torch".
@@ -103,7 +107,12 @@ def connectivity_score(
         warnings.warn(f"eta={eta} is too large for {n} images: using {max(n - 1, 0)} neighbours", stacklevel=2)
         eta = n - 1
     if eta < 1:
-        return torch.zeros(n, device=features.device)
+        return torch.zeros(n, device=getattr(features, "device", None))
+    if n > EXACT and backend == "faiss":
+        rows = features if isinstance(features, np.ndarray) else features.cpu().numpy()
+        return _score_sparse(_approximate(rows, eta), mu, rule, include_direct)
+    if isinstance(features, np.ndarray):
+        features = torch.from_numpy(np.array(features, dtype=np.float32))
     with without_autocast(features):
         ids = _nearest(_unit(features), eta, backend)
     if n <= _DENSE:
@@ -161,6 +170,14 @@ def _nearest(a: Tensor, eta: int, backend: str) -> Tensor:
         some, blocks = tied[start : start + step], np.array_split(rows, 1 + n // 4096)
         ids[some] = among_all(rows[some], blocks, n, some[:, None] == np.arange(n), eta)[1]
     return torch.from_numpy(ids).to(a.device)
+
+
+def _approximate(rows: np.ndarray, eta: int) -> Tensor:
+    ids, recall = approximate_neighbours(rows, eta)
+    say.line(
+        f"dsa       neighbours of {len(rows):,} images by an approximate search with a recall of {100 * recall:.1f} %"
+    )
+    return torch.from_numpy(ids)
 
 
 def _score_dense(ids: Tensor, mu: int, rule: str, include_direct: bool) -> Tensor:
