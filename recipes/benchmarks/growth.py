@@ -1,0 +1,212 @@
+"""How time and memory grow with the number of images and classes, towards the 1.28 million of ImageNet.
+
+    python recipes/benchmarks/growth.py                          (an hour; writes results/growth.json)
+    python recipes/benchmarks/growth.py --only lead itm
+    python recipes/benchmarks/growth.py --table                  (print the committed results)
+
+Each row is measured in a process of its own, of two threads: CPU seconds, seconds, and the peak of the resident memory
+beyond that before the computation. Features: 512 numbers, float32, of 100 classes in 64 latent dimensions, with noise,
+a random layer with ReLU; those of the connectivity scores lie on disk, memory-mapped. The last column extrapolates the
+CPU seconds of the two largest sizes by the power of N (of C for itm) between them.
+
+connectivity: DSA's scores, eta = 20, exact, and by the approximate search that is used above 100,000 images.
+lead, itm: the metrics with their defaults; itm on 10,000 images of 10 to 1,000 classes.
+linear_probe: 45 strengths coarse to fine, and the fit to all rows, judged on 2,000; beside it scikit-learn's
+    LogisticRegression (lbfgs, warm starts, its default tolerance, at most 1,000 iterations) on the same float32 rows
+    with the same strengths, and the same last fit. "worse" is the largest share by which its objective is above ours.
+knn: 2,000 queries (50,000 for 1.28 million), k = 20.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numpy as np
+from results import keep, load
+
+from sslkit.allocator import keep_freed_memory, return_freed_memory
+
+RESULTS, THREADS, WIDTH, CLASSES, IMAGENET = "growth", 2, 512, 100, 1_281_167
+ROWS = (10_000, 20_000, 40_000, 80_000)
+SIZES: dict[str, tuple[int, ...]] = {
+    "connectivity, exact": ROWS[:3],
+    "connectivity, approximate": (*ROWS, 160_000),
+    "lead": ROWS,
+    "itm": (10, 100, 300, 1000),  # classes
+    "linear_probe": (*ROWS[:2], 100_000),
+    "linear_probe, scikit-learn": (*ROWS[:2], 100_000),
+    "knn": ROWS,
+}
+
+
+def main() -> None:
+    args = arguments()
+    if args.run:
+        print(json.dumps(measure(args.run[0], int(args.run[1]))))
+        return
+    if not args.table:
+        for name in args.only or SIZES:
+            for size in args.sizes or SIZES[name]:
+                command = [sys.executable, __file__, "--run", name, str(size)]
+                out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                found = json.loads(out.splitlines()[-1])
+                keep(RESULTS, f"{name} | {size}", found)
+                print(f"{name} | {size}", found, flush=True)
+    print(table(load(RESULTS)["runs"]))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", choices=SIZES)
+    parser.add_argument("--sizes", nargs="*", type=int, help="rows (classes for itm)")
+    parser.add_argument("--table", action="store_true", help="print the results and exit")
+    parser.add_argument("--run", nargs=2, metavar=("NAME", "SIZE"), help="one row, in this process")
+    return parser.parse_args()
+
+
+def measure(name: str, size: int) -> dict[str, Any]:
+    """One row. The same with at most 500 images comes first, so that libraries are loaded."""
+    import faiss
+    import torch
+
+    keep_freed_memory()
+    torch.set_num_threads(THREADS)
+    faiss.omp_set_num_threads(THREADS)
+    with tempfile.TemporaryDirectory() as folder:
+        work = RUN[name.partition(",")[0]]
+        work(name, min(size, 500), Path(folder))()
+        once = work(name, size, Path(folder))
+        return_freed_memory()
+        before = resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        cpu, wall = time.process_time(), time.perf_counter()
+        found = once()
+        spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+        numbers = {**spent, "MB": resident("VmHWM") - before, **found}
+        return {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in numbers.items()}
+
+
+def cloud(n: int, classes: int = CLASSES, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Features (n, 512) float32 and labels; the classes and the random layer are the same for every seed."""
+    fixed, rng = np.random.default_rng(0), np.random.default_rng([1, seed])
+    centres, layer = 0.5 * fixed.normal(size=(classes, 64)), fixed.normal(size=(64, WIDTH)) / 8
+    x, y = np.empty((n, WIDTH), np.float32), np.arange(n) % classes
+    for start in range(0, n, 10_000):
+        rows = slice(start, min(start + 10_000, n))
+        latent = centres[y[rows]] + rng.normal(size=(len(y[rows]), 64))
+        x[rows] = np.maximum(latent @ layer + 0.5 * rng.normal(size=(len(latent), WIDTH)), 0)
+    return x, y
+
+
+def connectivity(name: str, n: int, folder: Path) -> Callable[[], dict[str, Any]]:
+    from sslkit.regularizers.dsa import approximate, scoring
+
+    np.save(folder / "x.npy", cloud(n)[0])
+    x = np.load(folder / "x.npy", mmap_mode="r")
+    scoring.EXACT = n if name.endswith("exact") else n - 1
+    found: dict[str, Any] = {}
+    search = approximate.approximate_neighbours
+
+    def remembered(rows: np.ndarray, k: int) -> tuple[np.ndarray, float]:
+        ids, found["recall"] = search(rows, k)
+        return ids, found["recall"]
+
+    scoring.approximate_neighbours = remembered
+    return lambda: {"mean": float(scoring.connectivity_score(x, eta=20).mean()), **found}
+
+
+def metric(name: str, size: int, folder: Path) -> Callable[[], dict[str, Any]]:
+    import evaluation
+
+    x, y = cloud(10_000, size) if name == "itm" else cloud(size)
+    return lambda: {"score": evaluation.score(name, x, y)}
+
+
+def linear_probe(name: str, n: int, folder: Path) -> Callable[[], dict[str, Any]]:
+    import evaluation
+
+    train, test = cloud(n), cloud(2000, seed=1)
+    if name.endswith("scikit-learn"):
+        return scikit_learn(train, evaluation.linear_probe(train, test, progress=False).details)
+
+    def once() -> dict[str, Any]:
+        found = evaluation.linear_probe(train, test, progress=False)
+        return {"c": found.details["c"], "tried": len(found.details["tried"]), "top1": found.value}
+
+    return once
+
+
+def scikit_learn(train: tuple[np.ndarray, np.ndarray], ours: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    """scikit-learn's path over the strengths that ours tried, on as many rows, and the last fit."""
+    import warnings
+
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    x, y = StandardScaler().fit_transform(train[0]).astype(np.float32), train[1]
+
+    def once() -> dict[str, Any]:
+        model = LogisticRegression(max_iter=1000, warm_start=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for one in ours["tried"]:
+                model.set_params(C=one["c"]).fit(x[: len(x) * 4 // 5], y[: len(x) * 4 // 5])
+            model.set_params(C=ours["c"]).fit(x, y)
+        scores = x.astype(np.float64) @ model.coef_.T + model.intercept_
+        loss = (np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(y)), y]).sum()
+        objective = 0.5 * float((model.coef_**2).sum()) + ours["c"] * float(loss)
+        return {"worse": objective / ours["objective"] - 1, "tried": len(ours["tried"])}
+
+    return once
+
+
+def knn(name: str, n: int, folder: Path) -> Callable[[], dict[str, Any]]:
+    import evaluation
+
+    np.save(folder / "x.npy", cloud(n)[0])
+    train = evaluation.features.as_features((np.load(folder / "x.npy", mmap_mode="r"), np.arange(n) % CLASSES))
+    test = evaluation.features.as_features(cloud(2000 if n < 10**6 else 50_000, seed=1))
+    return lambda: {"top1": evaluation.knn(train, test, 20, ks=(20,)).value}
+
+
+RUN: dict[str, Callable[[str, int, Path], Callable[[], dict[str, Any]]]] = {
+    "connectivity": connectivity,
+    "lead": metric,
+    "itm": metric,
+    "linear_probe": linear_probe,
+    "knn": knn,
+}
+
+
+def resident(field: str) -> int:
+    """VmRSS or VmHWM of this process, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) // 1024
+
+
+def table(runs: dict[str, Any]) -> str:
+    lines = ["| | size | CPU s | s | MB | | power | at ImageNet's size |", "|---|--:|--:|--:|--:|---|--:|--:|"]
+    for name in SIZES:
+        rows = sorted((int(key.rpartition(" | ")[2]), row) for key, row in runs.items() if key.startswith(f"{name} | "))
+        for (size, row), (less, before) in zip(rows, [(0, None), *rows], strict=False):
+            power = math.log(row["cpu"] / before["cpu"]) / math.log(size / less) if before else None
+            grown = row["cpu"] * (IMAGENET / size) ** power if power and size == rows[-1][0] and name != "itm" else None
+            others = ", ".join(f"{key} {row[key]:.4g}" for key in ("recall", "tried", "worse") if key in row)
+            cells = [f"{size:,}", f"{row['cpu']:.3g}", f"{row['wall']:.3g}", f"{row['MB']:,}", others]
+            cells += ["" if power is None else f"{power:.2f}", "" if grown is None else f"{grown / 60:,.0f} min"]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
