@@ -1,35 +1,54 @@
-"""Nearest neighbours of very many rows: an inverted file of float16 rows in the cells of k-means, with its recall."""
+"""Nearest neighbours of very many rows: each cell of a k-means is compared with the cells next to it."""
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from sslkit.ties import search_error
-
-CELLS = 4  # times the root of the number of rows
+PER_CELL = 1000  # rows of a cell in the mean: products with fewer queries take as long
 TO_FIT = 40  # rows for each cell's centre
-ROWS = 2**14  # rows added or searched at a time
-SAMPLE = 1000  # rows whose exact neighbours measure the recall
-GOAL = 0.95  # recall up to which more cells are visited
-FIRST, MOST = 8, 256  # cells that a query visits
+ROWS = 2**13  # rows read at a time
+SAMPLE = 1000  # rows whose exact neighbours say how many cells must be compared
+GOAL = 0.95  # recall
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows by the cells of a spherical k-means.
+
+    order: (N,) the rows, cell by cell. starts: (C + 1,) of the cells in it. of_row: (N,) cells. near: (C, C) the cells
+    by falling cosine of their centres, each cell itself first. unit: (N, A) float16 unit rows, in `order`.
+    """
+
+    order: np.ndarray
+    starts: np.ndarray
+    of_row: np.ndarray
+    near: np.ndarray
+    unit: np.ndarray
+
+    def rows(self, cell: int) -> slice:
+        return slice(self.starts[cell], self.starts[cell + 1])
+
+    def float32(self, at: slice | np.ndarray) -> np.ndarray:
+        return torch.from_numpy(self.unit[at]).float().numpy()  # several times as fast as numpy
 
 
 def approximate_neighbours(x: np.ndarray, k: int) -> tuple[np.ndarray, float]:
-    """Find k of the nearest other rows of each row by cosine, falling: ((N, k) int32, recall).
+    """Find k of the nearest other rows of each row by cosine: ((N, k) int32, recall).
 
-    x: (N, A) of any float type, which may be memory-mapped. Memory beside it: 2 N A bytes, the ids, and some 0.5 GB.
-    recall: share of the exact neighbours among those found, of 1,000 rows. Cells are visited until it is 0.95, or 256.
+    x: (N, A) of any float type, which may be memory-mapped. Each row is compared with the rows of the cells next to its
+    own, of as many cells as hold 95 % of the exact neighbours of 1,000 rows; that share is the recall. Products are
+    float32, of rows rounded to float16. Memory beside x: 2 N A bytes, the ids, and some 0.5 GB.
     """
-    index = _index(x)
-    some = np.unique(np.linspace(0, len(x) - 1, min(SAMPLE, len(x))).astype(int))
-    least = _exact_kth(x, some, k)
-    index.nprobe = min(FIRST, index.nlist)
-    while (recall := _recall(index, x, some, k, least)) < GOAL and index.nprobe < min(MOST, index.nlist):
-        index.nprobe = min(2 * index.nprobe, MOST, index.nlist)
+    cells = _cells(x)
+    count, recall = _cells_to_compare(cells, x, k)
     found = np.empty((len(x), k), np.int32)
-    for start in range(0, len(x), ROWS):
-        rows = np.arange(start, min(start + ROWS, len(x)))
-        found[rows] = _search(index, x, rows, k)[0]
+    for cell in range(len(cells.near)):
+        rows = cells.rows(cell)
+        for start in range(rows.start, rows.stop, ROWS):
+            some = slice(start, min(start + ROWS, rows.stop))
+            found[cells.order[some]] = _nearest(cells, some, cell, count, k)
     return found, recall
 
 
@@ -38,50 +57,66 @@ def _unit(x: np.ndarray) -> np.ndarray:
     return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
 
 
-def _index(x: np.ndarray) -> Any:
+def _cells(x: np.ndarray) -> Cells:
     import faiss
 
     n, width = x.shape
-    cells = max(1, min(int(CELLS * n**0.5), n // TO_FIT))
-    kind, metric = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-    index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(width), width, cells, kind, metric, False)
-    index.cp.spherical = True
-    index.train(_unit(x[np.linspace(0, n - 1, min(n, TO_FIT * cells)).astype(int)]))
-    for start in range(0, n, ROWS):
-        index.add(_unit(x[start : start + ROWS]))
-    return index
+    count = max(1, n // PER_CELL)
+    kmeans = faiss.Kmeans(width, count, niter=10, spherical=True, seed=0)
+    kmeans.train(_unit(x[np.linspace(0, n - 1, min(n, TO_FIT * count)).astype(int)]))
+    centres = kmeans.centroids
+    of_row = np.empty(n, np.int32)
+    for rows in _blocks(n):
+        of_row[rows] = kmeans.index.search(_unit(x[rows]), 1)[1][:, 0]
+    order = np.argsort(of_row, kind="stable")
+    unit = np.empty(x.shape, np.float16)
+    for rows in _blocks(n):
+        unit[rows] = _unit(x[order[rows]])
+    closeness = centres @ centres.T
+    np.fill_diagonal(closeness, np.inf)
+    near = np.argsort(-closeness, axis=1, kind="stable")
+    return Cells(order, np.searchsorted(of_row[order], np.arange(count + 1)), of_row, near, unit)
 
 
-def _search(index: Any, x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (ids (n, k), cosines (n, k)) of the nearest others; a row with too few is compared with all cells."""
-    query = _unit(x[rows])
-    cosines, ids = index.search(query, k + 1)
-    few = (ids < 0).any(1)
-    if few.any():
-        import faiss
-
-        every = faiss.SearchParametersIVF(nprobe=index.nlist)
-        cosines[few], ids[few] = index.search(query[few], k + 1, params=every)
-    own = ids == rows[:, None]
-    own[~own.any(1), -1] = True  # among copies of itself a row may be missing: the last is left out
-    return ids[~own].reshape(-1, k), cosines[~own].reshape(-1, k)
+def _cells_to_compare(cells: Cells, x: np.ndarray, k: int) -> tuple[int, float]:
+    """Return the least number of cells, a row's own included, that reaches the goal, and the recall."""
+    some = np.unique(np.linspace(0, len(x) - 1, min(SAMPLE, len(x))).astype(int))
+    blocks = ((np.arange(rows.start, rows.stop), _unit(x[rows])) for rows in _blocks(len(x)))
+    exact = _others(some, _merged(_unit(x[some]), blocks, k))
+    place = np.argsort(cells.near, axis=1)  # [i, j]: how many cells are nearer to cell i than j
+    places = place[cells.of_row[some][:, None], cells.of_row[exact]]
+    count = int(np.sort(places, axis=None)[int(np.ceil(GOAL * places.size)) - 1]) + 1
+    return count, float((places < count).mean())
 
 
-def _exact_kth(x: np.ndarray, some: np.ndarray, k: int) -> np.ndarray:
-    """Return the cosine (n, 1) of each row's k-th neighbour."""
-    query, best = _unit(x[some]), np.full((len(some), k), -np.inf, np.float32)
-    for start in range(0, len(x), ROWS):
-        cosines = query @ _unit(x[start : start + ROWS]).T
-        own = np.flatnonzero((some >= start) & (some < start + ROWS))
-        cosines[own, some[own] - start] = -np.inf
-        both = np.concatenate([best, cosines], 1)
-        best = np.partition(both, both.shape[1] - k, axis=1)[:, -k:]
-    return best.min(1, keepdims=True)
+def _nearest(cells: Cells, some: slice, cell: int, count: int, k: int) -> np.ndarray:
+    """Return the k nearest others (n, k) of rows of a cell, among its next `count` cells, or more if they are small."""
+    near, sizes = cells.near[cell], np.diff(cells.starts)
+    count = max(count, int(np.searchsorted(np.cumsum(sizes[near]), k + 1)) + 1)
+    bank = np.concatenate([np.arange(cells.starts[other], cells.starts[other + 1]) for other in near[:count]])
+    blocks = (bank[rows] for rows in _blocks(len(bank)))
+    found = _merged(cells.float32(some), ((at, cells.float32(at)) for at in blocks), k)
+    return cells.order[_others(np.arange(some.start, some.stop), found)]
 
 
-def _recall(index: Any, x: np.ndarray, some: np.ndarray, k: int, least: np.ndarray) -> float:
-    """Return the share of the found rows that are as near as the exact k-th; rounding to float16 does not count."""
-    ids, _ = _search(index, x, some, k)
-    query = _unit(x[some])
-    cosines = np.stack([query[row] @ _unit(x[at]).T for row, at in enumerate(ids)])
-    return float((cosines >= least - 2 * search_error(x.shape[1])).mean())
+def _merged(query: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], k: int) -> np.ndarray:
+    """Return the numbers (n, k + 1) of the k + 1 nearest unit rows, nearest first. blocks: (numbers, rows)."""
+    import faiss
+
+    heap = faiss.ResultHeap(len(query), k + 1, keep_max=True)
+    for numbers, rows in blocks:
+        cosines, at = faiss.knn(query, rows, min(k + 1, len(rows)), metric=faiss.METRIC_INNER_PRODUCT)
+        heap.add_result(cosines, numbers[at])
+    heap.finalize()
+    return heap.I
+
+
+def _others(own: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Leave each row itself out of its k + 1 nearest: (n, k). Among copies it may be missing: then the last goes."""
+    left_out = found == own[:, None]
+    left_out[~left_out.any(1), -1] = True
+    return found[~left_out].reshape(len(own), -1)
+
+
+def _blocks(n: int) -> list[slice]:
+    return [slice(start, min(start + ROWS, n)) for start in range(0, n, ROWS)]

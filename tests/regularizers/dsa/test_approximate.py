@@ -13,6 +13,11 @@ from sslkit.regularizers.dsa.approximate import approximate_neighbours
 K = 20
 
 
+@pytest.fixture(autouse=True)
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approximate, "PER_CELL", 50)
+
+
 @pytest.fixture(scope="module")
 def x() -> np.ndarray:
     images = sslkit.open_images("fashion_mnist").pixels[:4000]
@@ -42,13 +47,14 @@ def test_memory_mapped_float16_and_repeats(x: np.ndarray, tmp_path) -> None:
     assert np.array_equal(one, two) and recall >= approximate.GOAL
 
 
-def test_more_cells_are_visited_for_more_recall(x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    reached = []
-    for goal, first in ((0.0, 1), (0.999, 1)):
+def test_more_recall_takes_more_cells(x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, reached = approximate._cells(x), []
+    for goal in (0.5, 0.9, 0.999):
         monkeypatch.setattr(approximate, "GOAL", goal)
-        monkeypatch.setattr(approximate, "FIRST", first)
-        reached.append(approximate_neighbours(x, K)[1])
-    assert reached[0] < 0.9 and reached[1] >= 0.999
+        reached.append(approximate._cells_to_compare(cells, x, K))
+    counts, recalls = zip(*reached, strict=True)
+    assert 1 <= counts[0] < counts[1] < counts[2] <= len(cells.near)
+    assert all(recall >= goal for recall, goal in zip(recalls, (0.5, 0.9, 0.999), strict=True))
 
 
 def test_copies_and_rows_without_direction(x: np.ndarray) -> None:
@@ -67,5 +73,5 @@ def test_scores_of_many_images_are_nearly_the_exact_ones(
     with caplog.at_level(logging.INFO, "sslkit.say"):
         got, of_tensor = connectivity_score(x), connectivity_score(torch.from_numpy(x))
     assert torch.equal(got, of_tensor) and "4,000 images by an approximate search with a recall of 9" in caplog.text
-    assert (got - want).abs().mean() < 0.02 < want.std()
+    assert (got - want).abs().mean() < 0.05 < 0.2 < want.std()
     assert torch.equal(connectivity_score(torch.from_numpy(x), backend="torch"), want)
