@@ -41,7 +41,7 @@ def test_each_is_solved_to_its_tolerance_from_wherever_it_started() -> None:
     tried = searched(part(0, 600), part(600, 1000))
     for one in tried:
         (exact,) = fit_path(SCALING(X[:600]), Y[:600], [one.probe.c], tol=1e-8)
-        assert one.probe.objective == pytest.approx(exact.objective, rel=2e-4)
+        assert one.probe.objective == pytest.approx(exact.objective, rel=5e-4)
 
 
 def test_the_path_ends_after_its_best() -> None:
