@@ -59,9 +59,10 @@ class Axes:
     def mean_products(self, residual: Tensor) -> Tensor:
         """Return the mean (K, r + 1) over the rows of residual (N, K) times (x, 1)."""
         found = self.moments.new_zeros(residual.shape[1], len(self.moments))
+        ones = residual.new_ones(BLOCK)
         for rows in _blocks(self.x):
             found[:, :-1] += residual[rows].T @ self.x[rows].to(self.precision)
-            found[:, -1] += residual[rows].sum(0)
+            found[:, -1] += residual[rows].T @ ones[: len(residual[rows])]
         return found / len(self.x)
 
 
@@ -104,15 +105,15 @@ def sigmoid_loss(y: Tensor) -> Loss:
 
     def loss(logits: Tensor) -> tuple[float, Tensor]:
         margin = y * logits
-        value = _product(softplus(-margin), y.abs()) / len(y)
+        value = _product(softplus(-margin), y.abs().to(margin)) / len(y)
         return value, torch.sigmoid(margin.neg_()).mul_(-y)
 
     return loss
 
 
 def _product(a: Tensor, b: Tensor) -> float:
-    """Return the sum of products of (N, K), over the rows in float64."""
-    return sum((a[rows] * b[rows]).sum(1).sum(dtype=torch.float64) for rows in _blocks(a)).item()
+    """Return the sum of products of (N, K), over blocks of rows in float64."""
+    return sum(torch.dot(a[rows].flatten(), b[rows].flatten()).double() for rows in _blocks(a)).item()
 
 
 def _blocks(x: Tensor) -> Iterator[slice]:
@@ -163,7 +164,9 @@ def minimise(
         gap = _bound(gradient, state.theta, penalty) / value
         if gap <= tol or n_iter == max_iter:
             break
-        direction = -_two_loop(gradient, pairs, _curvature(state, axes) + weights)
+        if n_iter & (n_iter - 1) == 0:  # 0, 1, 2, 4, 8, ...
+            diagonal = _curvature(state, axes) + weights
+        direction = -_two_loop(gradient, pairs, diagonal)
         if -(gradient * direction).sum().item() / 2 < promise * value:
             break
         step = _search(axes, loss, state, direction, weights)

@@ -41,8 +41,7 @@ def search(
     """Fit the part `learn` up to 5e-4 of the objective, and yield each strength as it is judged.
 
     Every STRIDE-th strength, the strongest penalty first, until weaker ones are worse (`settled`); then those between
-    the best one's neighbours. Each starts between the solutions of its neighbours, or at that of the next stronger
-    penalty.
+    the best one's neighbours. Each starts on the line through two solutions that are known.
     """
     regression = problem(learn, scaling, device)
     found: dict[int, Tried] = {}
@@ -109,11 +108,13 @@ def scores_of(probe: Probe, part: Part, scaling: Scaling) -> np.ndarray:
 
 
 def _start(found: dict[int, Tried], number: int) -> Probe | None:
-    stronger = max((known for known in found if known < number), default=None)
-    weaker = min((known for known in found if known > number), default=None)
-    if stronger is None or weaker is None:
-        return None if stronger is None else found[stronger].probe
-    one, other, share = found[stronger].probe, found[weaker].probe, (number - stronger) / (weaker - stronger)
+    """Return a point on the line through two known solutions, by the logarithm of c: those around it, or the last."""
+    known = sorted(found)
+    if len(known) < 2:
+        return found[known[0]].probe if known else None
+    after = min(max(int(np.searchsorted(known, number)), 1), len(known) - 1)
+    low, high = known[after - 1], known[after]
+    one, other, share = found[low].probe, found[high].probe, (number - low) / (high - low)
     weight = one.weight + share * (other.weight - one.weight)
     return replace(one, weight=weight, bias=one.bias + share * (other.bias - one.bias))
 
