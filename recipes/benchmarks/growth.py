@@ -49,6 +49,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "linear_probe, scikit-learn": (*ROWS[:2], 100_000),
     "knn": ROWS,
 }
+NOTES = {"recall": "recall {:.2f}", "tried": "{} strengths", "worse": "objective +{:.0e}"}
 
 
 def main() -> None:
@@ -226,7 +227,7 @@ def table(runs: dict[str, Any]) -> str:
         for (size, row), (less, before) in zip(rows, [(0, None), *rows], strict=False):
             power = math.log(row["cpu"] / before["cpu"]) / math.log(size / less) if before else None
             grown = row["cpu"] * (IMAGENET / size) ** power if power and size == rows[-1][0] and name != "itm" else None
-            others = ", ".join(f"{key} {row[key]:.4g}" for key in ("recall", "tried", "worse") if key in row)
+            others = ", ".join(shown.format(row[key]) for key, shown in NOTES.items() if key in row)
             cells = [f"{size:,}", f"{row['cpu']:.3g}", f"{row['wall']:.3g}", f"{row['MB']:,}", others]
             cells += ["" if power is None else f"{power:.2f}", "" if grown is None else f"{grown / 60:,.0f} min"]
             lines.append(f"| {name} | {' | '.join(cells)} |")
