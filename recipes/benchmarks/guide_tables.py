@@ -6,6 +6,16 @@ from typing import Any
 from scipy.stats import t as student
 
 Runs = dict[tuple[str, ...], dict[str, Any]]
+Rows = dict[str, dict[str, Any]]  # by seed
+VARIANTS = (
+    "guide",
+    "prior alone",
+    "guide, random network",
+    "guide, shuffled",
+    "dsa",
+    "dsa, balance 1",
+    "plain, longer",
+)
 
 
 def split(results: dict[str, Any], part: str) -> Runs:
@@ -84,20 +94,24 @@ def verdicts(runs: Runs) -> list[str]:
 
 
 def every_variant(runs: Runs) -> list[str]:
-    lines = [
-        "| data | epochs | objective | variant | seeds | probe, % | 10-NN, % | probe minus plain | 10-NN minus plain |",
-        "|---|--:|---|---|--:|--:|--:|--:|--:|",
-    ]
-    for data, epochs, name in settings_of(runs):
-        plain = of(runs, data, name, "plain", epochs)
-        for variant in dict.fromkeys(key[2] for key in runs):
-            found = of(runs, data, name, variant, epochs)
-            if found:
-                cells = [spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn")]
-                others = {} if variant == "plain" else plain
-                cells += [interval(differences(found, others, k)) for k in ("probe", "knn")]
-                lines.append(f"| {data} | {epochs} | {name} | {variant} | {len(found)} | {' | '.join(cells)} |")
-    return lines
+    """What each variant adds to plain on the seeds of both: probe / 10-NN, in points, means; and of how many seeds."""
+    lines = []
+    for data, epochs in dict.fromkeys(setting[:2] for setting in settings_of(runs)):
+        shown = [one for one in VARIANTS if any(key[:1] + key[2:4] == (data, one, str(epochs)) for key in runs)]
+        lines += ["", f"| {data}, {epochs} epochs | {' | '.join(shown)} |", "|---|" + "--:|" * len(shown)]
+        for name in [name for *setting, name in settings_of(runs) if setting == [data, epochs]]:
+            plain = of(runs, data, name, "plain", epochs)
+            cells = [added(of(runs, data, name, variant, epochs), plain) for variant in shown]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines[1:]
+
+
+def added(found: Rows, plain: Rows) -> str:
+    gains = [differences(found, plain, key) for key in ("probe", "knn")]
+    if not gains[0]:
+        return ""
+    probe, knn = (f"{statistics.mean(values):+.1f}" for values in gains)
+    return f"{probe} / {knn}" + (f" ({len(gains[0])})" if len(gains[0]) > 1 else "")
 
 
 def shares(runs: Runs) -> list[str]:
@@ -132,12 +146,12 @@ def transfer(runs: Runs) -> list[str]:
     return lines
 
 
-def of(runs: Runs, data: str, name: str, variant: str, epochs: int) -> dict[str, dict[str, Any]]:
+def of(runs: Runs, data: str, name: str, variant: str, epochs: int) -> Rows:
     """The results by seed."""
     return {key[4]: numbers for key, numbers in runs.items() if key[:4] == (data, name, variant, str(epochs))}
 
 
-def differences(one: dict[str, dict], other: dict[str, dict], key: str) -> list[float]:
+def differences(one: Rows, other: Rows, key: str) -> list[float]:
     """one minus other in points, seed by seed, of those that both have."""
     return [100 * (one[seed][key] - other[seed][key]) for seed in one if seed in other]
 

@@ -127,8 +127,8 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
     """
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
-    if config.resume:
-        last = run.newest(out, name)
+    last = run.newest(out, name)
+    if config.resume or (run.is_requeued() and last is not None and not run.finished(last)):
         begun = None if last is None else run.settings_of(last)
         config = settled(config if begun is None else as_in(asked, begun), data, last)
         return config, *run.to_resume(out, name, config)

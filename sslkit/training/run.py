@@ -42,6 +42,11 @@ def is_main() -> bool:
     return not rank_zero_only.rank and int(node) == 0
 
 
+def is_requeued() -> bool:
+    """Return whether this is a Slurm job that has run before, see `sslkit.training.requeue`."""
+    return os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
+
+
 def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, or the name from the config."""
     if config.name is not None:

@@ -27,6 +27,7 @@ from sslkit.training.module import Pretraining
 from sslkit.training.monitor import Monitor
 from sslkit.training.progress import Bar
 from sslkit.training.recomputing import Recomputed
+from sslkit.training.requeue import Requeue
 from sslkit.training.schedules import peak_lr
 from sslkit.training.trainer import leave_group, make_trainer, quiet
 from sslkit.training.view_sheet import save_views
@@ -112,7 +113,7 @@ def train(
     shown = rows_to_learn(config, data, method, whole=True)
     start = Start(data, shown, folder, config.eval.k, origin.digest(method))
     prepare = Prepare(data, Path(config.out) / ".cache")  # first: a prior that does not fit the data ends the run
-    callbacks = [prepare, start, history, monitor, unreadable]
+    callbacks = [prepare, start, history, monitor, unreadable, Requeue()]
     if config.trainer.compile:
         callbacks.insert(0, Compiled())  # removed before kNN and probe
     if config.trainer.checkpoint_activations:
