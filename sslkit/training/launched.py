@@ -13,18 +13,28 @@ LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}
 
 
 def devices(config: Config) -> int | str | list[int]:
-    """`trainer.devices`; auto is torchrun's processes of this machine, all GPUs, or one CPU process."""
+    """`trainer.devices`; auto is the launcher's processes of this machine, all GPUs, or one CPU process."""
     asked = config.trainer.devices
-    if asked == "auto" and TorchElasticEnvironment.detect():
-        return int(os.environ["LOCAL_WORLD_SIZE"])
+    if asked == "auto" and (local := _per_machine()):
+        return local
     return 1 if asked == "auto" and not torch.cuda.is_available() else asked
 
 
 def nodes(config: Config) -> int:
-    """`trainer.num_nodes`, or torchrun's machines."""
-    if config.trainer.num_nodes == 1 and TorchElasticEnvironment.detect():
-        return max(1, int(os.environ["WORLD_SIZE"]) // int(os.environ["LOCAL_WORLD_SIZE"]))
+    """`trainer.num_nodes`, or the launcher's machines."""
+    if config.trainer.num_nodes == 1 and (local := _per_machine()):
+        started = os.environ["WORLD_SIZE" if TorchElasticEnvironment.detect() else "SLURM_NTASKS"]
+        return max(1, int(started) // local)
     return config.trainer.num_nodes
+
+
+def _per_machine() -> int | None:
+    """Processes that torchrun or srun has started on this machine; None without them."""
+    if TorchElasticEnvironment.detect():
+        return int(os.environ["LOCAL_WORLD_SIZE"])
+    each = os.environ.get("SLURM_NTASKS_PER_NODE", "")
+    in_step = "SLURM_STEP_ID" in os.environ  # a batch script has the other variables too
+    return int(each) if in_step and each.isdecimal() and SLURMEnvironment.detect() else None
 
 
 def processes(config: Config) -> int:
@@ -51,5 +61,5 @@ def check(config: Config) -> None:
             raise UserError(
                 f"{name} has started {started} processes, and trainer.devices={config.trainer.devices} on "
                 f"trainer.num_nodes={config.trainer.num_nodes} asks for {asked}: "
-                f"give both for {started} processes" + (", or neither" if name == "torchrun" else "")
+                f"give both for {started} processes" + ", or neither"
             )

@@ -68,6 +68,18 @@ def test_sruns_processes_are_counted_too(monkeypatch) -> None:
     launched.check(Config.from_mapping({"trainer.devices": 2}))
 
 
+@pytest.mark.parametrize(("tasks", "each", "found"), [(2, 2, (2, 1)), (8, 2, (2, 4)), (1, 1, (1, 1))])
+def test_devices_and_machines_are_sruns(tasks, each, found, monkeypatch) -> None:
+    given = {"NTASKS": tasks, "NTASKS_PER_NODE": each, "STEP_ID": 0, "JOB_NAME": "pretrain"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    config = Config.from_mapping({})
+    launched.check(config)
+    assert (launched.devices(config), launched.nodes(config)) == found and launched.processes(config) == tasks
+    monkeypatch.delenv("SLURM_STEP_ID")  # as in a batch script, where python was not started by srun
+    assert launched.devices(config) == (1 if not torch.cuda.is_available() else "auto")
+
+
 @pytest.mark.slow
 def test_torchrun_and_two_devices_end_with_the_same_weights_and_one_process_nearly(tmp_path) -> None:
     for name in ("one", "two"):

@@ -39,10 +39,10 @@ def place(tmp_path: Path) -> Path:
 def start(place: Path, rank: int, ranks: int, port: int, out: str, **more: str) -> subprocess.Popen:
     """One process of a job as srun starts it."""
     slurm = {"JOB_ID": "77", "JOB_NAME": "pretrain", "NTASKS": ranks, "NTASKS_PER_NODE": ranks, "NNODES": 1}
-    slurm |= {"PROCID": rank, "LOCALID": rank, "NODEID": 0}
+    slurm |= {"PROCID": rank, "LOCALID": rank, "NODEID": 0, "STEP_ID": 0}
     given = {f"SLURM_{name}": str(value) for name, value in slurm.items()}
     given |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PATH": f"{place}/bin:{os.environ['PATH']}"}
-    words = [*WORDS, f"trainer.devices={ranks}", f"out={out}"]
+    words = [*WORDS, f"out={out}"]
     log = (place / f"{out}-{rank}.log").open("a")
     known = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
     env = {**known, "OMP_NUM_THREADS": "1", **given, **more}
