@@ -1,10 +1,13 @@
 """Rounding decides neither which setting is chosen nor which rank a score has."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
-from evaluation.protocols.linear import _best, _best_strength
+from evaluation.learners.strengths import Tried, best_of
+from evaluation.learners.strengths import best as best_value
 from evaluation.results.choice import equal_scores, first_largest, highest_of, last_least, levelled, lowest_of
 from evaluation.tuning.outcomes import best
 
@@ -31,20 +34,16 @@ def test_scores_are_levelled_by_their_scale(scale: float) -> None:
 @pytest.mark.parametrize("turned", [1, -1])
 def test_of_equal_strengths_the_strongest_penalty_is_chosen(turned: int) -> None:
     """The third has the highest accuracy and the lowest loss by one bit, or by nothing at all."""
-    tried = [
-        {"c": 0.01, "value": 0.7, "loss": 0.2},
-        {"c": 0.1, "value": 0.8, "loss": 0.3},
-        {"c": 1.0, "value": 0.8 * UP, "loss": 0.3 / UP},
-        {"c": 10.0, "value": 0.8, "loss": 0.4},
-    ][::turned]
-    assert tried[_best_strength(tried)]["c"] == 0.1
+    rows = [(0.01, 0.7, 0.2), (0.1, 0.8, 0.3), (1.0, 0.8 * UP, 0.3 / UP), (10.0, 0.8, 0.4)][::turned]
+    tried = [Tried(SimpleNamespace(c=c), value, loss) for c, value, loss in rows]
+    assert tried[best_of(tried)].probe.c == 0.1
     assert tried[_best_strength([{**one, "loss": float("nan")} for one in tried])]["c"] == 0.1
 
 
 def test_of_equal_heads_the_largest_decay_is_chosen_then_the_lowest_rate() -> None:
     values, losses = [0.5, 0.5 * UP, 0.5, 0.4], [1.0, 1.0, 1.0 / UP, 0.1]
     for penalty, chosen in (([(0.0, -1), (0.1, -1), (0.0, -2), (9, 9)], 1), ([(0, -3), (0, -2), (0, -1), (9, 9)], 2)):
-        assert _best(values, losses.__getitem__, penalty) == chosen
+        assert best_value(values, losses.__getitem__, penalty) == chosen
 
 
 def test_of_equal_trials_the_largest_decay_is_chosen_then_the_lowest_rates() -> None:
