@@ -1,5 +1,6 @@
 """Rounding decides neither which setting is chosen nor which rank a score has."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_of_equal_strengths_the_strongest_penalty_is_chosen(turned: int) -> None
     rows = [(0.01, 0.7, 0.2), (0.1, 0.8, 0.3), (1.0, 0.8 * UP, 0.3 / UP), (10.0, 0.8, 0.4)][::turned]
     tried = [Tried(SimpleNamespace(c=c), value, loss) for c, value, loss in rows]
     assert tried[best_of(tried)].probe.c == 0.1
-    assert tried[_best_strength([{**one, "loss": float("nan")} for one in tried])]["c"] == 0.1
+    assert tried[best_of([replace(one, loss=float("nan")) for one in tried])].probe.c == 0.1
 
 
 def test_of_equal_heads_the_largest_decay_is_chosen_then_the_lowest_rate() -> None:
