@@ -118,7 +118,11 @@ def softmax_problem(x: Tensor, y: Sequence, precision: torch.dtype) -> Problem:
 
 
 def sigmoid_problem(x: Tensor, y: Any, precision: torch.dtype) -> Problem:
-    """Return the problem of K binary classifiers. y: (N, K), see `fit_one_vs_rest`. Others as `softmax_problem`."""
+    """Return the problem of K binary classifiers: 1/2 |w_k|^2 + c * sum log(1 + exp(-y_ik (w_k x_i + b_k))), summed.
+
+    y: (N, K) of 1, -1, 0 (does not count). Other arguments as in `softmax_problem`.
+    Raises UserError for a class without a positive or without a negative row.
+    """
     y = np.asarray(y.cpu() if isinstance(y, Tensor) else y)
     for k in range(y.shape[1]):
         if not ((y[:, k] > 0).any() and (y[:, k] < 0).any()):
@@ -169,27 +173,6 @@ def fit_path(
     """
     cs = _checked(cs, tol, max_iter)
     problem = softmax_problem(owned_rows(x, _length(y), device), y, precision_on(device))
-    return _path(problem, cs, tol, max_iter, promise, start)
-
-
-def fit_one_vs_rest(
-    x: Any,
-    y: Any,
-    cs: Iterable[float],
-    *,
-    tol: float = DEFAULT_TOL,
-    max_iter: int = DEFAULT_ITER,
-    start: Probe | None = None,
-    promise: float = 0.0,
-    device: str = "cpu",
-) -> Iterator[Probe]:
-    """Fit K binary classifiers for each c: minimise 1/2 |w_k|^2 + c * sum log(1 + exp(-y_ik (w_k x_i + b_k))).
-
-    y: (N, K) of 1, -1, 0 (does not count). Other arguments as in `fit_path`. `objective` is the sum over k.
-    Raises UserError also for a class without a positive or without a negative row.
-    """
-    cs = _checked(cs, tol, max_iter)
-    problem = sigmoid_problem(owned_rows(x, _length(y), device), y, precision_on(device))
     return _path(problem, cs, tol, max_iter, promise, start)
 
 

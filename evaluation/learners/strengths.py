@@ -58,8 +58,8 @@ def search(
         so_far = found.values()
         if settled([one.value for one in so_far], [one.loss for one in so_far], len(judge.rows)):
             break
-    best = list(found)[best_of(list(found.values()))]
-    for number in range(max(best - STRIDE + 1, 0), min(best + STRIDE, len(strengths))):
+    chosen = list(found)[best_of(list(found.values()))]
+    for number in range(max(chosen - STRIDE + 1, 0), min(chosen + STRIDE, len(strengths))):
         if number not in found:
             yield tried(number)
 
@@ -70,7 +70,7 @@ def best_of(tried: Sequence[Tried]) -> int:
 
 
 def best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequence[Any]) -> int:
-    """Index of the highest value; ties go to the lowest loss (NaN is infinite), then to the largest penalty.
+    """Return the index of the highest value; ties go to the lowest loss (NaN is infinite), then to the largest penalty.
 
     NaN values are ignored. Values are equal up to rounding, see `evaluation.results.choice`.
     """
@@ -91,7 +91,7 @@ def problem(part: Part, scaling: Scaling, device: str) -> Problem:
 
 
 def fit(problem: Problem, c: float, *, tol: float, max_iter: int, start: Probe | None, promise: float = 0.0) -> Probe:
-    """`Problem.fit` in float32, and on from there in float64 on CPUs if rounding ends it before `tol`."""
+    """Fit in float32; on CPUs continue in float64 if rounding ends that before `tol`."""
     probe = problem.fit(c, tol=tol, max_iter=max_iter, start=start, promise=promise)
     left = max_iter - probe.n_iter
     if probe.converged or left < 1 or problem.axes.x.device.type != "cpu":
@@ -125,9 +125,9 @@ def settled(values: Sequence[float], losses: Sequence[float], rows: int) -> bool
     Either the last has a higher loss than the best one, and a metric that is lower by SURE standard errors of a share
     of `rows`, or none of the last PATIENCE has a higher metric or a lower loss than those before.
     """
-    best = max(values)
-    error = (max(best * (1 - best), 0.0) / rows) ** 0.5
-    if losses[-1] > min(losses) and values[-1] < best - SURE * error:
+    highest = max(values)
+    error = (max(highest * (1 - highest), 0.0) / rows) ** 0.5
+    if losses[-1] > min(losses) and values[-1] < highest - SURE * error:
         return True
     before, last = slice(0, -PATIENCE), slice(-PATIENCE, None)
     better = max(values[last]) > max(values[before], default=-np.inf) or min(losses[last]) < min(

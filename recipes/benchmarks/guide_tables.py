@@ -94,7 +94,7 @@ def verdicts(runs: Runs) -> list[str]:
 
 
 def every_variant(runs: Runs) -> list[str]:
-    """What each variant adds to plain on the seeds of both: probe / 10-NN, in points, means; and of how many seeds."""
+    """Gains of each variant over plain on the seeds of both, mean points of probe / 10-NN (and the number of seeds)."""
     lines = []
     for data, epochs in dict.fromkeys(setting[:2] for setting in settings_of(runs)):
         shown = [one for one in VARIANTS if any(key[:1] + key[2:4] == (data, one, str(epochs)) for key in runs)]

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from evaluation.learners.lbfgs import begin, minimise, principal_axes, softmax_loss
-from evaluation.learners.logistic import fit_logistic, fit_one_vs_rest, fit_path
+from evaluation.learners.logistic import fit_logistic, fit_path, owned_rows, sigmoid_problem
 from sslkit.errors import UserError
 
 X, Y = load_digits(return_X_y=True)
@@ -127,7 +127,8 @@ def test_labels_of_any_kind_come_back(name) -> None:
 def test_one_vs_rest_leaves_out_what_does_not_count() -> None:
     y = np.where(Y[:, None] == np.arange(10), 1, -1).astype(np.int8)
     y[np.random.default_rng(0).random(y.shape) < 0.2] = 0
-    first, second = fit_one_vs_rest(X, y, [0.1, 3.0], tol=1e-9)
+    problem = sigmoid_problem(owned_rows(X, len(X)), y, torch.float64)
+    first, second = (problem.fit(c, tol=1e-9) for c in (0.1, 3.0))
     for probe in (first, second):
         assert probe.converged
         for k in (0, 8):
@@ -175,4 +176,4 @@ def test_bad_input() -> None:
     with pytest.raises(UserError, match="64 features"):
         fit_logistic(X, Y, max_iter=1).predict(X[:, :5])
     with pytest.raises(UserError, match=r"class number 1 .* 0 with it"):
-        fit_one_vs_rest(X[:4], [[1, -1], [-1, -1], [1, 0], [-1, -1]], [1.0])
+        sigmoid_problem(owned_rows(X[:4], 4), [[1, -1], [-1, -1], [1, 0], [-1, -1]], torch.float64)
