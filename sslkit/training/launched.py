@@ -61,5 +61,5 @@ def check(config: Config) -> None:
             raise UserError(
                 f"{name} has started {started} processes, and trainer.devices={config.trainer.devices} on "
                 f"trainer.num_nodes={config.trainer.num_nodes} asks for {asked}: "
-                f"give both for {started} processes" + ", or neither"
+                f"give both for {started} processes, or neither"
             )

@@ -14,23 +14,17 @@ from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
-from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 
 from sslkit import say
 
 SIGNAL = getattr(signal, "SIGUSR1", None)  # not on Windows
 
 
-def environment() -> SLURMEnvironment | None:
-    """Return srun's environment without Lightning's handler; None if srun did not start this process."""
-    found = SLURMEnvironment.detect() and not TorchElasticEnvironment.detect()
-    return SLURMEnvironment(auto_requeue=False) if found else None
-
-
 class Requeue(pl.Callback):
     """On SIGUSR1 in a Slurm job: requeue it and end the process, after the step if one is being computed.
 
     Rank 0 requeues the job, and Slurm ends its other processes. If Slurm refuses, training goes on.
+    Lightning leaves a signal alone that has a handler after `setup`, so its own is never used.
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from sslkit.errors import UserError
-from sslkit.training import compiling, launched, loggers, requeue
+from sslkit.training import compiling, launched, loggers
 from sslkit.training.config import Config
 from sslkit.training.history import MOST_STEPS
 from sslkit.training.precision import precision
@@ -53,7 +53,6 @@ def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> 
         devices=launched.devices(config),
         num_nodes=launched.nodes(config),
         strategy=_strategy(config),
-        plugins=requeue.environment(),
         precision=precision(t.precision, t.accelerator),
         max_epochs=config.epochs,
         accumulate_grad_batches=t.accumulate,
