@@ -14,16 +14,16 @@ from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import ImageOptions, Images, check_split
-from sslkit.data.sources import is_folder, open_images, splits
+from sslkit.data.sources import is_divisible, open_images, splits
 from sslkit.data.torchvision_sets import PREFIX, TorchvisionImages
 from sslkit.errors import UserError
 
-PARTS = ("train", "test", "all")  # of a folder without held-out images: four fifths, a fifth, and both together
+PARTS = ("train", "test", "all")  # of a source without held-out images: four fifths, a fifth, and both together
 HELD_OUT = "test: a fifth of each class, held out by file name"
 
 
 def splits_of(source: str | Path | Images) -> tuple[str, ...]:
-    """Return the splits of a source that `of_source` opens: its own, or PARTS for a folder that has only one."""
+    """Return the splits of a source that `of_source` opens: its own, or PARTS if it has only training images."""
     return PARTS if _is_undivided(source) else splits(source)
 
 
@@ -33,8 +33,8 @@ def note_of(source: Any) -> str:
 
 
 def _is_undivided(source: Any) -> bool:
-    """Return whether a source is a folder of images without folders of splits."""
-    return isinstance(source, (str, Path, Images)) and is_folder(source) and splits(source) == ("train",)
+    """Return whether a source has only training images, of which some can be held out."""
+    return isinstance(source, (str, Path, Images)) and is_divisible(source) and splits(source) == ("train",)
 
 
 def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
@@ -56,6 +56,9 @@ def of_source(source: str | Path | Images, options: ImageOptions, torchvision_me
 def _whole(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
     """Open a split that the source has itself."""
     images = _opened(source, options)
+    if images.multi_labels is not None:
+        ids = _ids(images)
+        return Split(images, images.multi_labels, images.classes, ids, "map11", images.name, images.split)
     labels = np.full(len(images), -1) if images.labels is None else images.labels
     classes = images.classes or [str(label) for label in range(int(labels.max()) + 1)]
     from_torchvision = str(images.source).startswith(PREFIX)
@@ -65,11 +68,11 @@ def _whole(source: str | Path | Images, options: ImageOptions, torchvision_metri
 
 def check_labelled(split: Split) -> None:
     """Raises UserError if no image of the split has a label."""
-    if not (split.y >= 0).any():
+    if not (split.y >= (0 if split.y.ndim == 1 else 1)).any():
         raise UserError(
             f"{split.name} has no labels in its split {split.split!r}, which evaluation needs: a folder gets them "
-            "from at least two class folders with images, a .npz file from y_test (y_train, y), and several labels an "
-            "image come with the published set voc07"
+            "from at least two class folders with images, a .npz file from y_test (y_train, y), shards from .cls "
+            "members, a Hugging Face data set from a column of classes"
         )
 
 
@@ -79,10 +82,10 @@ def _part(whole: Split, name: str) -> Split:
         return replace(whole, split=name)
     check_labelled(whole)
     test = held_out(whole.y, whole.ids)
-    if name == "test" and len(np.unique(whole.y[test])) < 2:
+    if name == "test" and whole.y.ndim == 1 and len(np.unique(whole.y[test])) < 2:
         raise UserError(
-            f"{whole.name} has no test images, and its class folders are too small to hold a fifth out: at least two "
-            f"classes need two images; add images, or make the folders train/ and test/ in {whole.images.root}"
+            f"{whole.name} has no test images, and its classes are too small to hold a fifth out: at least two "
+            "classes need two images; add images, or give it a test split (a folder: train/ and test/ in it)"
         )
     rows = np.flatnonzero(test == (name == "test"))
     images = whole.images.part(rows, name)
@@ -101,11 +104,9 @@ def _opened(source: str | Path | Images, options: ImageOptions) -> Images:
 
 
 def _ids(images: Images) -> np.ndarray:
-    """Return (N,) paths below the folder of the split, or hashes of the pixels, numbered where images are equal."""
+    """Return (N,) names within the split, or hashes of the pixels, numbered where images are equal."""
     if isinstance(images, ArrayImages):
         return row_ids(images.pixels)
-    paths = [images.path(row) for row in range(len(images))]
-    root = images.dataset.root if isinstance(images, TorchvisionImages) else images.root
-    if os.path.isfile(paths[0]):
-        return np.array([os.path.relpath(path, root).replace(os.sep, "/") for path in paths])
-    return row_ids(np.asarray(images.dataset[row][0]) for row in range(len(images)))  # made one by one, not files
+    if isinstance(images, TorchvisionImages) and not os.path.isfile(images.path(0)):  # made one by one, not files
+        return row_ids(np.asarray(images.dataset[row][0]) for row in range(len(images)))
+    return np.array([images.image_name(row) for row in range(len(images))])

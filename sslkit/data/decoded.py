@@ -1,8 +1,10 @@
 """Images decoded on demand, and the handling of unreadable ones."""
 
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -22,7 +24,7 @@ class Decode(Protocol):
 
 
 class DecodedImages(Images):
-    """Subclasses implement `__len__`, `path` and `_open`.
+    """Subclasses implement `__len__`, `path` and `_open`, and those that evaluation reads `image_name` and `_take`.
 
     image_size defaults to 256, channels to those of the first readable image: 1 if it is gray, otherwise 3.
     With on_error="skip" the next readable image replaces an unreadable one; each process remembers its unreadable
@@ -47,6 +49,26 @@ class DecodedImages(Images):
 
     def path(self, row: int) -> str:
         """The name of a row in messages."""
+        raise NotImplementedError
+
+    def image_name(self, row: int) -> str:
+        """The name of a row within its split, the same on every machine."""
+        raise NotImplementedError
+
+    def part(self, rows: np.ndarray, split: str) -> Self:
+        """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
+        other = copy.copy(self)
+        other.__dict__.pop("digest", None)
+        other.source, other.splits, other.split = None, (split,), split  # the source itself has no such split
+        other.options = replace(self.options, split=split)
+        other.labels = None if self.labels is None else self.labels[rows]
+        other.multi_labels = None if self.multi_labels is None else self.multi_labels[rows]
+        other._unreadable = set()
+        other._take(rows)
+        return other
+
+    def _take(self, rows: np.ndarray) -> None:
+        """Keep these rows of what the subclass holds."""
         raise NotImplementedError
 
     def _open(self, row: int) -> Image.Image:

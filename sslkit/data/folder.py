@@ -1,10 +1,9 @@
 """A folder of images, walked recursively; class folders give the labels."""
 
-import copy
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -55,15 +54,11 @@ class FolderImages(DecodedImages):
     def path(self, row: int) -> str:
         return os.path.join(self.root, self._paths[row])
 
-    def part(self, rows: np.ndarray, split: str) -> "FolderImages":
-        """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
-        other = copy.copy(self)
-        other.__dict__.pop("digest", None)
-        other.source, other.splits, other.split = None, (split,), split  # the folder itself has no such split
-        other.options = replace(self.options, split=split)
-        other.labels = None if self.labels is None else self.labels[rows]
-        other._paths, other._unreadable = PathList([self._paths[row] for row in rows]), set()
-        return other
+    def image_name(self, row: int) -> str:
+        return self._paths[row].replace(os.sep, "/")
+
+    def _take(self, rows: np.ndarray) -> None:
+        self._paths = PathList([self._paths[row] for row in rows])
 
     def _open(self, row: int) -> Image.Image:
         return open_image(self.path(row))

@@ -1,10 +1,8 @@
 """Hugging Face data sets with an image column: on disk (Arrow or Parquet), or by their name on the hub."""
 
-import copy
 import io
 import os
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from PIL import Image
 from sslkit.data.decode import UnreadableImage, open_image
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.label_lists import LabelLists
 from sslkit.errors import UserError, first_line
 from sslkit.members import nearest
 
@@ -38,16 +37,13 @@ class HfImages(DecodedImages):
     def path(self, row: int) -> str:
         return f"{self.name}, {self.split}, row {row}"
 
-    def part(self, rows: np.ndarray, split: str) -> "HfImages":
-        """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
-        other = copy.copy(self)
-        other.__dict__.pop("digest", None)
-        other.source, other.splits, other.split = None, (split,), split
-        other.options = replace(self.options, split=split)
-        other.labels = None if self.labels is None else self.labels[rows]
-        other._table, other._unreadable = self._table.select(rows), set()
-        other._fingerprint = other._table._fingerprint
-        return other
+    def image_name(self, row: int) -> str:
+        """The number of the row in the data set's split."""
+        return str(row)
+
+    def _take(self, rows: np.ndarray) -> None:
+        self._table = self._table.select(rows)
+        self._fingerprint = self._table._fingerprint
 
     def _open(self, row: int) -> Image.Image:
         try:
@@ -73,7 +69,8 @@ def open_hf(source: str, options: ImageOptions) -> HfImages:
     own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images; default: the only
     one.
     Splits: "train" first, or the first there is; validation is "val", and a single held-out split is "test". Labels:
-    the column of classes, named label if there are several; -1 is unlabelled.
+    the column of classes, named label (labels) if there are several; -1 is unlabelled. A column of lists of classes
+    gives each image several.
     Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
     for streamed ones.
     """
@@ -98,8 +95,7 @@ def of_table(
         )
     if not len(table):
         raise UserError(f"{name}, split {options.split}: there are no rows")
-    labels, classes = _labels(table, name)
-    identity = Identity(name, source, splits, labels, classes)
+    identity = Identity(name, source, splits, **_labels(table, name))
     return HfImages(table, _image_column(table, column, name), identity, options)
 
 
@@ -149,17 +145,21 @@ def _image_column(table: Any, wanted: str | None, name: str) -> str:
     return wanted or images[0]
 
 
-def _labels(table: Any, name: str) -> tuple[np.ndarray | None, list[str] | None]:
+def _labels(table: Any, name: str) -> dict[str, Any]:
+    """labels (N,) int64 or multi_labels (N, K) int8, and classes; {} without labels."""
     import datasets
 
-    classes = [column for column, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)]
-    column = "label" if "label" in classes else classes[0] if classes else None
-    if column is None or (len(classes) > 1 and column != "label"):
-        if classes:
-            warnings.warn(
-                f"{name} has several columns of classes, {', '.join(classes)}, and none is used", stacklevel=4
-            )
-        return None, None
-    given = table.select_columns([column]).with_format("arrow")[:][column]
+    kinds = {column: getattr(kind, "feature", kind) for column, kind in table.features.items()}  # of a list: its items
+    classes = [column for column, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
+    named = [column for column in ("label", "labels") if column in classes]
+    if len(classes) > 1 and not named:
+        warnings.warn(f"{name} has several columns of classes, {', '.join(classes)}, and none is used", stacklevel=4)
+    if not classes or (len(classes) > 1 and not named):
+        return {}
+    column = (named or classes)[0]
+    given, names = table.select_columns([column]).with_format("arrow")[:][column], list(kinds[column].names)
+    if not isinstance(table.features[column], datasets.ClassLabel):
+        lists = [one and [number for number in one if number >= 0] for one in given.to_pylist()]
+        return {"multi_labels": LabelLists.of(lists).indicator(np.arange(len(names))), "classes": names}
     labels = given.fill_null(-1).to_numpy().astype(np.int64)
-    return (labels, list(table.features[column].names)) if (labels >= 0).any() else (None, None)
+    return {"labels": labels, "classes": names} if (labels >= 0).any() else {}

@@ -49,6 +49,8 @@ class Identity:
     source: the argument of `open_images`, to open another split.
     splits: of the source.
     labels: (N,) int64, -1 for unlabelled rows, or None. classes: their names, in label order.
+    multi_labels: (N, K) int8 of sets with several classes an image, and labels is then None: 1 (yes), -1 (no), 0 (not
+        known). Runs do not read them, evaluation does.
     licence: of the images, if known.
     """
 
@@ -58,6 +60,7 @@ class Identity:
     labels: np.ndarray | None = None
     classes: list[str] | None = None
     licence: str | None = None
+    multi_labels: np.ndarray | None = None
 
 
 class Images(Dataset):
@@ -85,6 +88,7 @@ class Images(Dataset):
         self.source = identity.source
         self.splits = identity.splits
         self.labels = None if identity.labels is None else np.ascontiguousarray(identity.labels, dtype=np.int64)
+        self.multi_labels = identity.multi_labels
         self.classes = identity.classes
         self.licence = identity.licence
         self.options = options
@@ -138,7 +142,8 @@ class Images(Dataset):
         """sha256 (hex) of the images' content, labels, and the options that change the pixels."""
         digest = hashlib.sha256(repr((self.channels, self.image_size, self.fit, self.classes)).encode())
         digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
-        digest.update(b"" if self.labels is None else self.labels.tobytes())
+        for labels in (self.labels, self.multi_labels):
+            digest.update(b"" if labels is None else labels.tobytes())
         self._update_digest(digest)
         return digest.hexdigest()
 

@@ -1,9 +1,9 @@
 """Images in tar files, as WebDataset writes them, on a local disk or behind an fsspec URL."""
 
-import copy
 import io
+import os
 import re
-from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sslkit.data.decode import UnreadableImage, open_image
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.shard_files import ShardFiles
-from sslkit.data.tar_index import NO_LABEL, TarIndex, index_shards
+from sslkit.data.tar_index import TarIndex, index_shards
 from sslkit.errors import UserError
 
 PREFIX = "shards:"
@@ -41,15 +41,17 @@ class ShardImages(DecodedImages):
         """`SHARD/MEMBER`."""
         return f"{self.index.shards[self.index.shard[row]]}/{self.index.names[row]}"
 
-    def part(self, rows: np.ndarray, split: str) -> "ShardImages":
-        """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
-        other = copy.copy(self)
-        other.__dict__.pop("digest", None)
-        other.source, other.splits, other.split = None, (split,), split
-        other.options = replace(self.options, split=split)
-        other.labels = None if self.labels is None else self.labels[rows]
-        other.index, other._unreadable = self.index.rows(rows), set()
-        return other
+    def image_name(self, row: int) -> str:
+        """`SHARD/MEMBER`, the shard without the folder that all shards share."""
+        return self.path(row)[self._shared :]
+
+    @cached_property
+    def _shared(self) -> int:
+        """Length of the path of the folder that all shards are below, with its slash."""
+        return os.path.commonprefix(self.index.shards).rfind("/") + 1  # noqa: RUF071  (commonpath changes URLs)
+
+    def _take(self, rows: np.ndarray) -> None:
+        self.index = self.index.rows(rows)
 
     def _open(self, row: int) -> Image.Image:
         shard = self.index.shards[self.index.shard[row]]
@@ -73,8 +75,9 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     A row is an image; its sample is its name up to the first dot, as in WebDataset. Other members are left out.
     Splits: shards whose name, or folder, has the word train, val (valid, validation) or test belong to it, if there
     are some of train and of another; otherwise all are "train". A single held-out one is "test", as of a folder.
-    Labels: the whole number in the sample's .cls; otherwise the top-level folder of the members' names, if there are
-    at least two and no image is beside them. The classes of all splits are numbered together.
+    Labels: the whole number in the sample's .cls, several for several classes (spaces or commas between them; an empty
+    file is none of them); otherwise the top-level folder of the members' names, if there are at least two and no image
+    is beside them. The classes of all splits are numbered together.
     options.cache: folder of the index, see `tar_index.index_shards`.
     Raises UserError for a pattern without shards, shards without images, and what cannot be reached.
     """
@@ -83,14 +86,12 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     wanted = "test" if options.split == "val" and "val" not in by_split else options.split
     check_split(source, wanted, tuple(by_split))
     index = index_shards(files, shards, None if options.cache is None else Path(options.cache))
-    labels, classes = _labels(index)
     wanted_shards = set(by_split[wanted])
     inside = {place for place, name in enumerate(shards) if name in wanted_shards}
     rows = np.flatnonzero(np.isin(index.shard, list(inside)))
     if not len(rows):
         raise UserError(f"{source}: there is no image in {len(inside)} shards, such as {by_split[wanted][0]}")
-    name = _named(source)
-    identity = Identity(name, source, tuple(by_split), None if labels is None else labels[rows], classes)
+    identity = Identity(_named(source), source, tuple(by_split), **_labels(index, rows))
     return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
 
 
@@ -107,23 +108,37 @@ def _by_split(shards: list[str]) -> dict[str, list[str]]:
     return {"train": found["train"], **{name: found[split] for name, split in zip(names, held_out, strict=True)}}
 
 
-def _labels(index: TarIndex) -> tuple[np.ndarray | None, list[str] | None]:
-    """(N,) int64 labels, -1 for a row without one, and the names of the classes; (None, None) without labels."""
-    given = index.cls != NO_LABEL
-    tops = [index.names[row].partition("/") for row in range(len(index))]
-    folders = np.array([top for top, slash, _ in tops]) if all(slash for _, slash, _ in tops) else None
-    if given.any():
-        numbers = np.unique(index.cls[given])
-        names = list(map(str, numbers.tolist()))
-        if folders is not None and given.all():
-            pairs = np.unique(np.stack([folders, index.cls.astype(str)]), axis=1)
-            if len(numbers) == len(np.unique(folders)) == pairs.shape[1]:  # one folder for each number
-                names = [str(folders[np.argmax(index.cls == number)]) for number in numbers]
-        return np.where(given, np.searchsorted(numbers, index.cls), -1), names
+def _labels(index: TarIndex, rows: np.ndarray) -> dict[str, Any]:
+    """Of some rows of all splits: labels (n,) int64 or multi_labels (n, K) int8, and classes; {} without labels."""
+    if len(index.labels.numbers):
+        numbers = np.unique(index.labels.numbers)
+        if index.labels.are_several:
+            multi_labels = index.labels.rows(rows).indicator(numbers)
+            return {"multi_labels": multi_labels, "classes": list(map(str, numbers.tolist()))}
+        cls = index.labels.single()
+        labels = np.where(index.labels.counts == 1, np.searchsorted(numbers, cls), -1)
+        return {"labels": labels[rows], "classes": _names(numbers, cls, index)}
+    folders = _top_folders(index)
     if folders is None or len(np.unique(folders)) < 2:
-        return None, None
+        return {}
     classes, labels = np.unique(folders, return_inverse=True)
-    return labels, classes.tolist()
+    return {"labels": labels[rows], "classes": classes.tolist()}
+
+
+def _names(numbers: np.ndarray, cls: np.ndarray, index: TarIndex) -> list[str]:
+    """The classes of these numbers: the folders of the members if each has one of its own, otherwise the numbers."""
+    folders = _top_folders(index)
+    if folders is not None and (index.labels.counts == 1).all():
+        pairs = np.unique(np.stack([folders, cls.astype(str)]), axis=1)
+        if len(numbers) == len(np.unique(folders)) == pairs.shape[1]:
+            return [str(folders[np.argmax(cls == number)]) for number in numbers]
+    return list(map(str, numbers.tolist()))
+
+
+def _top_folders(index: TarIndex) -> np.ndarray | None:
+    """(N,) the first folder in each member's name; None if one has none."""
+    tops = [index.names[row].partition("/") for row in range(len(index))]
+    return np.array([top for top, slash, _ in tops]) if all(slash for _, slash, _ in tops) else None
 
 
 def _named(source: str) -> str:

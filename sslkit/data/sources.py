@@ -26,7 +26,7 @@ from sslkit.data.npz import open_npz, splits_of_npz
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
-__all__ = ["ImageOptions", "Images", "collate", "is_folder", "open_images", "splits"]
+__all__ = ["ImageOptions", "Images", "collate", "is_divisible", "open_images", "splits"]
 
 
 def open_images(
@@ -66,13 +66,16 @@ def splits(source: str | Path | Images) -> tuple[str, ...]:
     return source.splits if isinstance(source, Images) else _find(source).splits()
 
 
-def is_folder(source: str | Path | Images) -> bool:
-    """Return whether a source is a folder of images."""
+def is_divisible(source: str | Path | Images) -> bool:
+    """Return whether a source's images have `part`: a folder of images, shards, or a Hugging Face data set."""
     place = source.source if isinstance(source, Images) else source
-    named = isinstance(place, str) and (
-        place in builtin.NAMES or place.startswith(("video:", shards.PREFIX, hf.PREFIX))
-    )
-    return place is not None and not named and _expanded(os.fspath(place)).is_dir()
+    if place is None:
+        return False
+    text = os.fspath(place)
+    if text.startswith((shards.PREFIX, hf.PREFIX)):
+        return True
+    named = isinstance(place, str) and (text in builtin.NAMES or text.startswith("video:"))
+    return not named and _expanded(text).is_dir()
 
 
 def collate(batch: dict[str, Any]) -> dict[str, Any]:

@@ -18,27 +18,31 @@ import numpy as np
 
 from sslkit.data.decode import EXTENSIONS
 from sslkit.data.folder import PathList
+from sslkit.data.label_lists import LabelLists
 from sslkit.data.shard_files import ShardFiles, State
 from sslkit.errors import first_line
 from sslkit.files import exclusive, write_whole
 
-FORMAT = 1
-NO_LABEL = -(2**63)  # of a sample without a .cls file
-_LABEL_BYTES = 32  # of a .cls file; a longer one is no number
+FORMAT = 2
+_LABEL_BYTES = 2**16  # of a .cls file; a longer one is no list of numbers
 _BAR_FROM = 20  # shards
 _END = bytes(tarfile.BLOCKSIZE)
-_NUMBERS = {"offset": np.int64, "size": np.int64, "cls": np.int64}
+_NUMBERS = {"offset": np.int64, "size": np.int64}
 
 
 @dataclass(frozen=True)
 class Members:
-    """The images of one shard, in its order. reason: why the rest of it cannot be read; "" if it was read whole."""
+    """The images of one shard, in its order.
+
+    labels: the whole numbers in the .cls of each; None without one, and for one of anything else.
+    reason: why the rest of the shard cannot be read; "" if it was read whole.
+    """
 
     state: State
     names: list[str]
     offset: list[int]
     size: list[int]
-    cls: list[int]
+    labels: list[list[int] | None]
     reason: str = ""
 
 
@@ -46,8 +50,8 @@ class Members:
 class TarIndex:
     """The images of all shards, a row each.
 
-    shards: their names. shard: (N,) int32 the shard of a row. offset, size: (N,) int64 bytes. cls: (N,) int64, what its
-    .cls file says, or NO_LABEL. names: of the members. states: of the shards.
+    shards: their names. shard: (N,) int32 the shard of a row. offset, size: (N,) int64 bytes. labels: of its .cls
+    file. names: of the members. states: of the shards.
     """
 
     shards: list[str]
@@ -55,7 +59,7 @@ class TarIndex:
     shard: np.ndarray
     offset: np.ndarray
     size: np.ndarray
-    cls: np.ndarray
+    labels: LabelLists
     names: PathList
 
     @classmethod
@@ -68,7 +72,8 @@ class TarIndex:
         }
         shard = np.repeat(np.arange(len(members), dtype=np.int32), counts)
         names = PathList([name for one in members for name in one.names])
-        return cls(list(found), [one.state for one in members], shard, names=names, **columns)
+        labels = LabelLists.of([label for one in members for label in one.labels])
+        return cls(list(found), [one.state for one in members], shard, names=names, labels=labels, **columns)
 
     def __len__(self) -> int:
         return len(self.shard)
@@ -76,7 +81,8 @@ class TarIndex:
     def rows(self, rows: np.ndarray) -> "TarIndex":
         """The rows (n,) int64, in their order."""
         columns = {name: getattr(self, name)[rows] for name in ("shard", *_NUMBERS)}
-        return replace(self, names=PathList([self.names[row] for row in rows]), **columns)
+        names = PathList([self.names[row] for row in rows])
+        return replace(self, names=names, labels=self.labels.rows(rows), **columns)
 
     def update_digest(self, digest: Any) -> None:
         """Feed what identifies the content to a hashlib object: the shards' states, and the rows."""
@@ -134,7 +140,7 @@ def _scanned(files: ShardFiles, shards: Sequence[str], known: dict[str, Members]
 def _scan(files: ShardFiles, shard: str, state: State) -> Members:
     """Read the headers of a shard: its images, and the labels of the samples of the same name."""
     images: list[tuple[str, int, int]] = []
-    labels: dict[str, int] = {}
+    labels: dict[str, list[int] | None] = {}
     reason = ""
     try:
         with files.stream(shard) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
@@ -147,7 +153,7 @@ def _scan(files: ShardFiles, shard: str, state: State) -> Members:
                 if extension.rpartition(".")[2] in EXTENSIONS:
                     images.append((member.name, member.offset_data, member.size))
                 elif extension == "cls" and member.size <= _LABEL_BYTES:
-                    labels[sample] = _number(tar.extractfile(member).read())
+                    labels[sample] = _numbers(tar.extractfile(member).read())
                 tar.members.clear()  # it would keep every header
             stream.seek(tar.offset)
             if stream.read(len(_END)) != _END:  # tarfile ends without a word at a header that is cut or damaged
@@ -155,7 +161,7 @@ def _scan(files: ShardFiles, shard: str, state: State) -> Members:
     except Exception as error:  # tarfile, and each file system of fsspec, raise their own
         reason = first_line(error) or type(error).__name__
     names, offset, size = (list(column) for column in zip(*images, strict=True)) if images else ([], [], [])
-    return Members(state, names, offset, size, [labels.get(_split(name)[0], NO_LABEL) for name in names], reason)
+    return Members(state, names, offset, size, [labels.get(_split(name)[0]) for name in names], reason)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -165,11 +171,13 @@ def _split(name: str) -> tuple[str, str]:
     return f"{folder}/{sample}", extension.lower()
 
 
-def _number(text: bytes) -> int:
+def _numbers(text: bytes) -> list[int] | None:
+    """The class numbers of a .cls file, between spaces or commas, each once and sorted; None for anything else."""
     try:
-        return int(text)
+        found = sorted({int(word) for word in text.replace(b",", b" ").split()})
     except ValueError:
-        return NO_LABEL
+        return None
+    return found if not found or 0 <= found[0] <= found[-1] < 2**63 else None  # -1 stands for no label
 
 
 def _write(file: Path, found: dict[str, Members]) -> None:
@@ -182,6 +190,8 @@ def _write(file: Path, found: dict[str, Members]) -> None:
         "shards": _packed(list(found)),
         "names": np.frombuffer(index.names._block, np.uint8),
         "ends": index.names._ends,
+        "labels": index.labels.numbers,
+        "label_counts": index.labels.counts,
     }
     with write_whole(file) as partial, partial.open("wb") as opened:
         np.savez_compressed(opened, **about, **{name: getattr(index, name) for name in _NUMBERS})
@@ -201,6 +211,7 @@ def _read(file: Path) -> dict[str, Members]:
         warnings.warn(f"{file} is damaged ({first_line(error)}); the shards are indexed again", stacklevel=3)
         return {}
     found, ends, block, start = {}, kept["ends"], kept["names"].tobytes(), 0
+    labels = LabelLists(kept["labels"], kept["label_counts"]).lists()
     for place, count in enumerate(kept["counts"].tolist()):
         part = slice(start, start + count)
         bounds = ends[start : start + count + 1].tolist()
@@ -208,7 +219,7 @@ def _read(file: Path) -> dict[str, Members]:
         state = State(int(kept["bytes"][place]), os.fsdecode(kept["changed"][place]))
         columns = {name: kept[name][part] for name in _NUMBERS}
         found[os.fsdecode(kept["shards"][place])] = Members(
-            state, names, **columns, reason=os.fsdecode(kept["reasons"][place])
+            state, names, **columns, labels=labels[part], reason=os.fsdecode(kept["reasons"][place])
         )
         start += count
     return found

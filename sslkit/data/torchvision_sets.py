@@ -68,6 +68,9 @@ class TorchvisionImages(DecodedImages):
     def path(self, row: int) -> str:
         return str(self._files[row]) if self._files else f"{self.name}[{row}]"
 
+    def image_name(self, row: int) -> str:
+        return os.path.relpath(self.path(row), self.dataset.root).replace(os.sep, "/")
+
     def _open(self, row: int) -> Image.Image:
         try:
             image = self.dataset[row][0]

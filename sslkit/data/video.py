@@ -58,6 +58,10 @@ class Videos(Images):
     def path(self, row: int) -> str:
         return os.path.join(self.root, self.index.paths[row])
 
+    def image_name(self, row: int) -> str:
+        """The name of a row within its split, the same on every machine."""
+        return self.index.paths[row].replace(os.sep, "/")
+
     def facts(self, row: int) -> VideoFacts:
         """Frames, size and rate of a row."""
         return self.index.row(row).facts

@@ -22,7 +22,9 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     train = data.train
     use = "to learn from" if method.objective.needs_labels else "only to judge"
     known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
-    labels = f"{len(train.classes)} classes ({use})" if known else "no labels"
+    several = train.multi_labels is not None
+    without = f"{len(train.classes)} classes, several an image (not read here)" if several else "no labels"
+    labels = f"{len(train.classes)} classes ({use})" if known else without
     size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
     epochs = counted(config.epochs, "epoch")
     steps = counted(len(train) // config.data.batch_size, "step")

@@ -110,9 +110,10 @@ def check_parts(config: Config) -> None:
 def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
     """Options with `classes`: the number of classes of the data, unless a larger one is given."""
     if data.train.labels is None or len(data.train.classes) < 2:
+        found = "none" if data.train.multi_labels is None else "several an image"
         raise UserError(
-            f"method={config.method_name} learns from labels, and data {config.data.source!r} has none: "
-            "give class folders or y_train"
+            f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
+            f"{found}: give class folders or y_train"
         )
     found, asked = len(data.train.classes), options.get("classes")
     if asked is not None and asked < found:

@@ -73,6 +73,8 @@ def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
     judged = {"checkpoint": folder, **given, **own}
     if data.clips is not None:
         judge = f"judge it:   python recipes/action_eval.py {words(judged)}"
+    elif data.train.multi_labels is not None:
+        judge = f"judge it:   python recipes/evaluate.py {words({**judged, 'protocols': 'linear'})}"
     elif data.bank is None and given:  # without classes there is nothing to judge by
         shown = {**judged, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
         judge = f"look at it: python recipes/embed.py {words(shown)}"

@@ -110,3 +110,12 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
         open_images(f"hf:{tmp_path / 'empty'}")
     with pytest.raises(UserError, match="there are no rows"):
         opened(table(range(0)))
+
+
+def test_several_classes_an_image() -> None:
+    several = datasets.Sequence(datasets.ClassLabel(names=["x", "y", "z"]))
+    given = table(range(4), labels=(several, [[2, 0], [], None, [1]])).remove_columns("label")
+    images = of_table(given, "mine", None, ("train",), None, ImageOptions(image_size=8))
+    assert images.labels is None and images.classes == ["x", "y", "z"]
+    assert images.multi_labels.tolist() == [[1, -1, 1], [-1] * 3, [0] * 3, [-1, 1, -1]]
+    assert images.part(np.array([3, 0]), "some").multi_labels.tolist() == [[-1, 1, -1], [1, -1, 1]]

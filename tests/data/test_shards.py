@@ -206,3 +206,41 @@ def test_what_is_no_set_of_shards_is_one_line(name: str, said: str, tmp_path: Pa
     tar(tmp_path / "text.tar", {"a.txt": b"text"})
     with pytest.raises(UserError, match=said):
         open_images(f"shards:{tmp_path / name}", cache=None)
+
+
+def test_several_classes_an_image(tmp_path: Path) -> None:
+    classes = {0: b"7 3", 1: b"3,12", 2: b"", 3: None, 4: b"12\n", 5: b"-1"}
+    members = {}
+    for row, text in classes.items():
+        members |= {f"{row}.png": picture(row)} | ({} if text is None else {f"{row}.cls": text})
+    tar(tmp_path / "some-train.tar", members)
+    tar(tmp_path / "some-test.tar", {"9.png": picture(9), "9.cls": b"20"})
+    source = f"shards:{tmp_path}/*.tar"
+    for _ in range(2):  # read from the shards, and from the kept index
+        images = open_images(source, image_size=8, cache=tmp_path / "cache")
+        assert images.labels is None and images.classes == ["3", "7", "12", "20"]
+        yes, no = 1, -1
+        want = [[yes, yes, no, no], [yes, no, yes, no], [no] * 4, [0] * 4, [no, no, yes, no], [0] * 4]
+        assert images.multi_labels.tolist() == want
+        held_out = open_images(source, split="test", image_size=8, cache=tmp_path / "cache")
+        assert held_out.multi_labels.tolist() == [[no, no, no, yes]]
+        some = images.part(np.array([4, 0]), "some")
+        assert some.multi_labels.tolist() == [want[4], want[0]] and rows_of_names(some) == ["4.png", "0.png"]
+    changed = open_images(source, image_size=8, cache=tmp_path / "cache")
+    tar(tmp_path / "some-train.tar", {**members, "0.cls": b"3 20"})
+    assert open_images(source, image_size=8, cache=tmp_path / "cache").digest != changed.digest
+
+
+def rows_of_names(images) -> list[str]:
+    return [images.image_name(row).rpartition("/")[2] for row in range(len(images))]
+
+
+def test_names_of_images_do_not_depend_on_the_place(tmp_path: Path) -> None:
+    for place in ("here", "there"):
+        for part in ("a", "b"):  # shards of the same name in two folders
+            tar(tmp_path / place / part / "0.tar", {"x.png": picture(0)})
+    names = []
+    for place in ("here", "there"):
+        images = open_images(f"shards:{tmp_path}/{place}/*/0.tar", image_size=8, cache=None)
+        names.append([images.image_name(row) for row in range(len(images))])
+    assert names == [["a/0.tar/x.png", "b/0.tar/x.png"]] * 2

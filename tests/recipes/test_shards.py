@@ -1,5 +1,6 @@
 """recipes/shards.py as a person types it, and training from what it wrote."""
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,25 @@ def test_shards_that_changed_cannot_continue_a_run(digits: Path, monkeypatch) ->
     written.shards[0].write_bytes(written.shards[0].read_bytes() + bytes(512))
     with pytest.raises(UserError, match="images have changed"):
         sslkit.pretrain({**run, "resume": True})
+
+
+def test_several_labels_an_image_are_judged_but_not_learnt_from(tmp_path: Path, typed) -> None:
+    images = open_images("digits")
+    with tarfile.open(tmp_path / "all.tar", "w") as tar:
+        for row in range(60):
+            Image.fromarray(images.pixels[row, 0]).save(tmp_path / "one.png")
+            digit = int(images.labels[row])
+            (tmp_path / "one.cls").write_text(" ".join(["0"] * (digit % 2 == 0) + ["1"] * (digit > 4)))
+            for name in ("one.png", "one.cls"):
+                tar.add(tmp_path / name, f"{row:02}{Path(name).suffix}")
+    done = typed("train", *TINY, "data=shards:all.tar", "trainer.progress=false", cwd=tmp_path)
+    assert done.returncode == 0 and "2 classes, several an image (not read here)" in " ".join(done.stdout.split())
+    folder = next((tmp_path / "runs" / "zoo").glob("simclr-*"))
+    judged = typed("evaluate", f"checkpoint={folder}", "data=shards:all.tar", "protocols=linear", cwd=tmp_path)
+    assert judged.returncode == 0 and "map11" in judged.stdout, judged.stderr
+    assert "data=shards:all.tar protocols=linear" in " ".join(done.stdout.replace("\\", "").split())
+    refused = typed("train", *TINY, "method=supervised", "data=shards:all.tar", cwd=tmp_path)
+    assert refused.returncode == 2 and "one an image, and data 'shards:all.tar' has several an image" in refused.stderr
 
 
 @pytest.mark.parametrize(
