@@ -2,32 +2,47 @@
 
     cd recipes/benchmarks
     python gpu.py correct            (every objective, plain and with each regulariser; writes results/gpu.json)
+    python gpu.py resume             (killed and resumed against unbroken, with and without trainer.deterministic)
     python gpu.py sync               (a step may not wait for the GPU)
     python gpu.py fast               (images a second of whole steps at 224 px, bf16)
-    python gpu.py correct --device cpu --only simclr byol+guide   (small, without a GPU: half precision alone)
+    python gpu.py small              (the same of narrow networks at 32 px, compiled, and with CUDA graphs)
+    python gpu.py dsa                (time and memory of DSA's terms at 512, 2,048 and 8,192 images)
+    python gpu.py data               (JPEG files by CPU workers or nvJPEG, and how long a run waits for them)
+    python gpu.py long               (guide_study.py with several members side by side; hours, resumes)
+    python gpu.py correct resume dsa data --device cpu --only simclr byol+guide   (small, without a GPU)
     python gpu.py --table            (print the committed results)
 
 correct: terms and gradient of a training step in float32 against the CPU, and in bfloat16 against float32 on the same
 device, with the bounds of gpu_correct.py; views from the same draws. TF32 is off. sync: PyTorch's check for waiting
 calls, on the third step of each method; the second has compiled and allocated. fast: ResNet-50 and ViT-S/16, batch 256,
-whole steps from uint8 images on the device, in turns with the bare network's forward and backward and lightly's parts.
+whole steps from uint8 images on the device, in turns with the bare network's forward and backward and lightly's parts,
+and the largest batch that fits.
 """
 
 import argparse
 import os
+import subprocess
+import sys
+import tempfile
 import warnings
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import gpu_data
+import gpu_dsa
+import gpu_resume
 import torch
 from gpu_correct import BOUNDS, Gap, compare, names, prepared
-from gpu_fast import contestants, rates
+from gpu_fast import contestants, largest_batch, rates, small_contestants
+from gpu_table import table
 from results import keep, load
 
 RESULTS = "gpu"
-SECTIONS = ("correct", "sync", "fast")
 NETWORKS = ("resnet50", "vit_small_patch16_224")
+NARROW = ("narrow_resnet", "narrow_vit")
 
 
 def main() -> None:
@@ -36,13 +51,13 @@ def main() -> None:
         device = device_of(args.device)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         for section in args.sections:
-            {"correct": correct, "sync": sync, "fast": fast}[section](args.only or list(names()), device)
+            SECTIONS[section](args.only or list(names()), device)
     print(table(load(RESULTS)))
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=SECTIONS)
+    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=[s for s in SECTIONS if s != "long"])
     parser.add_argument("--only", nargs="*", help="methods, such as byol+dsa")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--table", action="store_true", help="print the results and exit")
@@ -65,8 +80,7 @@ def correct(methods: list[str], device: torch.device) -> None:
         for precision in BOUNDS if device.type == "cuda" else ("bfloat16",):
             gap = compare(name, device, precision)
             row = {"loss": gap.loss, "gradient": gap.gradient, "views": gap.views, "within": gap.within(precision)}
-            about = {"device": hardware(device), "torch": torch.__version__, "date": date.today().isoformat()}
-            keep(RESULTS, f"{name} | {precision} | {device.type}", row | about, part="correct")
+            keep(RESULTS, f"{name} | {precision} | {device.type}", row | about(device), part="correct")
             print(line(name, precision, gap), flush=True)
 
 
@@ -80,16 +94,76 @@ def sync(methods: list[str], device: torch.device) -> None:
         print(f"{name:<36} {'; '.join(found) or 'waits for nothing'}", flush=True)
 
 
+def resume(_: list[str], device: torch.device) -> None:
+    """Compare a killed and resumed run with unbroken ones."""
+    for deterministic in (False, True):
+        for method in ("byol+dsa", "mae+guide"):
+            with tempfile.TemporaryDirectory() as scratch:
+                found = gpu_resume.compare(method, Path(scratch), device, deterministic=deterministic)
+            name = f"{method} | {'deterministic' if deterministic else 'as it is'} | {device.type}"
+            keep(RESULTS, name, found | about(device), part="resume")
+            print(name, found, flush=True)
+
+
 def fast(_: list[str], device: torch.device, *, size: int = 224, batch: int = 256) -> None:
     """Images a second of every contestant, for each network."""
     if device.type != "cuda":
         raise SystemExit("fast needs a GPU")
     for network in NETWORKS:
+        torch.cuda.reset_peak_memory_stats(device)
         found = rates(contestants(network, device, size=size, batch=batch), batch, device, rounds=7, each=10)
         memory = round(torch.cuda.max_memory_allocated() / 2**30, 1)
-        about = {"device": hardware(device), "torch": torch.__version__, "date": date.today().isoformat()}
-        keep(RESULTS, network, {"rates": found, "gib": memory, "batch": batch, **about}, part="fast")
+        most = largest_batch("byol", network, device, size=size)
+        row = {"rates": found, "gib": memory, "batch": batch, "largest": most, **about(device)}
+        keep(RESULTS, network, row, part="fast")
+        print(network, found, f"largest batch of byol {most}", flush=True)
+
+
+def small(_: list[str], device: torch.device, *, batch: int = 256) -> None:
+    """Images a second of narrow networks, as they are, compiled, and with CUDA graphs."""
+    if device.type != "cuda":
+        raise SystemExit("small needs a GPU")
+    for network in NARROW:
+        found = rates(small_contestants(network, device, batch=batch), batch, device, rounds=7, each=20)
+        keep(RESULTS, network, {"rates": found, "batch": batch, **about(device)}, part="fast")
         print(network, found, flush=True)
+
+
+def dsa(_: list[str], device: torch.device) -> None:
+    """Time and memory of DSA's terms, and the share of a step of ResNet-50 at 224 px that they take."""
+    on_gpu = device.type == "cuda"
+    one = gpu_dsa.network_ms("resnet50", device) if on_gpu else None
+    found = gpu_dsa.costs(device) if on_gpu else gpu_dsa.costs(device, sizes=(512,), repeats=3)
+    for n, cost in found.items():
+        share = {} if one is None else {"share": round(cost["ms"] / (one * n), 4)}
+        keep(RESULTS, f"{n} | {device.type}", cost | share | about(device), part="dsa")
+        print(n, cost | share, flush=True)
+
+
+def data(_: list[str], device: torch.device) -> None:
+    """Images a second from JPEG files, and a run's share of waiting for them."""
+    on_gpu = device.type == "cuda"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "files"
+        paths = gpu_data.write(folder, copies=gpu_data.COPIES if on_gpu else 2)
+        found: dict[str, Any] = gpu_data.rates(folder, paths, device, batch=256 if on_gpu else 16)
+        how = {"backbone": "resnet50" if on_gpu else "narrow_resnet", "batch": 256 if on_gpu else 16}
+        found |= gpu_data.run(folder, Path(scratch) / "zoo", device, **how)
+    keep(RESULTS, device.type, found | about(device), part="data")
+    print(found, flush=True)
+
+
+def long(_: list[str], device: torch.device, *, jobs: int = 8) -> None:
+    """The study of guide, several runs at a time on one GPU; finished runs are skipped when it is called again."""
+    if device.type != "cuda":
+        raise SystemExit("long needs a GPU")
+    study = [sys.executable, "guide_study.py", "--jobs", str(jobs)]
+    for words in ([], ["--epochs", "50"], ["--data", "letters"]):
+        subprocess.run([*study, *words], check=True)
+
+
+def about(device: torch.device) -> dict[str, str]:
+    return {"device": hardware(device), "torch": torch.__version__, "date": date.today().isoformat()}
 
 
 def waiting_calls(name: str, device: torch.device) -> list[str]:
@@ -127,29 +201,16 @@ def line(name: str, precision: str, gap: Gap) -> str:
     return f"{name:<36} {precision:<9} loss {gap.loss:.1e}  gradient {gap.gradient:.1e}  views {gap.views:.1e}{verdict}"
 
 
-def table(results: dict) -> str:
-    """The largest gap of each objective over its regularisers, by precision."""
-    lines = ["| objective | precision | device | methods | loss | gradient | views | out of bounds |"]
-    lines += ["|---|---|---|--:|--:|--:|--:|---|"]
-    groups: dict[tuple[str, str, str], dict[str, dict]] = {}
-    for key, row in results.get("correct", {}).items():
-        name, precision, _ = key.split(" | ")
-        groups.setdefault((name.partition("+")[0], precision, row["device"]), {})[name] = row
-    for (objective, precision, device), rows in groups.items():
-        most = [f"{max(row[part] for row in rows.values()):.1e}" for part in ("loss", "gradient", "views")]
-        out = ", ".join(name for name, row in rows.items() if not row["within"])
-        lines.append(f"| {objective} | {precision} | {device} | {len(rows)} | {' | '.join(most)} | {out} |")
-    for network, row in results.get("fast", {}).items():
-        bare = row["rates"]["bare network"]
-        lines += [
-            "",
-            f"| {network}, batch {row['batch']}, {row['device']} | images/s | of the bare network |",
-            "|---|--:|--:|",
-        ]
-        lines += [f"| {name} | {rate:,.0f} | {rate / bare:.0%} |" for name, rate in row["rates"].items()]
-    for name, row in results.get("sync", {}).items():
-        lines += [f"{name} waits at {', '.join(row['waits'])}"] if row["waits"] else []
-    return "\n".join(lines)
+SECTIONS = {
+    "correct": correct,
+    "resume": resume,
+    "sync": sync,
+    "fast": fast,
+    "small": small,
+    "dsa": dsa,
+    "data": data,
+    "long": long,
+}
 
 
 if __name__ == "__main__":

@@ -29,19 +29,50 @@ def contestants(network: str, device: torch.device, *, size: int, batch: int) ->
     found = {"bare network": bare(network, images)}
     for name in ("simclr", "byol", "byol+dsa", "byol+guide"):
         found[name] = whole(name, network, images, index)
-    found["byol, compiled"] = whole("byol", network, images, index, compiled=True)
+    found["byol, compiled"] = whole("byol", network, images, index, compiled="default")
     found["lightly's byol, views given"] = lightly(network, images)
     return found
 
 
-def whole(name: str, network: str, images: Tensor, index: Tensor, *, compiled: bool = False) -> Step:
-    """A training step with everything: views, losses, teacher, optimiser."""
+def small_contestants(network: str, device: torch.device, *, size: int = 32, batch: int = 256) -> dict[str, Step]:
+    """Steps of a small network, which starting the kernels may take longer than the kernels.
+
+    graphs: compiled with CUDA graphs, PyTorch's reduce-overhead.
+    """
+    torch.manual_seed(0)
+    images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(device)
+    index = torch.arange(batch, device=device)
+    return {
+        "bare network": bare(network, images),
+        "simclr": whole("simclr", network, images, index),
+        "simclr, compiled": whole("simclr", network, images, index, compiled="default"),
+        "simclr, graphs": whole("simclr", network, images, index, compiled="reduce-overhead"),
+    }
+
+
+def largest_batch(name: str, network: str, device: torch.device, *, size: int, start: int = 256) -> int:
+    """The largest batch, doubling from `start`, of which a training step fits into the memory; 0 if not even that."""
+    fits, batch = 0, start
+    while True:
+        images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(device)
+        try:
+            whole(name, network, images, torch.arange(batch, device=device))()
+        except torch.OutOfMemoryError:
+            return fits
+        finally:
+            del images
+            torch.cuda.empty_cache()
+        fits, batch = batch, 2 * batch
+
+
+def whole(name: str, network: str, images: Tensor, index: Tensor, *, compiled: str | None = None) -> Step:
+    """A training step with everything: views, losses, teacher, optimiser. compiled: the mode of torch.compile."""
     method = sslkit.method(name, backbone=network, image_size=images.shape[-1]).to(images.device)
-    method.prepare(_Few(images.cpu(), index.cpu()))
+    method.prepare(Few(images.cpu(), index.cpu()))
     optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], 1e-4)
     for body in (m for m in method.modules() if isinstance(m, backbones.base.Backbone)) if compiled else ():
         for owner, function in parts(body):
-            setattr(owner, function, torch.compile(getattr(owner, function), dynamic=False))
+            setattr(owner, function, torch.compile(getattr(owner, function), dynamic=False, mode=compiled))
 
     def step() -> None:
         method.shares.steps = 1  # no step in which the shares are measured
@@ -122,7 +153,7 @@ def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
 
 
-class _Few:
+class Few:
     """Images in memory, as `Method.prepare` reads them."""
 
     decodes, workers = False, 0

@@ -110,6 +110,7 @@ class TrainerConfig:
     )
     accumulate: int = setting(1, "batches per optimiser step", least=1, most=10**6)
     compile: bool = setting(False, "compile the network (torch.compile)")
+    deterministic: bool = setting(False, "the same bits in every run on a GPU too, as on a CPU; slower")
     checkpoint_activations: bool = setting(False, "compute activations twice: less memory, more time")
     logger: str | list[str] = setting(
         "tensorboard",

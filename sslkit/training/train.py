@@ -29,7 +29,7 @@ from sslkit.training.progress import Bar
 from sslkit.training.recomputing import Recomputed
 from sslkit.training.requeue import Requeue
 from sslkit.training.schedules import peak_lr
-from sslkit.training.trainer import leave_group, make_trainer, quiet
+from sslkit.training.trainer import deterministic, leave_group, make_trainer, quiet
 from sslkit.training.view_sheet import save_views
 from sslkit.waiting import together
 from sslkit.zoo.entry import ZooEntry
@@ -125,7 +125,7 @@ def train(
     module = Pretraining(method, config.optimizer, lr=peak_lr(config), steps=steps(config, data))
     started: dict[str, Logger] = {}
     try:
-        with memory.explained(config, data.image_size, folder, trainer, module):
+        with deterministic(config), memory.explained(config, data.image_size, folder, trainer, module):
             if run.is_main():
                 started = loggers.start(config, folder)
                 trainer.loggers = list(started.values())

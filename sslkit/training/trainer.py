@@ -3,6 +3,8 @@
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,24 @@ def _strategy(config: Config) -> Any:
     if asked == "auto" and launched.processes(config) <= 1:
         return "auto"
     return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
+
+
+@contextmanager
+def deterministic(config: Config) -> Iterator[None]:
+    """Let PyTorch use kernels without races only, if trainer.deterministic asks for it; it warns of those without one.
+
+    A CPU's results are the same with and without.
+    """
+    if not config.trainer.deterministic:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it starts
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def leave_group(launched_outside: bool) -> None:

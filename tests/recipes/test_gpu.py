@@ -16,8 +16,12 @@ def correct(monkeypatch: pytest.MonkeyPatch):
     import gpu_correct
 
     yield gpu_correct
-    for name in ("gpu", "gpu_correct", "gpu_fast", "objectives", "results", "machine"):
-        sys.modules.pop(name, None)
+    for name in [name for name, module in sys.modules.items() if _is_benchmark(module)]:
+        sys.modules.pop(name)
+
+
+def _is_benchmark(module: object) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(BENCHMARKS)
 
 
 @pytest.mark.parametrize("name", ["simclr+dsa", "mae+guide"])
@@ -62,3 +66,59 @@ def test_every_contestant_takes_its_steps(correct) -> None:
     del steps["byol, compiled"]  # a minute of the compiler
     found = gpu_fast.rates(steps, 4, CPU, rounds=1, each=1)
     assert found.keys() == steps.keys() and min(found.values()) > 0
+
+
+def test_the_terms_of_dsa_are_timed(correct) -> None:
+    import gpu_dsa
+
+    found = gpu_dsa.costs(CPU, sizes=(16, 24), repeats=1, width=8)
+    assert list(found) == [16, 24] and all(cost["ms"] > 0 for cost in found.values())
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_compared_with_unbroken_ones(correct, tmp_path: Path) -> None:
+    import gpu_resume
+
+    found = gpu_resume.compare("simclr", tmp_path, CPU, deterministic=False)
+    assert found["again"] == found["resumed"] == 0 and 1 <= found["killed_at"] < gpu_resume.EPOCHS
+    folders = [tmp_path / name / "run" for name in ("first", "broken")]
+    one, other = map(gpu_resume.weights, folders)
+    next(iter(other.values())).add_(1)
+    assert gpu_resume.largest(one, other) == 1
+
+
+@pytest.mark.slow
+def test_files_are_read_and_trained_on(correct, tmp_path: Path) -> None:
+    import gpu_data
+
+    paths = gpu_data.write(tmp_path / "files", copies=2)
+    assert len(set(paths)) == 64 == len(list((tmp_path / "files").iterdir()))
+    assert gpu_data.rates(tmp_path / "files", paths, CPU, batch=16)["CPU workers"] > 0
+    found = gpu_data.run(tmp_path / "files", tmp_path / "zoo", CPU, backbone="narrow_resnet", batch=16, epochs=2)
+    assert found["images_per_second"] > 0 and 0 <= found["waiting"] <= 1
+
+
+def test_the_tables_show_every_section_that_has_results(correct) -> None:
+    from gpu_table import table
+
+    about = {"device": "GPU X"}
+    results = {
+        "resume": {"byol | as it is | cuda": {"again": 1e-3, "resumed": 2e-3, "killed_at": 2, **about}},
+        "fast": {"resnet50": {"rates": {"bare network": 100.0, "byol": 90.0}, "batch": 256, "largest": 512, **about}},
+        "dsa": {"512 | cuda": {"ms": 2.0, "mib": 30.0, "share": 0.041, **about}},
+        "data": {
+            "cuda": {"CPU workers": 1000.0, "nvJPEG": 3000.0, "images_per_second": 900.0, "waiting": 0.25, **about}
+        },
+        "sync": {"byol": {"waits": []}, "moco": {"waits": ["moco.py:1"]}},
+    }
+    said = table(results)
+    for part in (
+        "| 1.0e-03 | 2.0e-03 |",
+        "| byol | 90 | 90% |",
+        "two: 512",
+        "| 2.0 | 30 | 4.1% |",
+        "25% is waiting",
+        "moco waits",
+    ):
+        assert part in said
+    assert "byol waits" not in said and table({}) == ""
