@@ -13,7 +13,7 @@ from sslkit.data.cropped import CroppedImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.method import Method
-from sslkit.training import loggers, memory, origin, run
+from sslkit.training import loggers, memory, origin, run, same_data
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.chosen import steps
 from sslkit.training.compiling import Compiled
@@ -55,7 +55,7 @@ class Start(pl.Callback):
         return {"judged": self.judged, "digest": self.data.train.digest, "init": self.init}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["digest"] != self.data.train.digest:
+        if run.is_main() and state["digest"] != self.data.train.digest:  # other machines may have copies of the files
             raise UserError(f"the images have changed since {self.folder} was started: start a new run")
         if state.get("init") != self.init:
             raise UserError(f"the weights of init= have changed since {self.folder} was started: start a new run")
@@ -63,13 +63,14 @@ class Start(pl.Callback):
 
 
 class Prepare(pl.Callback):
-    """Lets the regularisers read the clean images, on all ranks at the same time."""
+    """Lets the regularisers read the clean images, on all ranks at the same time, once these see the same ones."""
 
     def __init__(self, data: Data, cache: Path) -> None:
-        self.images = data.train if data.clean is None else data.clean
+        self.train, self.images = data.train, data.train if data.clean is None else data.clean
         self.cache = cache
 
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
+        same_data.check(self.train)
         module.method.prepare(self.images, cache=self.cache, steps=module.steps)
 
 

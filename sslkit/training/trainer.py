@@ -36,7 +36,7 @@ def check_trainer(config: Config) -> None:
             warnings.simplefilter("ignore")  # `train` makes it again and shows them
             trainer = make_trainer(config, Path(config.out), [])
     except (MisconfigurationException, ValueError, TypeError, OverflowError) as error:
-        raise UserError(f"trainer: {str(error).strip().splitlines()[0]}") from error
+        raise UserError(f"trainer: {str(error).strip().splitlines()[0]}{_instead(config)}") from error
     if config.trainer.precision == "16-mixed" and isinstance(trainer.accelerator, CPUAccelerator):
         raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
     if config.data.batch_size % trainer.world_size:
@@ -45,6 +45,14 @@ def check_trainer(config: Config) -> None:
         )
     if config.trainer.compile:
         compiling.check(trainer.strategy.root_device)
+
+
+def _instead(config: Config) -> str:
+    """How to go on where a GPU is asked for and PyTorch finds none; "" otherwise."""
+    asked = config.trainer.accelerator in ("gpu", "cuda") and not torch.cuda.is_available()
+    return (
+        " PyTorch finds no GPU here: install a build of it for yours, or set trainer.accelerator=auto" if asked else ""
+    )
 
 
 def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
