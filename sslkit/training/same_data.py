@@ -2,12 +2,11 @@
 
 import hashlib
 
-import torch
-
 from sslkit import distributed
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
+from sslkit.waiting import from_all
 
 
 def check(images: Images) -> None:
@@ -17,8 +16,7 @@ def check(images: Images) -> None:
     """
     if distributed.world_size() == 1:
         return
-    found: list[tuple[int, str]] = [(0, "")] * distributed.world_size()
-    torch.distributed.all_gather_object(found, (len(images), fingerprint(images)))
+    found = from_all("the comparison of the data", [len(images), fingerprint(images)])
     others = [rank for rank, one in enumerate(found) if one != found[0]]
     if others:
         counts = f"{found[others[0]][0]:,} images, process 0 {found[0][0]:,}"
