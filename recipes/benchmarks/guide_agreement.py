@@ -3,8 +3,7 @@
     python recipes/benchmarks/guide_agreement.py           (three minutes; writes results/guide_agreement.json)
     python recipes/benchmarks/guide_agreement.py --table   (print the committed results)
 
-Embedded Fashion-MNIST, 300 steps of 128 images (MAE: 32), settings of objectives.py, AdamW with a warm-up of 30 steps
-and a linear decay, guide with its defaults, seed 0. Every 15th step: the cosine of the two gradients, and their share.
+300 steps of short_run.py, guide with its defaults. Every 15th step: the cosine of the two gradients, and their share.
 """
 
 import argparse
@@ -14,13 +13,11 @@ import statistics
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
-from objectives import BATCH, best, settings
 from results import keep, load
-
-import sslkit
+from short_run import steps
 
 NAMES = ("simclr", "byol", "barlow_twins", "mae")
-STEPS, WARMUP, EVERY = 300, 30, 15
+STEPS, EVERY = 300, 15
 
 
 def main() -> None:
@@ -35,25 +32,11 @@ def main() -> None:
 
 def follow(name: str) -> list[dict[str, float]]:
     """Train, and return {"step", "cosine", "share"} of every 15th step."""
-    images = sslkit.open_images("fashion_mnist")
-    own = settings(name)
-    method = sslkit.method(f"{name}+guide", image_size=28, in_chans=1, normalize=((0.5,), (0.25,)), **own)
-    method.prepare(images)
-    peak, size = best(name)["lr"], BATCH.get(name, 128)
-    optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], peak)
-    last = [p for p in method.backbone.parameters() if p.dim() > 1][-1]
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     found = []
-    for step in range(STEPS):
-        optimizer.param_groups[0]["lr"] = peak * min((step + 1) / WARMUP, 1 - step / STEPS)
-        rows = order[torch.arange(step * size, (step + 1) * size) % len(order)]
-        terms = method(images.__getitems__(rows.tolist())["images"], rows)
+    for step, method, terms in steps(name, "guide", STEPS):
         if step % EVERY == 0:
+            last = [p for p in method.backbone.parameters() if p.dim() > 1][-1]
             found.append({"step": step, **compared(terms, last)})
-        optimizer.zero_grad()
-        terms["loss"].backward()
-        optimizer.step()
-        method.after_step((step + 1) / STEPS)
     return found
 
 
