@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +115,9 @@ def train(
     shown = rows_to_learn(config, data, method, whole=True)
     start = Start(data, shown, folder, config.eval.k, origin.digest(method))
     prepare = Prepare(data, Path(config.out) / ".cache")  # first: a prior that does not fit the data ends the run
-    callbacks = [prepare, start, history, monitor, unreadable, Requeue()]
+    callbacks = [prepare, start, history, monitor, unreadable, Requeue(), *_asked_for(config, loading)]
     if config.trainer.compile:
         callbacks.insert(0, Compiled())  # removed before kNN and probe
-    if config.trainer.checkpoint_activations:
-        callbacks.append(Recomputed())
-    if config.trainer.progress and sys.stderr.isatty():
-        callbacks.append(Bar(loading))
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
     launched_outside = "LOCAL_RANK" in os.environ
     module = Pretraining(method, config.optimizer, lr=peak_lr(config), steps=steps(config, data))
@@ -146,3 +143,11 @@ def train(
         module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
         seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
         return finish(config, data, method, folder, **seen, asked=asked)
+
+
+def _asked_for(config: Config, loading: Loading) -> Iterator[pl.Callback]:
+    """Yield the callbacks of the settings that need one."""
+    if config.trainer.checkpoint_activations:
+        yield Recomputed()
+    if config.trainer.progress and sys.stderr.isatty():
+        yield Bar(loading)
