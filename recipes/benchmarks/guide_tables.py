@@ -9,7 +9,9 @@ Runs = dict[tuple[str, ...], dict[str, Any]]
 Rows = dict[str, dict[str, Any]]  # by seed
 VARIANTS = (
     "guide",
+    "guide, hog",
     "prior alone",
+    "hog alone",
     "guide, random network",
     "guide, shuffled",
     "dsa",
