@@ -47,8 +47,8 @@ Outcome: at 50 epochs all four are within 0.2 points of each other in the mean o
 below r=3. So settled is kept, which no measurement here shows to be better than a constant 3. "r=3 settled, L_AM" (DSA
 with alpha=relative and a balance of 1 beside guide) was run last, after the default had been fixed.
 After the controls of 6 epochs, and 50 epochs of SimCLR and BYOL, had been read on test images (SimCLR does not gain
-there): "guide, hog" and "hog alone" join the test runs, because HOG was the better prior in the three settings in which it had been
-chosen from, before any test run; "plain" and "r=3 settled, hog" are run in the settings of choosing that they lack.
+there): "guide, hog" and "hog alone" join the test runs, because HOG was the better prior in the three settings of
+choosing in which it had been run; "plain" and "r=3 settled, hog" are run in the settings of choosing that they lack.
 pca stays the default unless HOG is better by 0.5 points in the mean of these, and takes less than 5 % of a step.
 Test images were read outside the plan for SimCLR with and without a first form of guide (r = 1, seed 0), for the own
 features of the priors and for distill (objectives.py), to see that they ran; nothing was chosen by them.
