@@ -45,6 +45,11 @@ class HfImages(DecodedImages):
         self._table = self._table.select(rows)
         self._fingerprint = self._table._fingerprint
 
+    def content(self, row: int) -> bytes:
+        """The encoded image. Raises OSError."""
+        image = self._table[row][self._column]
+        return Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
+
     def _open(self, row: int) -> Image.Image:
         try:
             image = self._table[row][self._column]

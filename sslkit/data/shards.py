@@ -53,10 +53,14 @@ class ShardImages(DecodedImages):
     def _take(self, rows: np.ndarray) -> None:
         self.index = self.index.rows(rows)
 
-    def _open(self, row: int) -> Image.Image:
+    def content(self, row: int) -> bytes:
+        """The encoded image. Raises OSError."""
         shard = self.index.shards[self.index.shard[row]]
+        return self.files.read(shard, int(self.index.offset[row]), int(self.index.size[row]))
+
+    def _open(self, row: int) -> Image.Image:
         try:
-            content = self.files.read(shard, int(self.index.offset[row]), int(self.index.size[row]))
+            content = self.content(row)
         except OSError as error:
             raise UnreadableImage(f"{type(error).__name__}: {error}") from error
         return open_image(io.BytesIO(content))

@@ -14,8 +14,12 @@ class FilePrior(Prior):
         super().__init__(name)
         try:
             self.array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise UserError(f"prior {name}: cannot open {path} as .npy: {error}") from error
+        except OSError as error:
+            raise UserError(f"prior {name}: cannot open {path!r}: {error.strerror or error}") from error
+        except (ValueError, EOFError) as error:
+            raise UserError(f"prior {name}: {path} is no .npy file of numbers, as numpy.save writes it") from error
+        if not isinstance(self.array, np.ndarray):
+            raise UserError(f"prior {name}: {path} holds several arrays: write one with numpy.save, features.npy")
         if self.array.ndim != 2 or self.array.dtype.kind != "f":
             raise UserError(
                 f"prior {name} needs floats (images, features), {path} has {self.array.dtype} {self.array.shape}"

@@ -101,3 +101,16 @@ def test_images_without_labels_are_one_line(tmp_path: Path, monkeypatch: pytest.
             tar.addfile(about, io.BytesIO(picture(row)))
     with pytest.raises(UserError, match="has no labels in its split"):
         open_split(f"shards:{tmp_path}/all.tar", "train", image_size=8)
+
+
+def test_the_same_content_is_found_by_bytes_alone(source: str, folder: Path) -> None:
+    from evaluation.embedding.content import same_content
+    from evaluation.embedding.sources import open_parts
+
+    inside, files = open_parts(source), open_parts(str(folder))
+    names = [[name for part in parts for name in part.names(part.split.ids)] for parts in (inside, files)]
+    found = same_content([(inside, names[0]), (files, names[1])])
+    assert found[:COUNT].tolist() == list(range(COUNT))  # sixty different digits
+    by_label = np.concatenate([part.split.y for part in inside])[found[COUNT:]]
+    assert sorted(found[COUNT:].tolist()) == list(range(COUNT))  # each file is one of them
+    assert by_label.tolist() == np.concatenate([part.split.y for part in files]).tolist()
