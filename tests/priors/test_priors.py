@@ -284,9 +284,9 @@ def test_features_that_are_not_finite(images: Tensor) -> None:
 
 def test_a_features_file_of_several_arrays_or_of_none_is_one_line(tmp_path) -> None:
     np.savez(tmp_path / "several.npz", x=np.zeros((3, 2), np.float32))
-    with pytest.raises(UserError, match="several.npz holds several arrays: write one with numpy.save"):
+    with pytest.raises(UserError, match=r"several\.npz holds several arrays: write one with numpy\.save"):
         build_prior(f"features:{tmp_path / 'several.npz'}")
     (tmp_path / "text.npy").write_bytes(b"no array")
-    with pytest.raises(UserError, match="text.npy is no .npy file of numbers") as raised:
+    with pytest.raises(UserError, match=r"text\.npy is no \.npy file of numbers") as raised:
         build_prior(f"features:{tmp_path / 'text.npy'}")
     assert "pickle" not in str(raised.value)
