@@ -1,4 +1,4 @@
-"""What swamps what in DSA: the gradients of its two terms over the objective's, with the paper's weights.
+"""The shares of DSA's two terms: their gradients over the objective's, with the paper's weights.
 
     python recipes/benchmarks/dsa_shares.py           (writes results/dsa_shares.json)
     python recipes/benchmarks/dsa_shares.py --table   (print the committed results)

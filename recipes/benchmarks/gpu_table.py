@@ -52,7 +52,7 @@ def fast(results: Results) -> Iterator[str]:
 
 
 def dsa(results: Results) -> Iterator[str]:
-    """What DSA's terms take."""
+    """Time and memory of DSA's terms."""
     rows = results.get("dsa", {})
     if rows:
         yield "| images a step | device | DSA, ms | MiB | of a step of ResNet-50 |"

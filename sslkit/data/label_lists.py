@@ -44,7 +44,7 @@ class LabelLists:
 
     @property
     def are_several(self) -> bool:
-        """Whether an image has more than one class."""
+        """True if an image has more than one class."""
         return bool((self.counts > 1).any())
 
     def single(self) -> np.ndarray:

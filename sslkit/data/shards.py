@@ -113,7 +113,7 @@ def _by_split(shards: list[str]) -> dict[str, list[str]]:
 
 
 def _labels(index: TarIndex, rows: np.ndarray) -> dict[str, Any]:
-    """Of some rows of all splits: labels (n,) int64 or multi_labels (n, K) int8, and classes; {} without labels."""
+    """Return labels (n,) int64 or multi_labels (n, K) int8 of some rows, and classes; {} without labels."""
     if len(index.labels.numbers):
         numbers = np.unique(index.labels.numbers)
         if index.labels.are_several:
