@@ -20,6 +20,7 @@ from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from sslkit import say
+from sslkit.data.sources import name_of_tables
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -102,8 +103,8 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
 def file_names(tasks: Sequence[str]) -> dict[str, str]:
     """Return task -> name of its files, without suffix, unique for each task.
 
-    The last part of the path: "digits" for digits, digits.npz and path/to/digits, "CIFAR10" for
-    torchvision:CIFAR10:DIR.
+    The last part of the path: "digits" for digits, digits.npz, path/to/digits, hf:path/to/digits and
+    shards:digits/{000..099}.tar, "CIFAR10" for torchvision:CIFAR10:DIR.
     Tasks that would share it get their whole path, with - for / and such, and if necessary a hash.
     """
     short = {task: _short(task) for task in tasks}
@@ -116,6 +117,8 @@ def file_names(tasks: Sequence[str]) -> dict[str, str]:
 
 def _short(task: str) -> str:
     parts = task.split(":")
+    if name := name_of_tables(task):
+        return _plain(name)
     kind = parts[1] if parts[0] == "torchvision" and len(parts) > 1 else parts[0]
     return _plain(Path(kind.rstrip("/")).name.removesuffix(".npz"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 EXTENSIONS = ("png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm")
@@ -47,6 +47,8 @@ def unreadable(error: Exception) -> Exception:
     """UnreadableImage with the reason in one line, for any Pillow error; lack of memory or file handles is kept."""
     if isinstance(error, (UnreadableImage, MemoryError)) or getattr(error, "errno", None) in _STARVED:
         return error
+    if isinstance(error, UnidentifiedImageError):  # its message shows the object in memory, or the path once more
+        return UnreadableImage("it is no image of a known format")
     return UnreadableImage(f"{type(error).__name__}: {error}".splitlines()[0])
 
 

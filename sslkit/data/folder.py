@@ -178,11 +178,21 @@ def _listed(folder: Path, extensions: Sequence[str], kind: str) -> list[str]:
     if not paths:
         looked_for = " ".join(f".{extension}" for extension in extensions)
         such = f", such as {others[0]}" if others else ""
-        films = any(path.rpartition(".")[2].lower() in VIDEO_EXTENSIONS for path in others) and kind == "images"
-        videos = f"; for videos: data=video:{folder}" if films else ""
-        found = f"there are {len(others)} other files{such}{videos}"
+        found = f"there are {len(others)} other files{such}{_other_source(folder, others) if kind == 'images' else ''}"
         raise UserError(f"no {kind} in {folder} or below: looked for {looked_for}; {found}")
     return sorted(paths)
+
+
+def _other_source(folder: Path, files: list[str]) -> str:
+    """The end of a message: the source that reads these files, if there is one."""
+    for kind, source, extensions in (
+        ("videos", "video:", VIDEO_EXTENSIONS),
+        ("images in tar files", "shards:", ("tar",)),
+        ("a Hugging Face data set", "hf:", ("arrow", "parquet")),
+    ):
+        if any(path.rpartition(".")[2].lower() in extensions for path in files):
+            return f"; for {kind}: data={source}{folder}"
+    return ""
 
 
 def _class_of_each(paths: list[str]) -> list[str] | None:

@@ -2,7 +2,6 @@
 
 import io
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from PIL import Image
 
 from sslkit.data.decode import UnreadableImage, open_image
 from sslkit.data.decoded import DecodedImages
+from sslkit.data.hf_labels import labels_of
 from sslkit.data.images import Identity, ImageOptions, check_split
-from sslkit.data.label_lists import LabelLists
 from sslkit.errors import UserError, first_line
 from sslkit.members import nearest
 
@@ -74,8 +73,7 @@ def open_hf(source: str, options: ImageOptions) -> HfImages:
     own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images; default: the only
     one.
     Splits: "train" first, or the first there is; validation is "val", and a single held-out split is "test". Labels:
-    the column of classes, named label (labels) if there are several; -1 is unlabelled. A column of lists of classes
-    gives each image several.
+    see `hf_labels.labels_of`.
     Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
     for streamed ones.
     """
@@ -84,14 +82,25 @@ def open_hf(source: str, options: ImageOptions) -> HfImages:
     usual = _usual(tables)
     wanted = "test" if options.split == "val" and "val" not in usual else options.split
     check_split(source, wanted, tuple(usual))
-    return of_table(tables[usual[wanted]], where.rstrip("/").rpartition("/")[2], column, tuple(usual), source, options)
+    chosen = {split: tables[own] for split, own in usual.items()}
+    return of_tables(chosen, wanted, name_of_hf(source), column, source, options)
 
 
-def of_table(
-    table: Any, name: str, column: str | None, splits: tuple[str, ...], source: str | None, options: ImageOptions
+def name_of_hf(source: str) -> str:
+    """A name for tables: the last part of the path, or of the name on the hub."""
+    return _parsed(source)[0].rstrip("/").rpartition("/")[2] or "hf"
+
+
+def of_tables(
+    tables: dict[str, Any], split: str, name: str, column: str | None, source: str | None, options: ImageOptions
 ) -> HfImages:
-    """Images of a `datasets.Dataset`. Raises UserError for a streamed one, and one without a column of images."""
+    """Images of one split of several `datasets.Dataset`.
+
+    Raises UserError for a streamed one, for one without rows, and one without a column of images.
+    """
     import datasets
+
+    table = tables[split]
 
     if not isinstance(table, datasets.Dataset):
         raise UserError(
@@ -100,7 +109,7 @@ def of_table(
         )
     if not len(table):
         raise UserError(f"{name}, split {options.split}: there are no rows")
-    identity = Identity(name, source, splits, **_labels(table, name))
+    identity = Identity(name, source, tuple(tables), **labels_of(table, list(tables.values()), name))
     return HfImages(table, _image_column(table, column, name), identity, options)
 
 
@@ -115,7 +124,13 @@ def _loaded(where: str) -> dict[str, Any]:
         import datasets
     except ImportError as error:
         raise UserError(f"hf:{where} needs the package datasets: pip install datasets") from error
+    if not where:
+        raise UserError("hf: names no data set: give hf:PATH of a folder, or hf:NAME on the hub")
     path = Path(where).expanduser()
+    if path.is_file():
+        raise UserError(
+            f"hf:{where} is a file: give the folder that holds the Arrow or Parquet files, hf:{path.parent}"
+        )
     whole = any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
     if os.sep in where and not path.exists() and where.count("/") != 1:
         raise UserError(f"hf:{where}: there is no folder {path}")
@@ -148,23 +163,3 @@ def _image_column(table: Any, wanted: str | None, name: str) -> str:
     if wanted is None and len(images) > 1:
         raise UserError(f"{name} has several columns of images, {', '.join(images)}: name one, hf:...#{images[0]}")
     return wanted or images[0]
-
-
-def _labels(table: Any, name: str) -> dict[str, Any]:
-    """labels (N,) int64 or multi_labels (N, K) int8, and classes; {} without labels."""
-    import datasets
-
-    kinds = {column: getattr(kind, "feature", kind) for column, kind in table.features.items()}  # of a list: its items
-    classes = [column for column, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
-    named = [column for column in ("label", "labels") if column in classes]
-    if len(classes) > 1 and not named:
-        warnings.warn(f"{name} has several columns of classes, {', '.join(classes)}, and none is used", stacklevel=4)
-    if not classes or (len(classes) > 1 and not named):
-        return {}
-    column = (named or classes)[0]
-    given, names = table.select_columns([column]).with_format("arrow")[:][column], list(kinds[column].names)
-    if not isinstance(table.features[column], datasets.ClassLabel):
-        lists = [one and [number for number in one if number >= 0] for one in given.to_pylist()]
-        return {"multi_labels": LabelLists.of(lists).indicator(np.arange(len(names))), "classes": names}
-    labels = given.fill_null(-1).to_numpy().astype(np.int64)
-    return {"labels": labels, "classes": names} if (labels >= 0).any() else {}

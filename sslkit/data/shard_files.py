@@ -15,7 +15,8 @@ from sslkit.errors import UserError, first_line
 _OPEN_AT_ONCE = 64  # local files that a process keeps open
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+_KINDS = (".tar", *_COMPRESSED)  # of the files that a folder is searched for
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def find(pattern: str) -> tuple[ShardFiles, list[str]]:
 
     pattern: a path or an fsspec URL (s3://, gs://, http://, ...) with {a,b}, {000..123}, * and ?; or a folder, for the
         tar files in it and in its sub-folders.
-    Raises UserError if there are none, if one is missing or compressed, and for a URL that cannot be reached.
+    Raises UserError if there are none, if one is missing or compressed (in a folder too, where it would be left out),
+    and for a URL that cannot be reached.
     """
     remote = "://" in pattern
     files = ShardFiles(remote)
@@ -99,10 +101,12 @@ def find(pattern: str) -> tuple[ShardFiles, list[str]]:
         raise UserError(f"there are no shards {pattern}: give tar files, such as shards:FOLDER/train-{{000..099}}.tar")
     for name in names:
         if name.lower().endswith(_COMPRESSED):
-            raise UserError(
-                f"the shard {name} is compressed, so that no image in it can be read alone: unpack it to .tar"
-            )
+            raise compressed(name)
     return files, names
+
+
+def compressed(shard: str) -> UserError:
+    return UserError(f"the shard {shard} is compressed, so that no image in it can be read alone: unpack it to .tar")
 
 
 def expanded(pattern: str) -> Iterable[str]:
@@ -124,7 +128,7 @@ def _local(spelled: Iterable[str]) -> Iterable[str]:
     for one in spelled:
         path = Path(one).expanduser()
         if path.is_dir():
-            yield from map(str, path.rglob("*.tar"))
+            yield from (str(file) for file in path.rglob("*") if file.name.lower().endswith(_KINDS) and file.is_file())
         elif path.is_file():
             yield str(path)
         elif found := glob(str(path), recursive=True):
@@ -135,15 +139,19 @@ def _local(spelled: Iterable[str]) -> Iterable[str]:
 
 def _listed(spelled: list[str], files: ShardFiles) -> Iterable[str]:
     for one in spelled:
-        if not any(letter in one for letter in "*?"):
-            yield one
+        if one.lower().endswith(_KINDS) and not any(letter in one for letter in "*?"):
+            yield one  # asked for its size later
             continue
         system = _system(one, files)
         try:
-            found = system.glob(_path(one, system))
+            path = _path(one, system)
+            found = system.find(path) if system.isdir(path) else system.glob(path)
         except Exception as error:  # each file system of fsspec raises its own
             raise UserError(f"cannot list the shards {one}: {type(error).__name__}: {first_line(error)}") from error
-        yield from map(system.unstrip_protocol, found)
+        if found or any(letter in one for letter in "*?"):
+            yield from (system.unstrip_protocol(name) for name in found if name.lower().endswith(_KINDS))
+        else:
+            yield one  # a file with another ending, or nothing: a server that cannot list files says so later
 
 
 def _system(url: str, files: ShardFiles) -> Any:

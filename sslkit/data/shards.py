@@ -17,6 +17,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.shard_files import ShardFiles
 from sslkit.data.tar_index import TarIndex, index_shards
 from sslkit.errors import UserError
+from sslkit.plurals import counted
 
 PREFIX = "shards:"
 _SPLITS = {
@@ -79,9 +80,9 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     A row is an image; its sample is its name up to the first dot, as in WebDataset. Other members are left out.
     Splits: shards whose name, or folder, has the word train, val (valid, validation) or test belong to it, if there
     are some of train and of another; otherwise all are "train". A single held-out one is "test", as of a folder.
-    Labels: the whole number in the sample's .cls, several for several classes (spaces or commas between them; an empty
-    file is none of them); otherwise the top-level folder of the members' names, if there are at least two and no image
-    is beside them. The classes of all splits are numbered together.
+    Labels: the whole number in the sample's .cls, -1 for none; several for several classes, with spaces or commas
+    between them (an empty file is none of them). Without any, the top-level folder of the members' names, if there are
+    at least two and no image is beside them. The classes of all splits are numbered together.
     options.cache: folder of the index, see `tar_index.index_shards`.
     Raises UserError for a pattern without shards, shards without images, and what cannot be reached.
     """
@@ -94,8 +95,10 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     inside = {place for place, name in enumerate(shards) if name in wanted_shards}
     rows = np.flatnonzero(np.isin(index.shard, list(inside)))
     if not len(rows):
-        raise UserError(f"{source}: there is no image in {len(inside)} shards, such as {by_split[wanted][0]}")
-    identity = Identity(_named(source), source, tuple(by_split), **_labels(index, rows))
+        raise UserError(
+            f"{source}: there is no image in {counted(len(inside), 'shard')}, such as {by_split[wanted][0]}"
+        )
+    identity = Identity(name_of_shards(source), source, tuple(by_split), **_labels(index, rows))
     return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
 
 
@@ -145,8 +148,10 @@ def _top_folders(index: TarIndex) -> np.ndarray | None:
     return np.array([top for top, slash, _ in tops]) if all(slash for _, slash, _ in tops) else None
 
 
-def _named(source: str) -> str:
-    """A name for tables: the pattern's last part, without braces, stars and ending."""
-    last = source.rstrip("/").rpartition("/")[2].removeprefix(PREFIX)
-    name = re.sub(r"[{*?].*", "", last).removesuffix(".tar").rstrip("-_.")
-    return name or "shards"
+def name_of_shards(source: str) -> str:
+    """A name for tables: the last part of the pattern that is more than a split, without braces, stars and ending."""
+    for part in reversed(source.removeprefix(PREFIX).split("://")[-1].split("/")):
+        name = re.sub(r"[{*?].*", "", part).removesuffix(".tar").strip("-_.")
+        if name and not set(re.findall(r"[a-z]+", name.lower())) <= set(_SPLITS):
+            return name
+    return "shards"

@@ -66,6 +66,13 @@ def splits(source: str | Path | Images) -> tuple[str, ...]:
     return source.splits if isinstance(source, Images) else _find(source).splits()
 
 
+def name_of_tables(source: str) -> str | None:
+    """The name of shards and of a Hugging Face data set, which are no one path; None for other sources."""
+    if source.startswith(shards.PREFIX):
+        return shards.name_of_shards(source)
+    return hf.name_of_hf(source) if source.startswith(hf.PREFIX) else None
+
+
 def is_divisible(source: str | Path | Images) -> bool:
     """Return whether a source's images have `part`: a folder of images, shards, or a Hugging Face data set."""
     place = source.source if isinstance(source, Images) else source

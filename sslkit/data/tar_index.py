@@ -12,21 +12,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from sslkit.data.decode import EXTENSIONS
 from sslkit.data.folder import PathList
 from sslkit.data.label_lists import LabelLists
-from sslkit.data.shard_files import ShardFiles, State
-from sslkit.errors import first_line
+from sslkit.data.shard_files import ShardFiles, State, compressed
+from sslkit.errors import UserError, first_line
 from sslkit.files import exclusive, write_whole
+from sslkit.plurals import counted
 
-FORMAT = 2
+FORMAT = 3
 _LABEL_BYTES = 2**16  # of a .cls file; a longer one is no list of numbers
+_SHOWN = 20  # bytes of a wrong one
 _BAR_FROM = 20  # shards
 _END = bytes(tarfile.BLOCKSIZE)
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # how gzip, bzip2, xz and zstd files begin
 _NUMBERS = {"offset": np.int64, "size": np.int64}
 
 
@@ -36,6 +39,7 @@ class Members:
 
     labels: the whole numbers in the .cls of each; None without one, and for one of anything else.
     reason: why the rest of the shard cannot be read; "" if it was read whole.
+    wrong: number of .cls members of anything else. wrong_one: the first of these, and its content.
     """
 
     state: State
@@ -44,6 +48,8 @@ class Members:
     size: list[int]
     labels: list[list[int] | None]
     reason: str = ""
+    wrong: int = 0
+    wrong_one: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +138,31 @@ def _scanned(files: ShardFiles, shards: Sequence[str], known: dict[str, Members]
             bar.update()
             if one.reason:
                 warnings.warn(
-                    f"the shard {shard} is damaged ({one.reason}): {len(one.names)} images of it are used", stacklevel=3
+                    f"the shard {shard} is damaged ({one.reason}): its first {len(one.names)} images are used",
+                    stacklevel=3,
                 )
+    _warn_of_wrong_labels(found)
     return found
+
+
+def _warn_of_wrong_labels(found: dict[str, Members]) -> None:
+    wrong = {shard: one for shard, one in found.items() if one.wrong}
+    if wrong:
+        shard, first = next(iter(wrong.items()))
+        number = counted(sum(one.wrong for one in wrong.values()), ".cls file")
+        warnings.warn(
+            f"no whole number from 0 on in {number}, such as {first.wrong_one} in {shard}: their images have no label",
+            stacklevel=4,
+        )
 
 
 def _scan(files: ShardFiles, shard: str, state: State) -> Members:
     """Read the headers of a shard: its images, and the labels of the samples of the same name."""
     images: list[tuple[str, int, int]] = []
     labels: dict[str, list[int] | None] = {}
-    reason = ""
+    reason, wrong = "", []
     try:
-        with files.stream(shard) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+        with files.stream(shard) as stream, _opened(stream, shard) as tar:
             for member in tar:
                 if not member.isreg() or os.path.basename(member.name).startswith("."):
                     continue
@@ -152,16 +171,31 @@ def _scan(files: ShardFiles, shard: str, state: State) -> Members:
                     raise tarfile.ReadError(f"it ends within {member.name}")
                 if extension.rpartition(".")[2] in EXTENSIONS:
                     images.append((member.name, member.offset_data, member.size))
-                elif extension == "cls" and member.size <= _LABEL_BYTES:
-                    labels[sample] = _numbers(tar.extractfile(member).read())
+                elif extension == "cls":
+                    text = tar.extractfile(member).read(_LABEL_BYTES + 1)
+                    labels[sample] = _numbers(text)
+                    if labels[sample] is None and text.strip() != b"-1":  # which stands for no label
+                        wrong.append(f"{member.name} ({text[:_SHOWN].decode(errors='replace').strip()!r})")
                 tar.members.clear()  # it would keep every header
             stream.seek(tar.offset)
             if stream.read(len(_END)) != _END:  # tarfile ends without a word at a header that is cut or damaged
                 raise tarfile.ReadError(f"there is no header and no end mark at byte {tar.offset}")
+    except UserError:
+        raise
     except Exception as error:  # tarfile, and each file system of fsspec, raise their own
         reason = first_line(error) or type(error).__name__
     names, offset, size = (list(column) for column in zip(*images, strict=True)) if images else ([], [], [])
-    return Members(state, names, offset, size, [labels.get(_split(name)[0]) for name in names], reason)
+    of_each = [labels.get(_split(name)[0]) for name in names]
+    return Members(state, names, offset, size, of_each, reason, len(wrong), wrong[0] if wrong else "")
+
+
+def _opened(stream: IO[bytes], shard: str) -> tarfile.TarFile:
+    """Raises UserError for a compressed file, tarfile.TarError for what is no tar file."""
+    start = stream.read(max(map(len, _PACKED)))
+    if start.startswith(_PACKED):
+        raise compressed(shard)
+    stream.seek(0)
+    return tarfile.open(fileobj=stream, mode="r:")
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -173,6 +207,8 @@ def _split(name: str) -> tuple[str, str]:
 
 def _numbers(text: bytes) -> list[int] | None:
     """The class numbers of a .cls file, between spaces or commas, each once and sorted; None for anything else."""
+    if len(text) > _LABEL_BYTES:
+        return None
     try:
         found = sorted({int(word) for word in text.replace(b",", b" ").split()})
     except ValueError:
@@ -192,6 +228,8 @@ def _write(file: Path, found: dict[str, Members]) -> None:
         "ends": index.names._ends,
         "labels": index.labels.numbers,
         "label_counts": index.labels.counts,
+        "wrong": np.array([one.wrong for one in found.values()], np.int64),
+        "wrong_ones": _packed([one.wrong_one for one in found.values()]),
     }
     with write_whole(file) as partial, partial.open("wb") as opened:
         np.savez_compressed(opened, **about, **{name: getattr(index, name) for name in _NUMBERS})
@@ -218,8 +256,9 @@ def _read(file: Path) -> dict[str, Members]:
         names = [os.fsdecode(block[a:b]) for a, b in pairwise(bounds)]
         state = State(int(kept["bytes"][place]), os.fsdecode(kept["changed"][place]))
         columns = {name: kept[name][part] for name in _NUMBERS}
+        about = {"reason": os.fsdecode(kept["reasons"][place]), "wrong": int(kept["wrong"][place])}
         found[os.fsdecode(kept["shards"][place])] = Members(
-            state, names, **columns, labels=labels[part], reason=os.fsdecode(kept["reasons"][place])
+            state, names, **columns, labels=labels[part], **about, wrong_one=os.fsdecode(kept["wrong_ones"][place])
         )
         start += count
     return found

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from sslkit import file_names, say
+from sslkit.data.sources import name_of_tables
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 from sslkit.method import filled
@@ -51,10 +52,15 @@ def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, or the name from the config."""
     if config.name is not None:
         return file_names.check(config.name, "name")
-    kind, _, rest = config.data.source.partition(":")
-    source = rest.partition(":")[0] if kind == "torchvision" else Path(config.data.folder).stem or "data"
-    parts = (config.method_name, source, backbone, f"e{config.epochs}", f"s{config.seed}")
+    parts = (config.method_name, _data_name(config), backbone, f"e{config.epochs}", f"s{config.seed}")
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
+
+
+def _data_name(config: Config) -> str:
+    kind, _, rest = config.data.source.partition(":")
+    if kind == "torchvision":
+        return rest.partition(":")[0]
+    return name_of_tables(config.data.source) or Path(config.data.folder).stem or "data"
 
 
 def numbered(out: Path, name: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -121,9 +122,18 @@ def test_an_empty_folder(tmp_path, others: int) -> None:
         open_images(tmp_path)
 
 
-def test_a_folder_of_videos_is_said_to_be_one(tmp_path) -> None:
-    (tmp_path / "film.MP4").write_bytes(b"x")
-    with pytest.raises(UserError, match=r"such as film\.MP4; for videos: data=video:"):
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("film.MP4", "; for videos: data=video:"),
+        ("a.tar", "; for images in tar files: data=shards:"),
+        ("train-0.arrow", "; for a Hugging Face data set: data=hf:"),
+        ("a.parquet", "; for a Hugging Face data set: data=hf:"),
+    ],
+)
+def test_a_folder_of_another_kind_names_its_source(file: str, said: str, tmp_path) -> None:
+    (tmp_path / file).write_bytes(b"x")
+    with pytest.raises(UserError, match=f"such as {re.escape(file)}{said}{tmp_path}"):
         open_images(tmp_path)
 
 
@@ -186,7 +196,7 @@ def test_a_corrupt_image_is_decoded_once(folder, monkeypatch) -> None:
 def test_on_error_raise(folder) -> None:
     (folder / "4.png").write_bytes(b"broken")
     images = open_images(folder, on_error="raise")
-    with pytest.raises(UserError, match=r"cannot read .*4\.png: UnidentifiedImageError.*data.on_error=skip"):
+    with pytest.raises(UserError, match=r"cannot read .*4\.png: it is no image of a known format.*data.on_error=skip"):
         images.__getitems__([3, 4])
     (folder / "0.png").write_bytes(b"broken")
     with pytest.raises(UserError, match=r"cannot read .*0\.png"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sslkit.data.hf import of_table
+from sslkit.data.hf import of_tables
 from sslkit.data.images import ImageOptions
 from sslkit.data.sources import open_images, splits
 from sslkit.errors import UserError
@@ -64,7 +64,7 @@ def test_every_row_is_the_image_and_the_label_that_was_stored(folder: Path) -> N
 
 
 def opened(given, column: str | None = None):
-    return of_table(given, "mine", column, ("train",), None, ImageOptions(image_size=8))
+    return of_tables({"train": given}, "train", "mine", column, None, ImageOptions(image_size=8))
 
 
 def test_columns_are_found_or_named() -> None:
@@ -91,6 +91,27 @@ def test_missing_labels_and_several_columns_of_classes() -> None:
         assert opened(two).labels is None
 
 
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_whole_numbers_and_texts_named_label_are_classes_of_all_splits(kind: str) -> None:
+    def split(rows: range, given: list):
+        values = [None if one is None else str(one) if kind == "string" else one for one in given]
+        return table(rows).remove_columns("label").add_column("label", values, feature=datasets.Value(kind))
+
+    tables = {"train": split(range(4), [7, 2, None, 7]), "test": split(range(4, 6), [5, 2])}
+    for name, labels in (("train", [2, 0, -1, 2]), ("test", [1, 0])):
+        images = of_tables(tables, name, "mine", None, None, ImageOptions(image_size=8))
+        assert images.labels.tolist() == labels and images.classes == ["2", "5", "7"]
+    if kind == "int64":
+        assert opened(split(range(4), [-1] * 4)).labels is None
+    assert opened(split(range(2), [0, 1]).rename_column("label", "width")).labels is None
+
+
+def test_lists_of_plain_numbers_are_several_classes() -> None:
+    given = table(range(3), labels=(datasets.Sequence(datasets.Value("int32")), [[9, 4], [], None]))
+    assert opened(given.remove_columns("label")).multi_labels.tolist() == [[1, 1], [-1, -1], [0, 0]]
+    assert opened(given).labels.tolist() == DIGITS.labels[:3].tolist()  # a column of classes is the label
+
+
 def test_rows_without_an_image_are_named_and_others_are_used() -> None:
     images = [cell(0), None, {"bytes": b"no image", "path": None}, cell(3)]
     given = datasets.Dataset.from_dict({"image": images}, features=datasets.Features({"image": datasets.Image()}))
@@ -105,6 +126,11 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
         open_images(f"hf:{tmp_path / 'none'}")
     with pytest.raises(UserError, match="cannot load hf:nobody/nothing: "):
         open_images("hf:nobody/nothing")
+    with pytest.raises(UserError, match="hf: names no data set: give hf:PATH"):
+        open_images("hf:")
+    (tmp_path / "one.parquet").write_bytes(b"")
+    with pytest.raises(UserError, match=f"is a file: give the folder .*hf:{tmp_path}$"):
+        open_images(f"hf:{tmp_path}/one.parquet")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=f"cannot load hf:{tmp_path / 'empty'}: "):
         open_images(f"hf:{tmp_path / 'empty'}")
@@ -115,7 +141,7 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
 def test_several_classes_an_image() -> None:
     several = datasets.Sequence(datasets.ClassLabel(names=["x", "y", "z"]))
     given = table(range(4), labels=(several, [[2, 0], [], None, [1]])).remove_columns("label")
-    images = of_table(given, "mine", None, ("train",), None, ImageOptions(image_size=8))
+    images = opened(given)
     assert images.labels is None and images.classes == ["x", "y", "z"]
     assert images.multi_labels.tolist() == [[1, -1, 1], [-1] * 3, [0] * 3, [-1, 1, -1]]
     assert images.part(np.array([3, 0]), "some").multi_labels.tolist() == [[-1, 1, -1], [1, -1, 1]]

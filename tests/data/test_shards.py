@@ -1,5 +1,6 @@
 """Shards: tar files of images, read row by row at their offsets, equal to the folder that they were written from."""
 
+import gzip
 import io
 import os
 import pickle
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 from sslkit.data.shard_writer import write_shards
+from sslkit.data.shards import name_of_shards
 from sslkit.data.sources import open_images, splits
 from sslkit.errors import UserError
 
@@ -66,7 +68,8 @@ def test_every_row_is_the_image_and_the_label_of_its_sample(shards: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "form", ["{folder}", "{folder}/*.tar", "{folder}/digits-*-00000[0-2].tar", "file://{folder}/*.tar"]
+    "form",
+    ["{folder}", "{folder}/*.tar", "{folder}/digits-*-00000[0-2].tar", "file://{folder}/*.tar", "file://{folder}"],
 )
 def test_a_folder_a_pattern_and_a_url_name_the_same_shards(form: str, shards: str, tmp_path: Path) -> None:
     found = open_images("shards:" + form.format(folder=tmp_path), image_size=8, cache=None)
@@ -143,7 +146,8 @@ def test_folders_in_a_shard_are_classes_unless_numbers_are_given(tmp_path: Path)
     found = open_images(f"shards:{tmp_path / 'b'}", image_size=8, cache=None)
     assert found.classes == ["dog", "cat"] and found.labels.tolist() == [0, 1, 0, 1, 0, 1]
     tar(tmp_path / "c" / "x.tar", tops | dict(list(numbers.items())[:2]) | {"dog/4.cls": b"many"})
-    found = open_images(f"shards:{tmp_path / 'c'}", image_size=8, cache=None)
+    with pytest.warns(UserWarning, match=r"in 1 \.cls file, such as dog/4\.cls \('many'\)"):
+        found = open_images(f"shards:{tmp_path / 'c'}", image_size=8, cache=None)
     assert found.classes == ["3", "7"] and found.labels.tolist() == [0, 1, -1, -1, -1, -1]
 
 
@@ -171,7 +175,7 @@ def test_only_new_and_changed_shards_are_indexed_again(shards: str, tmp_path: Pa
 def test_a_cut_shard_is_named_and_used_as_far_as_it_goes(bytes_left: int, shards: str, tmp_path: Path) -> None:
     cut = tmp_path / "digits-train-000001.tar"
     cut.write_bytes(cut.read_bytes()[:bytes_left])
-    with pytest.warns(UserWarning, match=r"digits-train-000001\.tar is damaged .* images of it are used"):
+    with pytest.warns(UserWarning, match=r"digits-train-000001\.tar is damaged .* its first \d+ images are used"):
         images = open_images(shards, image_size=8, cache=tmp_path / "cache")
     batch = images.__getitems__(list(range(len(images))))
     assert 20 <= len(images) < 30 and not batch["bad"]
@@ -186,7 +190,7 @@ def test_a_damaged_image_is_named_and_another_is_used(shards: str, tmp_path: Pat
     batch = images.__getitems__(list(range(len(images))))
     assert batch["bad"] == [f"{tmp_path}/digits-train-000002.tar/bad.jpg"]
     strict = open_images(shards, image_size=8, on_error="raise", cache=None)
-    with pytest.raises(UserError, match=r"cannot read .*bad\.jpg"):
+    with pytest.raises(UserError, match=r"cannot read .*bad\.jpg: it is no image of a known format"):
         strict.__getitems__(list(range(len(strict))))
     os.truncate(tmp_path / "digits-train-000000.tar", 600)  # while it is used
     assert "digits-train-000000.tar" in images.__getitems__([0])["bad"][0]
@@ -198,12 +202,18 @@ def test_a_damaged_image_is_named_and_another_is_used(shards: str, tmp_path: Pat
         ("none-{000..002}.tar", "there is no shard .*none-000.tar"),
         ("none-*.tar", r"there are no shards .*none-\*\.tar"),
         ("a.tar.gz", "is compressed, so that no image in it can be read alone"),
-        ("text.tar", "there is no image in 1 shards"),
+        ("more", r"more/deep/b\.TGZ is compressed"),  # in a folder, beside a shard
+        ("gzip.tar", r"gzip\.tar is compressed"),
+        ("text.tar", "there is no image in 1 shard, such as"),
     ],
 )
 def test_what_is_no_set_of_shards_is_one_line(name: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_bytes(b"")
-    tar(tmp_path / "text.tar", {"a.txt": b"text"})
+    text = tar(tmp_path / "text.tar", {"a.txt": b"text"})
+    (tmp_path / "gzip.tar").write_bytes(gzip.compress(text.read_bytes()))
+    tar(tmp_path / "more" / "a.tar", labelled(range(3)))
+    (tmp_path / "more" / "deep").mkdir()
+    (tmp_path / "more" / "deep" / "b.TGZ").write_bytes(b"")
     with pytest.raises(UserError, match=said):
         open_images(f"shards:{tmp_path / name}", cache=None)
 
@@ -229,6 +239,34 @@ def test_several_classes_an_image(tmp_path: Path) -> None:
     changed = open_images(source, image_size=8, cache=tmp_path / "cache")
     tar(tmp_path / "some-train.tar", {**members, "0.cls": b"3 20"})
     assert open_images(source, image_size=8, cache=tmp_path / "cache").digest != changed.digest
+
+
+def test_wrong_class_numbers_are_named_whenever_the_shards_are_opened(tmp_path: Path) -> None:
+    classes = {0: b"3", 1: b"1.5", 2: b"-1", 3: b"cat", 4: b"5 " * 2**16}
+    for row, text in classes.items():
+        tar(tmp_path / f"{row}.tar", {f"{row}.png": picture(row), f"{row}.cls": text})
+    said = (
+        r"no whole number from 0 on in 3 \.cls files, such as 1\.cls \('1\.5'\) in .*1\.tar: "
+        r"their images have no label"
+    )
+    for _ in range(2):  # read from the shards, and from the kept index
+        with pytest.warns(UserWarning, match=said):
+            images = open_images(f"shards:{tmp_path}", image_size=8, cache=tmp_path / "cache")
+        assert images.labels.tolist() == [0, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("shards:FOLDER/{000..010}.tar", "FOLDER"),
+        ("shards:FOLDER/train-{000..010}.tar", "FOLDER"),
+        ("shards:FOLDER/birds_train-*.tar", "birds_train"),
+        ("shards:s3://FOLDER/{train,val}/00.tar", "FOLDER"),
+        ("shards:*.tar", "shards"),
+    ],
+)
+def test_names_of_sets_of_shards(source: str, name: str) -> None:
+    assert name_of_shards(source) == name
 
 
 def rows_of_names(images) -> list[str]:
