@@ -10,7 +10,7 @@ import importlib
 from pathlib import Path
 
 from evaluation.datasets._overlap import overlap
-from evaluation.datasets._sources import check_labelled, note_of, of_source, splits_of
+from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import COUNTS, Entry, Listing, Split
 from sslkit import members
 from sslkit.data.images import ImageOptions, Images
@@ -56,7 +56,7 @@ def open_split(
     on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
         that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
     counts: "raise" or "warn" if a published set has another number of images or classes than published.
-    needs_labels: False accepts images without labels; their y is -1.
+    needs_labels: images without a label are left out, with a warning; False keeps them, and their y is -1.
     Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
     without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
     """
@@ -70,9 +70,7 @@ def open_split(
         if name in names():
             return find(name).open(Path(own_root or root).expanduser(), options, counts)
     opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
-    if needs_labels:
-        check_labelled(opened)
-    return opened
+    return labelled(opened) if needs_labels else opened
 
 
 def _same(opened: Split, split: str) -> Split:

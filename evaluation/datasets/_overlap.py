@@ -1,7 +1,6 @@
 """Find images that occur in two splits, by their content."""
 
 import hashlib
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets._content import Content, content_of
 from evaluation.datasets.base import Split
 from sslkit.data.arrays import ArrayImages
 from sslkit.errors import UserError
@@ -17,8 +17,9 @@ from sslkit.errors import UserError
 def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str]]:
     """Return the images of `b` that are also in `a`: sorted pairs (id in a, id in b), one pair per image of `b`.
 
-    Files are compared by their bytes, arrays by their pixels; a re-encoded image is not found.
-    Only files whose size occurs in both splits are read, each once. progress: show a bar on a terminal.
+    Files, and images in shards and Hugging Face data sets, are compared by their bytes, arrays by their pixels; a
+    re-encoded image is not found. Only files whose size occurs in both splits are read, each once.
+    progress: show a bar on a terminal.
     Raises UserError for files against arrays, and for a file that no longer exists.
     """
     arrays = isinstance(a.images, ArrayImages)
@@ -57,16 +58,20 @@ def _of_files(a: Split, b: Split, progress: bool) -> tuple[Digests, Digests]:
 def _by_size(split: Split) -> dict[int, list[int]]:
     by_size = defaultdict(list)
     for row in range(len(split)):
-        path = split.images.path(row)
-        try:
-            by_size[os.stat(path).st_size].append(row)
-        except OSError as error:
-            raise UserError(f"{path} of {split.name} is not a file on the disk, so it cannot be compared") from error
+        by_size[_content(split, row).size].append(row)
+    by_size.pop(0, None)  # rows without an image
     return by_size
 
 
+def _content(split: Split, row: int) -> Content:
+    content = content_of(split.images, row)
+    if content is None:
+        path = getattr(split.images, "path", lambda row: f"image {row}")(row)
+        raise UserError(f"{path} of {split.name} is not a file on the disk, so it cannot be compared")
+    return content
+
+
 def _digest(split: Split, row: int, read: Callable[[], Any]) -> tuple[bytes, str]:
-    with open(split.images.path(row), "rb") as file:
-        digest = hashlib.sha256(file.read()).digest()
+    digest = hashlib.sha256(_content(split, row).read()).digest()
     read()
     return digest, str(split.ids[row])

@@ -12,11 +12,16 @@ from evaluation.datasets._listed import ListedImages
 from evaluation.datasets._rows import row_ids
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
+from sslkit import say
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.folder import FolderImages
+from sslkit.data.hf import HfImages
 from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.shards import ShardImages
 from sslkit.data.sources import is_divisible, open_images, splits
 from sslkit.data.torchvision_sets import PREFIX, TorchvisionImages
 from sslkit.errors import UserError
+from sslkit.plurals import counted
 
 PARTS = ("train", "test", "all")  # of a source without held-out images: four fifths, a fifth, and both together
 HELD_OUT = "test: a fifth of each class, held out by file name"
@@ -76,13 +81,32 @@ def check_labelled(split: Split) -> None:
         )
 
 
+def labelled(split: Split) -> Split:
+    """The images of a split that have a label, with a warning and a note if some have none.
+
+    Images with several classes stay all: those of which none is known do not count in their metric.
+    Raises UserError if no image has a label.
+    """
+    check_labelled(split)
+    rows = np.flatnonzero(split.y >= 0) if split.y.ndim == 1 else np.arange(len(split))
+    lost = len(split) - len(rows)
+    if not lost:
+        return split
+    say.warning(f"{lost:,} of {len(split):,} images of {split.name} ({split.split}) have no label and are left out")
+    note = "; ".join(filter(None, (split.note, f"{counted(lost, 'image')} without a label left out")))
+    kept = split.take(rows)
+    if isinstance(split.images, (FolderImages, HfImages, ShardImages)):
+        kept = replace(kept, images=split.images.part(rows, split.split))
+    return replace(kept, note=note)
+
+
 def _part(whole: Split, name: str) -> Split:
     """Return one of PARTS. The draw depends on the names below the folder alone, so it is the same on every machine."""
     if name == "all":
         return replace(whole, split=name)
     check_labelled(whole)
     test = held_out(whole.y, whole.ids)
-    if name == "test" and whole.y.ndim == 1 and len(np.unique(whole.y[test])) < 2:
+    if name == "test" and whole.y.ndim == 1 and len(np.unique(whole.y[test & (whole.y >= 0)])) < 2:
         raise UserError(
             f"{whole.name} has no test images, and its classes are too small to hold a fifth out: at least two "
             "classes need two images; add images, or give it a test split (a folder: train/ and test/ in it)"

@@ -45,9 +45,15 @@ class HfImages(DecodedImages):
         self._fingerprint = self._table._fingerprint
 
     def content(self, row: int) -> bytes:
-        """The encoded image. Raises OSError."""
+        """The encoded image; b"" of a row without one. Raises OSError."""
         image = self._table[row][self._column]
+        if image is None:
+            return b""
         return Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
+
+    def content_size(self, row: int) -> int:
+        """Bytes of `content`."""
+        return len(self.content(row))
 
     def _open(self, row: int) -> Image.Image:
         try:

@@ -59,6 +59,10 @@ class ShardImages(DecodedImages):
         shard = self.index.shards[self.index.shard[row]]
         return self.files.read(shard, int(self.index.offset[row]), int(self.index.size[row]))
 
+    def content_size(self, row: int) -> int:
+        """Bytes of `content`."""
+        return int(self.index.size[row])
+
     def _open(self, row: int) -> Image.Image:
         try:
             content = self.content(row)

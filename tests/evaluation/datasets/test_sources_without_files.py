@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from evaluation.datasets import note_of, open_split, splits_of
+from evaluation.datasets import note_of, open_split, overlap, splits_of
 from sslkit import open_images
 from sslkit.data.shard_writer import write_shards
 from sslkit.errors import UserError
@@ -90,6 +90,53 @@ def test_several_labels_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     }
     assert [want[name] for name in [*train.ids, *test.ids]] == [*train.y.tolist(), *test.y.tolist()]
     assert len(test) == round(COUNT / 5) and not set(train.ids) & set(test.ids)
+
+
+def tar_of(path: Path, members: dict[str, bytes]) -> str:
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            tar.addfile(about, io.BytesIO(content))
+    return f"shards:{path}"
+
+
+def test_images_without_a_label_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    unknown = {3, 10, 11}
+    members = {f"{row}.png": picture(row) for row in range(COUNT)}
+    members |= {f"{row}.cls": b"%d" % DIGITS.labels[row] for row in range(COUNT) if row not in unknown}
+    pixels, y = DIGITS.pixels[:COUNT, 0], DIGITS.labels[:COUNT].copy()
+    y[list(unknown)] = -1
+    np.savez(tmp_path / "some.npz", x_train=pixels, y_train=y, x_test=pixels, y_test=y)
+    for source in (tar_of(tmp_path / "all.tar", members), tmp_path / "some.npz"):
+        whole = "all" if str(source).startswith("shards:") else "train"
+        with caplog.at_level("WARNING", "sslkit"):
+            split = open_split(source, whole, image_size=8, channels=1)
+        assert "3 of 60 images of" in caplog.text and "have no label and are left out" in caplog.text
+        assert len(split) == len(split.images) == len(split.ids) == COUNT - 3 and (split.y >= 0).all()
+        assert split.note.endswith("3 images without a label left out")
+        images = split.images.__getitems__(list(range(len(split))))["images"]
+        known = {pixel.tobytes(): int(y[row]) for row, pixel in enumerate(pixels)}
+        classes = [int(split.classes[label]) for label in split.y]
+        assert [known[image.numpy().tobytes()] for image in images] == classes
+        everything = open_split(source, whole, image_size=8, channels=1, needs_labels=False)
+        assert len(everything) == COUNT and everything.digest != split.digest
+
+
+def test_test_images_among_the_training_images_are_found(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train = {f"{row}.png": picture(row) for row in range(8)} | {f"{row}.cls": b"%d" % (row % 2) for row in range(8)}
+    test = {"a.png": picture(5), "a.cls": b"1", "b.png": picture(9), "b.cls": b"0"}
+    tar_of(tmp_path / "my-train.tar", train)
+    tar_of(tmp_path / "my-test.tar", test)
+    splits = [open_split(f"shards:{tmp_path}", split, image_size=8) for split in ("train", "test")]
+    assert overlap(*splits) == [("my-train.tar/5.png", "my-test.tar/a.png")]
+    assert len(overlap(open_split(folder, "all", image_size=8), splits[0])) == 8  # files against shards
 
 
 def test_images_without_labels_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
