@@ -113,7 +113,7 @@ class Shares:
             if share > SWAMPED:
                 text = (
                     f"the gradient of {name} is {share:,.0f} times the objective's: the network learns almost only "
-                    f"from {name}; method.{name}.balance=1 makes the two equal"
+                    f"from {name}; method.{name}.balance=1 keeps it near the objective's"
                 )
             elif log.isinf() and balance is not None:
                 text = (

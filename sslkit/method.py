@@ -72,6 +72,11 @@ class Method(nn.Module):
         """Return whether a regulariser reads the whole images of each batch, besides the views."""
         return any(plugin.needs_images for plugin in self.regularizers.values())
 
+    def check(self, dataset: "Images") -> None:
+        """Let the parts refuse the clean training images before anything is computed. Raises UserError."""
+        for part in (self.objective, *self.regularizers.values()):
+            part.check(dataset)
+
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Let the parts read the clean training images once, for priors' components and data-set neighbours.
 

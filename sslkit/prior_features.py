@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _BATCH = 128  # images; for videos a quarter as many frames
 _BAR_FROM = 2000  # smallest number of images with a progress bar
 _FRAMES_OF_CLIP = 4  # frames of a clip used to fit a prior
-_ROWS_READ = 4096  # of a features file, at once
 _MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
 _ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
 
@@ -62,13 +61,11 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     cache: folder for a .npy file named by the sha256 of the prior's identity and the data set's digest; read if it
         exists, otherwise written atomically, of several ranks each computes its part of the rows. None, or a prior of
         unknown identity (a function), keeps them in memory, and every rank computes them.
-    Raises UserError if the number of rows of a features file differs from the data set's, or the cache cannot be
+    Raises UserError for a features file that does not fit the data set, see `Prior.check`, or if the cache cannot be
     written.
     """
     if isinstance(prior, FilePrior):
-        if len(prior.array) != len(dataset):
-            raise UserError(f"prior {prior.name} has {len(prior.array)} rows, {dataset.name} has {len(dataset)} images")
-        _check_finite(prior)
+        prior.check(dataset)
         return FeatureTable(prior.array)
     what, rows = f"the features of prior {prior.name}", range(len(dataset))
     if cache is None or prior.identity is None:
@@ -77,15 +74,6 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     path = Path(cache) / f"prior-{key_of(prior.identity, dataset.digest)}.npy"
     compute = partial(_batches, prior, dataset, device)
     return FeatureTable(stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset)))
-
-
-def _check_finite(prior: FilePrior) -> None:
-    """Raises UserError for the first row of a file with a NaN or an infinity."""
-    for start in range(0, len(prior.array), _ROWS_READ):
-        block = np.asarray(prior.array[start : start + _ROWS_READ], dtype=np.float32)
-        broken = np.flatnonzero(~np.isfinite(block).all(1))
-        if len(broken):
-            raise UserError(f"prior {prior.name}: row {start + broken[0]} has NaN or infinite features")
 
 
 def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:

@@ -60,7 +60,7 @@ class PriorTargets(nn.Module):
         self.of_file = isinstance(self.prior, FilePrior)
         if self.of_file and mode == "view":
             raise UserError(
-                f"{owner}.prior={self.prior.name} has features of clean images only: use {owner}.mode=cached"
+                f"{owner}.prior={self.prior.name} has features of clean images only: use method.{owner}.mode=cached"
             )
         self.cached = mode == "cached" or self.of_file
         self.components, self.owner = components, owner
@@ -79,6 +79,10 @@ class PriorTargets(nn.Module):
         if isinstance(self.prior, NetworkPrior):
             return f"distils {':'.join(self.prior.name.split(':')[:2])}: learns what it says of {of}"
         return f"learns what prior {self.prior.name} says of {of}"
+
+    def check(self, dataset: "Images") -> None:
+        """Raises UserError for a data set that the prior does not fit."""
+        self.prior.check(dataset)
 
     def prepare(self, dataset: "Images", *, cache: Path | None) -> None:
         """Fit the prior and W to the clean images, unless a checkpoint had them. All ranks must call this.

@@ -235,7 +235,7 @@ def test_what_swamps_the_objective_is_said_once() -> None:
             late.measure(out, {"late": norm * out}, net, [])
     assert str(said[0].message) == (
         "the gradient of big is 250 times the objective's: the network learns almost only from big; "
-        "method.big.balance=1 makes the two equal"
+        "method.big.balance=1 keeps it near the objective's"
     )
 
 

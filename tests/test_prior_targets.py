@@ -193,7 +193,7 @@ def test_a_file_that_does_not_fit_is_refused(rows: int, at: dict, message: str, 
 
 
 def test_options_that_do_not_fit_are_refused(images: Some, tmp_path) -> None:
-    with pytest.raises(UserError, match=r"clean images only: use guide\.mode=cached"):
+    with pytest.raises(UserError, match=r"clean images only: use method\.guide\.mode=cached"):
         targets(features_file(tmp_path, ROWS), mode="view")
     with pytest.raises(UserError, match=r"needs the augmented views"):
         mine = targets("hog")

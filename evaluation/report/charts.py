@@ -104,7 +104,7 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
     panels = [("loss", {"loss": "loss"})] if terms else []
     panels += [(name, {name: name}) for name in terms if name != "loss"]
     charts = [_line_chart(title, names, rows) for title, names in panels]
-    charts.append(_line_chart("accuracy, %", {"knn": "k-NN", "probe": "quick probe"}, rows, scale=100))
+    charts.append(_line_chart("accuracy, %", {"knn": "k-NN", "probe": "online probe"}, rows, scale=100))
     charts.append(_line_chart("RankMe of the projections", {"rankme": "RankMe"}, rows))
     return [chart for chart in charts if chart is not None]
 

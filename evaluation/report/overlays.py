@@ -27,7 +27,7 @@ class Quantity:
 
 QUANTITIES = (
     Quantity("knn", "quick k-NN accuracy, %", scale=100),
-    Quantity("probe", "quick probe accuracy, %", scale=100),
+    Quantity("probe", "online probe accuracy, %", scale=100),
     Quantity("loss", "loss", shown=False, note="Losses of different methods cannot be compared."),
     Quantity("rankme", "RankMe of the projections", shown=False),
 )

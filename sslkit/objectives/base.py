@@ -48,6 +48,9 @@ class Objective(nn.Module):
         self.progress = 0.0
         self.watched: dict[str, Tensor] = {}
 
+    def check(self, dataset: "Images") -> None:
+        """Called before a run's folder is made. Raises UserError for a data set that an option does not fit."""
+
     def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
         """Called once before training with the clean training images, on all ranks; for targets fitted to them.
 

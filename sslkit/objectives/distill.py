@@ -54,6 +54,10 @@ class Distill(Objective):
         )
         self.projector = mlp(backbone.width, hidden, dim)
 
+    def check(self, dataset: "Images") -> None:
+        """Raises UserError for features of a file that do not fit the data set."""
+        self.targets.check(dataset)
+
     def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
         """Fit the targets to the clean images; see `PriorTargets.prepare`."""
         self.targets.prepare(dataset, cache=cache)

@@ -3,13 +3,16 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.errors import UserError
+
+if TYPE_CHECKING:
+    from sslkit.data.sources import Images
 
 CONTRACT = "Prior"
 _FRAMES_AT_ONCE = 256
@@ -56,6 +59,9 @@ class Prior:
     def named(cls, name: str, *, size: int | None, precision: str) -> "Prior":
         """Build the prior from `name`, with its specification after a colon. size, precision: see `build`."""
         raise NotImplementedError
+
+    def check(self, dataset: "Images") -> None:
+        """Raises UserError for a data set that the prior cannot be the prior of."""
 
     def fit(self, images: Tensor) -> None:
         """Fit to clean images, (N, C, H, W), if `needs_fit`."""

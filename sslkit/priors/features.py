@@ -1,10 +1,17 @@
 """Precomputed features from a .npy file."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from torch import Tensor
 
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior
+
+if TYPE_CHECKING:
+    from sslkit.data.sources import Images
+
+_ROWS_READ = 4096  # of the file, at once
 
 
 class FilePrior(Prior):
@@ -12,6 +19,8 @@ class FilePrior(Prior):
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(name)
+        if not path:
+            raise UserError(f"prior {name} names no file: give features:FILE.npy")
         try:
             self.array = np.load(path, mmap_mode="r", allow_pickle=False)
         except OSError as error:
@@ -29,5 +38,22 @@ class FilePrior(Prior):
     def named(cls, name: str, *, size: int | None, precision: str) -> "FilePrior":
         return cls(name, name.partition(":")[2])
 
+    def check(self, dataset: "Images") -> None:
+        """Raises UserError if there is not one row for each image, and for rows that are not finite or all equal."""
+        if len(self.array) != len(dataset):
+            raise UserError(
+                f"prior {self.name} has {len(self.array)} rows, {dataset.name} has {len(dataset)} images: save one "
+                "row for each image, in the order of the data set"
+            )
+        varies = False
+        for start in range(0, len(self.array), _ROWS_READ):
+            block = np.asarray(self.array[start : start + _ROWS_READ], dtype=np.float32)
+            broken = np.flatnonzero(~np.isfinite(block).all(1))
+            if len(broken):
+                raise UserError(f"prior {self.name}: row {start + broken[0]} has NaN or infinite features: repair it")
+            varies = varies or bool((block != np.asarray(self.array[0], dtype=np.float32)).any())
+        if not varies:
+            raise UserError(f"prior {self.name} has the same features for all images: nothing can be learned from it")
+
     def extract(self, pixels: Tensor) -> Tensor:
-        raise UserError(f"prior {self.name} has no features of views: use mode=cached")
+        raise UserError(f"prior {self.name} has no features of views, only of clean images: use mode=cached")

@@ -40,6 +40,9 @@ class Regularizer(nn.Module):
         self.balance, self.balance_until = balance, balance_until
         self.watched: dict[str, Tensor] = {}
 
+    def check(self, dataset: "Images") -> None:
+        """Called before a run's folder is made. Raises UserError for a data set that an option does not fit."""
+
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Called once before training with the clean training images, on all ranks; for priors and neighbours.
 

@@ -31,7 +31,7 @@ class Guide(Regularizer):
     prior_precision: float32, or bfloat16 for networks.
     mode: features of each view, or of the clean image for all its views (cached); auto: view, but cached for a file.
     components: principal components to regress. hidden: width of the projector g.
-    weight: multiplies the term; of no effect with a balance.
+    weight: multiplies the term; a balance cancels it, unless it is 0.
     balance: ratio of its gradient's norm to the objective's, see `sslkit.balance`; None leaves the weight as it is.
     balance_until: finished share of the run in which the ratio is kept. Then the factor is: the ratio falls as the
         prior is learned, and the objective takes over.
@@ -60,6 +60,10 @@ class Guide(Regularizer):
             prior, size=prior_size, precision=prior_precision, mode=mode, components=components, owner="guide"
         )
         self.projector = mlp(dim, hidden, components)
+
+    def check(self, dataset: "Images") -> None:
+        """Raises UserError for features of a file that do not fit the data set."""
+        self.targets.check(dataset)
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Fit the targets to the clean images; see `PriorTargets.prepare`."""

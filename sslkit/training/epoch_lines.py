@@ -24,13 +24,13 @@ class Epoch:
 def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = None) -> str:
     """Return the lines, at most `width` wide (None: of the terminal). weights: see `Method.weights`.
 
-    `epoch 3/6  10-NN 78.1 %  quick probe 81.0 %  rank 40.5  std 0.84  998 images/s`
+    `epoch 3/6  10-NN 78.1 %  online probe 81.0 %  rank 40.5  std 0.84  998 images/s`
     `  loss 1.23 = align 0.980 + 0.1 x dsa/arrange 2.5`
     """
     width = width or columns()
     noted = epoch.noted
     words = [f"epoch {epoch.number}/{epoch.of}"]
-    for key, label in (("knn", f"{epoch.k}-NN"), ("probe", "quick probe")):
+    for key, label in (("knn", f"{epoch.k}-NN"), ("probe", "online probe")):
         words += [f"  {label} {100 * noted[key]:.1f} %"] if key in noted else []
     if "rankme" in noted:
         words += [f"  rank {noted['rankme']:.1f}", f"  std {noted['std']:.2f}"]

@@ -80,6 +80,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     check_batch(built, config.data.batch_size)
     if data.clips is not None:
         check_clips(built, data.clips)
+    built.check(data.train if data.clean is None else data.clean)
     return built
 
 
@@ -113,7 +114,8 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
         found = "none" if data.train.multi_labels is None else "several an image"
         raise UserError(
             f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
-            f"{found}: give class folders or y_train"
+            f"{found}: give at least two class folders, y_train in a .npz file, .cls members in shards, or a column "
+            "label in a Hugging Face data set"
         )
     found, asked = len(data.train.classes), options.get("classes")
     if asked is not None and asked < found:

@@ -28,7 +28,7 @@ NAMED, OTHERS = 20, -2  # classes with a colour in the embedding; label of the o
 
 def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: int = 10) -> None:
     """Plot over the steps: the loss, each of its terms, the shares of regularisers in the gradient, and with labels the
-    accuracies of k-NN and quick probe.
+    accuracies of k-NN and online probe.
 
     rows: of metrics.csv. path: in the folder of the run, whose name is the title.
     """
@@ -86,7 +86,7 @@ def _draw_shares(axis: "Axes", rows: list[dict[str, float]]) -> None:
 
 
 def _draw_accuracies(axis: "Axes", rows: list[dict[str, float]], k: int) -> None:
-    for key, label, colour, marker in (("knn", f"{k}-NN", LINE, "o"), ("probe", "quick probe", OTHER, "s")):
+    for key, label, colour, marker in (("knn", f"{k}-NN", LINE, "o"), ("probe", "online probe", OTHER, "s")):
         points = [(row["step"], 100 * row[key]) for row in rows if key in row]
         if points:
             dots = {"marker": marker, "markersize": 4} if len(points) <= FEW else {}

@@ -94,14 +94,14 @@ def again(asked: Config, data: Data) -> str:
     source = asked.data.source
     if source in NAMES:
         yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
-        return words({"method": asked.method_name, "data": yours, "epochs": LONGER, **_priors(asked)})
+        return words({"method": asked.method_name, "data": yours, "epochs": LONGER, **_of_method(asked)})
     epochs = max(LONGER, 4 * asked.epochs)
     return words({"method": asked.method_name, "data": source, "epochs": epochs, **_given(asked)})
 
 
-def _priors(asked: Config) -> dict[str, Any]:
-    """The priors that are not the defaults and that fit any images."""
-    found = {path: value for path, value in _given(asked).items() if path.endswith((".prior", ".prior_size"))}
+def _of_method(asked: Config) -> dict[str, Any]:
+    """The options of the method that are not the defaults and that fit any images."""
+    found = {path: value for path, value in _given(asked).items() if path.startswith("method.")}
     return {path: value for path, value in found.items() if not str(value).startswith("features:")}
 
 

@@ -57,7 +57,7 @@ def test_texts_do_not_overlap_and_epochs_are_marked(epochs: int, each: int, draw
 def test_accuracies_are_in_per_cent_and_named(drawn, tmp_path: Path) -> None:
     plot_terms(rows_of(3, 5, ["align"]), ["align"], tmp_path / "loss.png", 20)
     axis = drawn[0].axes[-1]
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["20-NN", "quick probe"]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["20-NN", "online probe"]
     drawn[0].draw_without_rendering()
     assert all(label.get_text().endswith(" %") for label in axis.get_yticklabels())
     assert list(axis.lines[1].get_ydata()) == [60, 60, 60]

@@ -54,7 +54,7 @@ def check(given: dict[str, Any]) -> None:
         raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
     prior = given["prior"]
     if given["mode"] == "view" and isinstance(prior, str) and prior.startswith("features:"):
-        raise UserError("dsa.prior=features:FILE has features of clean images only: use dsa.mode=cached")
+        raise UserError("dsa.prior=features:FILE has features of clean images only: use method.dsa.mode=cached")
 
 
 def parse_alpha(alpha: float | str) -> tuple[float, bool]:

@@ -134,6 +134,10 @@ class DSA(Regularizer):
         self._warned_dead = False
         self._said_repulsive = False
 
+    def check(self, dataset: "Images") -> None:
+        """Raises UserError for features of a file that do not fit the data set."""
+        self.prior.check(dataset)
+
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Fit the prior (pca), read or compute the features of every clean image, and their connectivity scores.
 

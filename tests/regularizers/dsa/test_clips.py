@@ -107,7 +107,7 @@ def test_terms_of_clips_with_and_without_prepare(mode: str, clips) -> None:
 def test_a_file_of_features_knows_videos_by_their_row_only(clips, tmp_path) -> None:
     import numpy as np
 
-    np.save(tmp_path / "f.npy", np.zeros((N, 3), np.float32))
+    np.save(tmp_path / "f.npy", np.eye(N, 3, dtype=np.float32))
     p = build_prior(f"features:{tmp_path / 'f.npy'}")
     assert len(tabulate(p, clips, cache=None, device=torch.device("cpu"))) == N
     with pytest.raises(UserError, match="use mode=cached"):
