@@ -75,6 +75,7 @@ class KeptImages:
     """Some rows of a source of clean images. What is decoded is kept from the first reading on.
 
     room: where it is kept; None, and images that are in memory already, are read again each time.
+    unreadable: paths of those read so far that could not be.
     """
 
     def __init__(self, images: Images, rows: np.ndarray, *, room: Room | None = None) -> None:
@@ -85,6 +86,7 @@ class KeptImages:
         self._index = np.empty(len(rows), np.int64)
         self._label = np.empty(len(rows), np.int64)
         self._whole = False
+        self.unreadable: set[str] = set()
 
     def batches(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
         """(requested rows, batch) in order, `size` rows at a time.
@@ -98,6 +100,7 @@ class KeptImages:
         for asked, batch in batches_in_order(self.images, self.rows, size):
             part = slice(start, start + len(asked))
             start = part.stop
+            self.unreadable.update(batch["bad"])
             if self._room is not None and self._pixels is None:
                 self._pixels = self._room.array((len(self.rows), *batch["images"].shape[1:]))
                 self._room = None  # asked once

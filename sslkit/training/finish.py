@@ -72,7 +72,7 @@ def finish(
         "after": after,
         "diagnostics": diagnosis,
         "features": {"images": len(x), "mean": x.mean(0).tolist(), "std": x.std(0).tolist()},
-        "unreadable": sorted({*unreadable, *getattr(data.train, "skipped", ())}),
+        "unreadable": sorted({*unreadable, *_unread(data)}),
     }
     with _drawn("loss.png"):
         plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k)
@@ -82,6 +82,12 @@ def finish(
     tidy(folder)
     say.line(summary(entry, data, asked))
     return entry
+
+
+def _unread(data: Data) -> set[str]:
+    """What the loader of training images does not see: the held-out images, and the videos left out at the start."""
+    judged = (part.unreadable for part in (data.bank, data.query) if part is not None)
+    return set(getattr(data.train, "skipped", ())).union(*judged)
 
 
 @contextmanager

@@ -145,19 +145,20 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])
     other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
     if "method" in other and before["method"]["name"] == now["method"]["name"]:
-        other |= _options(*other.pop("method"))
+        other |= _apart("method", *other.pop("method"))
+    for group in [name for name, (a, b) in other.items() if name != "method" and isinstance(a, dict)]:
+        other |= _apart(group, *other.pop(group))
     return other
 
 
-def _options(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[object, object]]:
-    """The options in which one method differs, {"method.dsa.nu": (its, now)}."""
-    parts = {part: (before.get(part, {}), now.get(part, {})) for part in before | now if part != "name"}
-    return {
-        f"method.{part}.{name}": (a.get(name), b.get(name))
-        for part, (a, b) in parts.items()
-        for name in a | b
-        if a.get(name) != b.get(name)
-    }
+def _apart(path: str, before: Any, now: Any) -> dict[str, tuple[object, object]]:
+    """The settings below `path` that differ, {"method.dsa.nu": (its, now)}."""
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return {} if _plain(before) == _plain(now) else {path: (before, now)}
+    found: dict[str, tuple[object, object]] = {}
+    for name in before | now:
+        found |= _apart(f"{path}.{name}", before.get(name), now.get(name))
+    return found
 
 
 def settings_in(path: Path) -> Config:

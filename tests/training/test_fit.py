@@ -147,6 +147,21 @@ def test_unreadable_images_are_counted_and_named(small_run, small_npz, tmp_path,
         sslkit.pretrain({**small_run, "epochs": 1, "data": {**data, "on_error": "raise"}})
 
 
+def test_unreadable_held_out_images_are_named(small_run, small_npz, tmp_path, capsys) -> None:
+    with np.load(small_npz) as arrays:
+        for split in ("train", "test"):
+            for i in range(32):
+                file = tmp_path / "pictures" / split / "ab"[i % 2] / f"{i:02}.png"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(arrays["x_train"][i]).save(file)
+    damaged = tmp_path / "pictures" / "test" / "a" / "06.png"
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    data = {"source": str(tmp_path / "pictures"), "batch_size": 16, "image_size": 28, "workers": 0}
+    entry = sslkit.pretrain({**small_run, "epochs": 1, "data": data})
+    assert entry.card["unreadable"] == [str(damaged)] and entry.card["after"]["n"] == 31
+    assert "1 unreadable image left out:" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
