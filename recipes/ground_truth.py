@@ -29,7 +29,7 @@ class Settings:
         None, "package.module:function, or a list: custom code that cards are allowed to run"
     )
     data: str | list[str] | None = setting(
-        None, "embedded name, folder with class folders, .npz, published set, or a list"
+        None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, or a list"
     )
     out: str = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
     max_images: int | None = setting(

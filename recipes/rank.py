@@ -32,7 +32,7 @@ class Settings:
         None, "package.module:function, or a list: custom code that cards are allowed to run"
     )
     data: str | list[str] | None = setting(
-        None, "embedded name, folder with class folders, .npz, published set, or a list"
+        None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, or a list"
     )
     metrics: str | list[str] = setting(METRICS, f"some of {', '.join(metrics())}; options in brackets")
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or {data: {model: accuracy}}")

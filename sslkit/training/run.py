@@ -156,7 +156,7 @@ def _apart(path: str, before: Any, now: Any) -> dict[str, tuple[object, object]]
     if not (isinstance(before, dict) and isinstance(now, dict)):
         return {} if _plain(before) == _plain(now) else {path: (before, now)}
     found: dict[str, tuple[object, object]] = {}
-    for name in before | now:
+    for name in _plain(before | now):
         found |= _apart(f"{path}.{name}", before.get(name), now.get(name))
     return found
 

@@ -120,7 +120,7 @@ def test_resume_without_a_run_and_with_other_settings_is_refused(run) -> None:
 
 def test_accumulation_may_not_change_on_the_way(run) -> None:
     sslkit.pretrain({**run, "epochs": 1, "name": "x"})
-    trainer = {**run["trainer"], "accumulate": 2}
+    trainer = {**run["trainer"], "accumulate": 2, "num_nodes": 1, "checkpoint_activations": True}
     with pytest.raises(UserError, match=r"other settings \(trainer\.accumulate was 1, is 2\)"):
         sslkit.pretrain({**run, "epochs": 1, "name": "x", "resume": True, "trainer": trainer})
 
@@ -148,7 +148,7 @@ def test_the_teacher_ends_at_the_end(run, monkeypatch) -> None:
 
     seen = []
     monkeypatch.setattr(BYOL, "after_step", lambda self, progress: seen.append(progress))
-    trainer = {**run["trainer"], "accumulate": 2}
+    trainer = {**run["trainer"], "accumulate": 2, "num_nodes": 1, "checkpoint_activations": True}
     sslkit.pretrain({**run, "trainer": trainer})
     assert seen == pytest.approx([i / 6 for i in range(1, 7)])
 
