@@ -1,14 +1,18 @@
 """The processes of a run, and those that a launcher outside has already started."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 
 from sslkit.errors import UserError, first_line
 from sslkit.training.config import Config
 
+LOST = ("gloo/transport", "Connection reset by peer", "Connection closed by peer")  # in torch's errors
 LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}
 
 
@@ -63,3 +67,19 @@ def check(config: Config) -> None:
                 f"trainer.num_nodes={config.trainer.num_nodes} asks for {asked}: "
                 f"give both for {started} processes, or neither"
             )
+
+
+@contextmanager
+def others_watched(folder: Path) -> Iterator[None]:
+    """Raises UserError for a connection to another process that is lost in a step, as when that one was killed."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, getattr(dist, "DistError", ())) or any(sign in str(error) for sign in LOST)
+        if not (lost and dist.is_initialized() and dist.get_world_size() > 1):
+            raise
+        why = first_line(error).rpartition("] ")[2].partition(". This is")[0]
+        raise UserError(
+            f"process {dist.get_rank()} has lost another one of this run: its own output says why, or it was killed, "
+            f"for example for lack of memory; resume=true continues {folder} ({why})"
+        ) from error

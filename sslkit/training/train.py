@@ -14,7 +14,7 @@ from sslkit.data.cropped import CroppedImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.method import Method
-from sslkit.training import loggers, memory, origin, run, same_data
+from sslkit.training import launched, loggers, memory, origin, run, same_data
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.chosen import steps
 from sslkit.training.compiling import Compiled
@@ -127,7 +127,8 @@ def train(
             if run.is_main():
                 started = loggers.start(config, folder)
                 trainer.loggers = list(started.values())
-            trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
+            with launched.others_watched(folder):
+                trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
     except OSError as error:  # for example from TensorBoard's writer
         raise UserError(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
     except SystemExit:  # raised by Lightning on Ctrl+C

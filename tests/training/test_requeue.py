@@ -73,6 +73,18 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
+def test_a_process_that_is_killed_is_one_line_of_the_other(place: Path) -> None:
+    tasks = job(place, 2, "killed")
+    log = place / "killed-0.log"
+    wait_for(log, "epoch 1/", tasks)
+    tasks[1].kill()
+    assert tasks[0].wait(timeout=240) == 2
+    said = log.read_text()
+    assert "process 0 has lost another one of this run: its own output says why" in said
+    assert "resume=true continues killed/" in said and "Traceback" not in said
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_requeued_is_bitwise_the_unbroken_run(place: Path, ranks: int) -> None:
     assert end(job(place, ranks, "unbroken")) == [0] * ranks
