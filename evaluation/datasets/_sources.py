@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets._labels import check_classes
 from evaluation.datasets._listed import ListedImages
 from evaluation.datasets._rows import row_ids
 from evaluation.datasets._splits import held_out
@@ -24,7 +25,7 @@ from sslkit.errors import UserError
 from sslkit.plurals import counted
 
 PARTS = ("train", "test", "all")  # of a source without held-out images: four fifths, a fifth, and both together
-HELD_OUT = "test: a fifth of each class, held out by file name"
+HELD_OUT = "test: a fifth of each class, held out by name"
 
 
 def splits_of(source: str | Path | Images) -> tuple[str, ...]:
@@ -105,6 +106,7 @@ def _part(whole: Split, name: str) -> Split:
     if name == "all":
         return replace(whole, split=name)
     check_labelled(whole)
+    check_classes([whole], "a held-out part")
     test = held_out(whole.y, whole.ids)
     if name == "test" and whole.y.ndim == 1 and len(np.unique(whole.y[test & (whole.y >= 0)])) < 2:
         raise UserError(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Split, open_split
+from evaluation.datasets._labels import check_classes
 from evaluation.features.command_line import name_of, words
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import lines_of, load_member, members
@@ -88,7 +89,10 @@ def open_tasks(
 ) -> dict[str, Split]:
     """Open every task, with the images used for ranking, before any computation. Raises UserError."""
     reading = {"root": root, "on_error": on_error}
-    return {name: sampled(open_split(task, split, **reading), max_images, seed) for name, task in tasks.items()}
+    opened = {name: open_split(task, split, **reading) for name, task in tasks.items()}
+    for one in opened.values():
+        check_classes([one], "a ranking")
+    return {name: sampled(one, max_images, seed) for name, one in opened.items()}
 
 
 def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:

@@ -143,6 +143,8 @@ def _loaded(where: str) -> dict[str, Any]:
     load = datasets.load_from_disk if whole else datasets.load_dataset
     try:
         found = load(str(path) if path.exists() else where)
+    except IndexError as error:  # of datasets, which does not look whether there is a file
+        raise UserError(f"cannot load hf:{where}: it has no rows") from error
     except Exception as error:  # of datasets, the hub and Arrow
         raise UserError(f"cannot load hf:{where}: {type(error).__name__}: {first_line(error)}") from error
     return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}

@@ -111,7 +111,9 @@ def check_parts(config: Config) -> None:
 def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
     """Options with `classes`: the number of classes of the data, unless a larger one is given."""
     if data.train.labels is None or len(data.train.classes) < 2:
-        found = "none" if data.train.multi_labels is None else "several an image"
+        known = data.train.classes if data.train.labels is not None else None
+        found = f"one class, {known[0]!r}" if known else "none"
+        found = found if data.train.multi_labels is None else "several an image"
         raise UserError(
             f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
             f"{found}: give at least two class folders, y_train in a .npz file, .cls members in shards, or a column "

@@ -123,7 +123,7 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="streamed data set, whose rows have no numbers"):
         opened(table(range(4)).to_iterable_dataset())
     with pytest.raises(UserError, match="there is no folder"):
-        open_images(f"hf:{tmp_path / 'none'}")
+        open_images(f"hf:{tmp_path / 'nowhere'}")
     with pytest.raises(UserError, match="cannot load hf:nobody/nothing: "):
         open_images("hf:nobody/nothing")
     with pytest.raises(UserError, match="hf: names no data set: give hf:PATH"):
@@ -134,6 +134,9 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=f"cannot load hf:{tmp_path / 'empty'}: "):
         open_images(f"hf:{tmp_path / 'empty'}")
+    table(range(0)).save_to_disk(str(tmp_path / "none"))
+    with pytest.raises(UserError, match=r"none: it has no rows|there are no rows"):
+        open_images(f"hf:{tmp_path / 'none'}")
     with pytest.raises(UserError, match="there are no rows"):
         opened(table(range(0)))
 

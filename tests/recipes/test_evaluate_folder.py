@@ -30,7 +30,7 @@ FEW_SHOT = ("few_shot.n_way=3", "few_shot.k_shot=[1]", "few_shot.episodes=10")
 def test_results_on_held_out_images(folder: Path, typed) -> None:
     done = typed("evaluate", *WORDS, "data=numbers", "protocols=[linear,knn,few_shot]", *FEW_SHOT, cwd=folder.parent)
     assert done.returncode == 0, done.stderr
-    note = "test: a fifth of each class, held out by file name"
+    note = "test: a fifth of each class, held out by name"
     assert f"note: numbers has no test images of its own; {note}" in unfolded(done.stdout)
     (written,) = (folder.parent / "runs" / "evaluation").glob("*/results.jsonl")
     linear, knn, episodes, *_ = (json.loads(line) for line in written.read_text().splitlines())

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from evaluation.datasets import note_of, open_split, overlap, splits_of
+from evaluation.ranking.summary import rank_tasks
 from sslkit import open_images
 from sslkit.data.shard_writer import write_shards
 from sslkit.errors import UserError
@@ -124,6 +126,19 @@ def test_images_without_a_label_are_left_out(
         assert [known[image.numpy().tobytes()] for image in images] == classes
         everything = open_split(source, whole, image_size=8, channels=1, needs_labels=False)
         assert len(everything) == COUNT and everything.digest != split.digest
+
+
+def test_one_class_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = tar_of(
+        tmp_path / "all.tar",
+        {f"{row}.{kind}": content for row in range(9) for kind, content in (("png", picture(row)), ("cls", b"7"))},
+    )
+    with pytest.raises(UserError, match=r"has one class, '7': a held-out part needs at least 2"):
+        open_split(source, "test", image_size=8)
+    monkeypatch.setattr("evaluation.features.extraction._extracted", lambda *_, **__: pytest.fail("extracted"))
+    with pytest.raises(UserError, match="has one class, '7'"):
+        rank_tasks({"a": torch.nn.Flatten()}, source, ["logme"])
 
 
 def test_test_images_among_the_training_images_are_found(
