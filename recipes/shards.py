@@ -11,6 +11,7 @@ from command import run_plain
 
 from sslkit import say
 from sslkit.errors import UserError
+from sslkit.plurals import counted
 from sslkit.settings import setting
 
 
@@ -31,7 +32,8 @@ def main(config: dict[str, Any]) -> None:
         if value is None:
             raise UserError(f"give {name}=, as in: python recipes/shards.py folder=path/to/images out=path/to/shards")
     for one in write_shards(folder, out, **config):
-        say.line(f"{one.split:<9} {one.images:,} images in {len(one.shards):,} shards, such as {one.shards[0]}")
+        written = f"{counted(one.images, 'image')} in {counted(len(one.shards), 'shard')}"
+        say.line(f"{one.split:<9} {written}, such as {one.shards[0]}")
     say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': f'shards:{out}'})}")
 
 

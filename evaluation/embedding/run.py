@@ -21,6 +21,7 @@ from evaluation.features.models import load_model
 from evaluation.features.plots import check_umap
 from sslkit import say
 from sslkit.errors import UserError
+from sslkit.plurals import counted
 
 CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
 
@@ -157,7 +158,8 @@ def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> No
     contact_sheet(found, sources, sheet)
     _tell(
         "alike",
-        f"{found.images:,} of {n:,} images in {found.group.max():,} groups: {exact:,} pairs of the same content, "
+        f"{found.images:,} of {n:,} images in {counted(found.group.max(), 'group')}: "
+        f"{counted(exact, 'pair')} of the same content, "
         f"{len(found) - exact:,} of a similarity of at least {wanted.threshold:g}: {table}, {sheet}",
     )
     if len(found) - exact > CROWDED * n * (n - 1) / 2:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.errors import UserError, first_line
-from sslkit.members import nearest
 
 
 def timm_network(name: str, weights: str = "", *, where: str, local: str, head: bool = False) -> tuple[nn.Module, dict]:
@@ -25,13 +25,22 @@ def timm_network(name: str, weights: str = "", *, where: str, local: str, head: 
     import timm
 
     if not timm.is_model(name):
-        raise UserError(f"{where}: timm has no model {name!r}: {nearest(name, timm.list_models())[:300]}")
+        raise no_model(where, name)
     with torch.random.fork_rng(devices=[]):
         network = _local(name, weights, where) if weights else _downloaded(name, where, local)
     config = timm.data.resolve_model_data_config(network)
     if not head:
         network.reset_classifier(0)
     return network.eval(), config
+
+
+def no_model(where: str, name: str) -> UserError:
+    """The error for a name that timm does not know."""
+    import timm
+
+    close = get_close_matches(name, timm.list_models())
+    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    return UserError(f"{where}: timm has no model {name!r}: {hint}timm.list_models() lists all")
 
 
 def unobtainable(where: str, error: Exception, remedy: str) -> UserError:

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from sslkit.backbones import builder, fitting, network_lines, published, wheels
 from sslkit.backbones.base import Backbone, Origin, Recipe
-from sslkit.backbones.pretrained import read_weights, timm_network
+from sslkit.backbones.pretrained import no_model, read_weights, timm_network
 from sslkit.errors import UserError
-from sslkit.members import nearest
 from sslkit.zoo import weights
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 
@@ -55,7 +54,7 @@ def _of_timm(
     import timm
 
     if not timm.is_model(name):
-        raise UserError(f"init={word}: timm has no model {name!r}: {nearest(name, timm.list_models())[:300]}")
+        raise no_model(f"init={word}", name)
     config = timm.get_pretrained_cfg(name).to_dict()
     _check_use(word, name, config["input_size"][0], in_chans, frames, backbone)
     body = builder.published(name, image_size=image_size, in_chans=in_chans)

@@ -31,7 +31,7 @@ def test_a_run_from_shards_is_the_run_from_the_folder(digits: Path, typed) -> No
     where = digits.parent
     done = typed("shards", "folder=mine", "out=my shards", "progress=false", cwd=where)
     assert done.returncode == 0, done.stderr
-    assert "train     30 images in 1 shards, such as my shards/train-000000.tar" in done.stdout
+    assert "train     30 images in 1 shard, such as my shards/train-000000.tar" in done.stdout
     assert "python recipes/train.py method=byol+dsa 'data=\"shards:my shards\"'" in done.stdout
     sources = {"folder": "data=mine", "shards": 'data="shards:my shards"', "pattern": "data=shards:my shards/*.tar"}
     for name, source in sources.items():
