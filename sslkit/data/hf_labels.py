@@ -17,7 +17,8 @@ def labels_of(table: Any, tables: Sequence[Any], name: str) -> dict[str, Any]:
 
     table: the split. tables: all splits; the classes of plain integers and texts are those of all of them together.
     The column of classes (ClassLabel) is used, or of several the one named label or labels; without one, a column
-    label or labels of whole numbers, -1 for none, or of texts. A column of lists gives each row several classes.
+    label or labels of whole numbers, -1 for none, of yes or no, or of texts. A column of lists gives each row several
+    classes.
     name: of the data set, in the warning that no column of several is used.
     """
     import datasets
@@ -35,7 +36,8 @@ def labels_of(table: Any, tables: Sequence[Any], name: str) -> dict[str, Any]:
     column = next((column for column in NAMES if _is_plain(kinds.get(column))), None)
     if column is None:
         return {}
-    found = {one for other in tables if column in other.features for one in _distinct(_column(other, column))}
+    alike = [one for one in tables if one.features.get(column) == table.features[column]]
+    found = {value for one in alike for value in _distinct(_column(one, column))}
     values = sorted(value for value in found if not (isinstance(value, int) and value < 0))
     if not values:
         return {}
@@ -47,9 +49,9 @@ def _column(table: Any, column: str) -> Column:
 
 
 def _is_plain(kind: Any) -> bool:
-    """True for whole numbers and texts."""
+    """True for whole numbers, yes or no, and texts."""
     dtype = getattr(kind, "dtype", None)
-    return isinstance(dtype, str) and (dtype.startswith(("int", "uint")) or dtype in ("string", "large_string"))
+    return isinstance(dtype, str) and (dtype.startswith(("int", "uint")) or dtype in ("bool", "string", "large_string"))
 
 
 def _distinct(values: Column) -> list[Any]:
