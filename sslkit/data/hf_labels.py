@@ -63,7 +63,7 @@ def _distinct(values: Column) -> list[Any]:
 
 
 def _numbered(values: Column, names: list[str], several: bool) -> dict[str, Any]:
-    """Of numbers of the classes."""
+    """The labels of a column of class numbers, of which -1 and missing ones are none."""
     if several:
         lists = [one and [number for number in one if number is not None and number >= 0] for one in values.to_pylist()]
         return {"multi_labels": LabelLists.of(lists).indicator(np.arange(len(names))), "classes": names}
@@ -72,7 +72,7 @@ def _numbered(values: Column, names: list[str], several: bool) -> dict[str, Any]
 
 
 def _found_in(classes: list[Any], values: Column, several: bool) -> dict[str, Any]:
-    """Of values, each one of the classes, or none."""
+    """The labels of a column of values, each one of `classes`, or none."""
     number = {value: place for place, value in enumerate(classes)}
     names = list(map(str, classes))
     if several:

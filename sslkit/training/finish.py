@@ -85,7 +85,7 @@ def finish(
 
 
 def _unread(data: Data) -> set[str]:
-    """What the loader of training images does not see: the held-out images, and the videos left out at the start."""
+    """Paths that the loader of training images does not meet: of held-out images, of videos left out at the start."""
     judged = (part.unreadable for part in (data.bank, data.query) if part is not None)
     return set(getattr(data.train, "skipped", ())).union(*judged)
 
