@@ -60,13 +60,14 @@ def test_train_names_the_folder_and_its_settings_and_evaluate_takes_its_command(
     assert again.returncode == 0, again.stderr
 
 
-def test_after_embedded_images_only_priors_that_fit_any_images_are_repeated() -> None:
+def test_after_embedded_images_the_options_that_fit_any_images_are_repeated() -> None:
     def told(**guide: object) -> list[str]:
         method = {"name": "mae+guide", "guide": guide}
         return again(Config.from_mapping({"method": method, "data": "digits"}), SimpleNamespace(clips=None)).split()
 
     usual = ["method=mae+guide", "data=PATH/TO/YOUR/IMAGES", "epochs=100"]
-    assert told(weight=2.0) == told(prior="features:rows.npy") == usual
+    assert told() == told(prior="features:rows.npy") == usual
+    assert told(balance=1.0) == [*usual, "method.guide.balance=1.0"]
     assert told(prior="hog", prior_size=32) == [*usual, "method.guide.prior=hog", "method.guide.prior_size=32"]
 
 
