@@ -28,6 +28,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         for place, name in enumerate(reversed(names)):
             _row(axes, runs, data, name, epochs, place)
         axes.set_yticks(range(len(names)), reversed(names))
+        axes.set_ylim(-0.6, len(names) - 0.4)
         axes.axvline(0, color="black", linewidth=0.8)
         axes.axvline(2, color="black", linewidth=0.8, linestyle=":")
         axes.grid(axis="y", alpha=0.2)
