@@ -52,8 +52,8 @@ choosing in which it had been run; "plain" and "r=3 settled, hog" are run in the
 pca stays the default unless HOG is better by 0.5 points in the mean of these, and takes less than 5 % of a step.
 Outcome: it takes 5.4 % with BYOL and 8.5 % with SimCLR (guide_speed.py), so pca stays, and the choosing runs, which
 could decide nothing any more, were not made.
-2026-11-24: W-MSE without a regulariser on letters ended with a loss that is not finite. It keeps its settings and has no
-result there.
+2026-11-24: W-MSE without a regulariser on letters ended with a loss that is not finite. It keeps its settings and has
+no result there.
 Test images were read outside the plan for SimCLR with and without a first form of guide (r = 1, seed 0), for the own
 features of the priors and for distill (objectives.py), to see that they ran; nothing was chosen by them.
 """
