@@ -19,7 +19,9 @@ from sslkit.settings import MOST_SEED, alternatives, plain, setting
 @dataclass
 class Settings:
     checkpoint: str | list[str] | None = setting(
-        None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list"
+        None,
+        "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list; "
+        "of a ViT also NAME@class, NAME@mean, NAME@class+mean",
     )
     zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
     trust: str | list[str] | None = setting(

@@ -63,3 +63,17 @@ class Embeddings:
         dims = {f.name: f.metadata["batch"] for f in fields(self)}  # KeyError: field declared without `along`
         own = {k: getattr(self, k) for k, dim in dims.items() if dim is not None}
         return replace(self, **{k: distributed.gather(v, dims[k]) for k, v in own.items() if v is not None})
+
+
+@dataclass
+class Tokens(Embeddings):
+    """The input of a loss on the patches of a ViT, besides the pooled z and h: this rank's, not gathered.
+
+    tokens: (..., D) predictions for the patches that are learned from, fp32, with gradient.
+    token_target: (..., D) their targets, fp32, without gradient.
+    token_weight: (...) weight of each patch in the mean over this rank's images; None: all are equal.
+    """
+
+    tokens: Tensor | None = along(None, default=None)
+    token_target: Tensor | None = along(None, default=None)
+    token_weight: Tensor | None = along(None, default=None)

@@ -13,6 +13,7 @@ Width = Annotated[int, Limits(least=1, most=32_768)]  # units of a layer
 Depth = Annotated[int, Limits(least=1, most=256)]  # number of layers, sets or iterations
 Rows = Annotated[int, Limits(least=1, most=2**24)]  # embeddings of a queue, images of a sub-batch
 OptionalRows = Annotated[int, Limits(least=0, most=2**24)]  # 0: no queue
+Knots = Annotated[int, Limits(least=2, most=10_000)]  # points of an integral, both ends among them
 Prototypes = Annotated[int, Limits(least=2, most=2**20)]
 Count = Annotated[int, Limits(least=0, most=10**9)]  # epochs, steps
 Size = Annotated[int, Limits(least=1, most=4096)]  # pixels

@@ -4,13 +4,14 @@ import copy
 import hashlib
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from evaluation.features.checks import checked_images
+from evaluation.features.pooling import parted, pooled
 from sslkit import backbones
 from sslkit.backbones import published, wheels
 from sslkit.backbones.base import Backbone, Recipe
@@ -97,7 +98,8 @@ def load_model(
         untrained network, the control; sslkit's names or timm's, or the folder of an entry, for the network, image
         size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit Method, or an nn.Module
         (B, C, S, S) -> (B, D).
-        A module is copied: the original keeps its mode and its device.
+        A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
+        its end takes these tokens of a ViT as the features, instead of those that it pools itself.
     image_size, in_chans: of the images, if the model does not define them; 224 and 3 by default.
     trust: "package.module:function", or several: your own functions that the card of an entry may name as the builder
         of its network, and that may be called.
@@ -112,7 +114,9 @@ def load_model(
         return _of_module(model, image_size, in_chans)
     if not isinstance(model, (str, Path)):
         raise UserError(f"model must be {_KINDS}; not {type(model).__name__}")
-    text = str(model)
+    text, pooling = parted(str(model))
+    if pooling:
+        return _pooled(load_model(text, image_size=image_size, in_chans=in_chans, trust=trust), pooling)
     kind, _, rest = text.partition(":")
     if kind == "timm":
         name, _, weights = rest.partition(":")
@@ -131,6 +135,15 @@ _KINDS = (
     "a zoo entry or its folder, timm:NAME, timm:NAME:FILE, published:NAME:FILE, random:NAME, random:ENTRY, "
     f"{', '.join(WHEELS)}, or an nn.Module"
 )
+
+
+def _pooled(model: LoadedModel, pooling: str) -> LoadedModel:
+    """The model with another pooling; its results are kept apart from those of its zoo entry."""
+    name = f"{model.name}@{pooling}"
+    backbone = pooled(model.backbone, pooling, name)
+    return replace(
+        model, backbone=backbone, name=name, digest=weights_digest(backbone.net), entry=None, classifier=None
+    )
 
 
 def _as_asked(model: LoadedModel, image_size: int | None, in_chans: int | None) -> LoadedModel:

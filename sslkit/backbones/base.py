@@ -123,6 +123,15 @@ class Backbone(nn.Module):
             last = last[:, self.net.num_prefix_tokens :].transpose(1, 2).unflatten(2, (side, -1))
         return last, pooled
 
+    @torch.no_grad()
+    def map_channels(self) -> int:
+        """Channels of the last feature map, which may differ from those of the pooled features."""
+        training = self.training
+        weight = next(self.parameters())
+        last, _ = self.eval().feature_map(torch.zeros(2, *self.input_shape()).to(weight))
+        self.train(training)
+        return last.shape[1]
+
     def export(self) -> dict[str, Tensor]:
         """The state dict of the plain network; a 3x3 stem is padded with zeros to 7x7."""
         state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}

@@ -1,6 +1,7 @@
-"""A timm VisionTransformer or Eva (EVA, DINOv3) on some of its patches, and the light decoder that predicts the others.
+"""A timm VisionTransformer or Eva (EVA, DINOv3) whose patches are partly dropped or masked, and MAE's light decoder.
 
-He et al. 2022, arXiv 2111.06377. Patches are numbered row by row; N images, L patches of an image, K of them visible.
+He et al. 2022, arXiv 2111.06377; Zhou et al. 2022, arXiv 2111.07832. Patches are
+numbered row by row; N images, L patches of an image, K of them visible.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sslkit import distributed
 from sslkit.errors import UserError
 
 HEAD = 32  # decoder channels of an attention head, as published: 16 heads of 512 channels
@@ -39,6 +39,22 @@ def check(net: nn.Module, name: str) -> None:
         raise UserError(
             f"backbone {name} would keep untrained layers ({idle}): reconstruction trains no head and no attention "
             "pooling; make it with num_classes=0 and global_pool='avg' or 'token'"
+        )
+
+
+def check_images(name: str, backbone: nn.Module) -> None:
+    """Raises UserError for a Backbone of clips or with a part of a patch at the edge, and as `check`.
+
+    name: of the objective.
+    """
+    if backbone.frames is not None:
+        raise UserError(f"{name} takes images only, and backbone {backbone.recipe.name} takes clips")
+    check(backbone.net, backbone.recipe.name)
+    size, patch = backbone.image_size, backbone.patch
+    if size % patch:
+        raise UserError(
+            f"{name}: images of {size} pixels are no whole number of patches of {patch}: take an image_size of "
+            f"{size // patch * patch} or {(size // patch + 1) * patch}"
         )
 
 
@@ -87,16 +103,12 @@ def fix_positions(net: nn.Module) -> None:
     net.pos_embed.requires_grad_(False)
 
 
-def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tensor:
-    """(n, length) int64 on the CPU: a random order of the patches for each of this rank's n images."""
-    noise = torch.rand(n * distributed.world_size(), length, generator=generator)
-    return noise[distributed.rank() :: distributed.world_size()].argsort(dim=1)
-
-
-def split_orders(orders: Tensor, sets: int, visible: int) -> tuple[Tensor, Tensor]:
-    """(N, L) -> (V, N, K) visible and (V, N, L - K) hidden patches: each set sees the next K patches of the order."""
-    turned = torch.stack([orders.roll(-v * visible, dims=1) for v in range(sets)])
-    return turned[..., :visible], turned[..., visible:]
+def set_positions(net: nn.Module, position: str) -> None:
+    """Write fixed positions into a ViT for "sincos", keep its own for "learned". Raises UserError for other words."""
+    if position not in ("sincos", "learned"):
+        raise UserError(f"position={position!r} is not known: sincos or learned")
+    if position == "sincos":
+        fix_positions(net)
 
 
 def pick(x: Tensor, index: Tensor) -> Tensor:
@@ -110,8 +122,7 @@ def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
     images: (N, C, H, W). visible: (V, N, K). With the patches 0 ... L-1 visible it equals `net.forward_features`.
     Patch dropout is left out: the mask replaces it. Raises UserError for images of another size than the net's.
     """
-    placed = net._pos_embed(net.patch_embed(images))
-    x, rope = placed if isinstance(placed, tuple) else (placed, None)
+    x, rope = _positioned(net, net.patch_embed(images))
     rows, columns = net.patch_embed.grid_size
     if x.shape[1] != net.num_prefix_tokens + rows * columns:
         raise UserError(
@@ -120,24 +131,51 @@ def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
         )
     prefix, patches = x.tensor_split([net.num_prefix_tokens], dim=1)
     x = torch.cat([prefix.expand(len(visible), *prefix.shape), pick(patches, visible)], dim=2)
-    return net.norm(_through_blocks(net, net.norm_pre(x.flatten(0, 1)), rope, visible.flatten(0, 1)))
+    ropes = _ropes_of(net, rope, visible.flatten(0, 1))
+    return net.norm(_through_blocks(net, net.norm_pre(x.flatten(0, 1)), ropes))
 
 
-def _through_blocks(net: nn.Module, x: Tensor, rope: Tensor | None, visible: Tensor) -> Tensor:
-    """x: (B, prefix + K, F). rope: (L, R) rotary embedding of the patches, (depth, heads, L, R) if each block has its
-    own, None for a network without. visible: (B, K).
+def encode_masked(net: nn.Module, images: Tensor, mask: Tensor | None = None, token: Tensor | None = None) -> Tensor:
+    """`net.forward_features` with `token` (F,) in the place of the masked patches: (N, prefix tokens + L, F).
+
+    images: (N, C, H, W), of any size that the net takes. mask: (N, L) bool; None is `net.forward_features` itself.
+    Patch dropout is left out, as in `encode`.
     """
+    x = net.patch_embed(images)  # (N, L, F), or (N, rows, columns, F) if the net takes any size
+    if mask is not None:
+        x = torch.where(mask.view(*x.shape[:-1], 1), token.to(x.dtype), x)
+    x, rope = _positioned(net, x)
+    mixed = rope is not None and net.rope_mixed
+    ropes = list(rope) if mixed else [rope] * len(net.blocks)
+    return net.norm(_through_blocks(net, net.norm_pre(x), ropes))
+
+
+def _positioned(net: nn.Module, patches: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The tokens with positions, prefix first, and the rotary embedding of a network that has one."""
+    placed = net._pos_embed(patches)
+    return placed if isinstance(placed, tuple) else (placed, None)
+
+
+def _ropes_of(net: nn.Module, rope: Tensor | None, visible: Tensor) -> Sequence[Tensor | None]:
+    """Each block's rotary embedding of the patches `visible` (B, K).
+
+    rope: (L, R), (depth, heads, L, R) if each block has its own, None for a network without.
+    """
+    if rope is None:
+        return [None] * len(net.blocks)
+    if net.rope_mixed:
+        return rope[:, :, visible].transpose(1, 2)  # (depth, B, heads, K, R)
+    return [rope[visible][:, None]] * len(net.blocks)  # (B, 1, K, R), for all heads
+
+
+def _through_blocks(net: nn.Module, x: Tensor, ropes: Sequence[Tensor | None]) -> Tensor:
+    """x: (B, tokens, F). ropes: of each block, for a network with rotary positions."""
     from timm.models import checkpoint_seq
 
     if not hasattr(net, "rope"):
         return checkpoint_seq(net.blocks, x) if net.grad_checkpointing else net.blocks(x)
-    own: Sequence[Tensor | None] = [None] * len(net.blocks)
-    if rope is not None and net.rope_mixed:
-        own = rope[:, :, visible].transpose(1, 2)  # (depth, B, heads, K, R)
-    elif rope is not None:
-        own = [rope[visible][:, None]] * len(net.blocks)  # (B, 1, K, R), for all heads
     run = partial(checkpoint, use_reentrant=False) if net.grad_checkpointing else _call
-    for block, places in zip(net.blocks, own, strict=True):
+    for block, places in zip(net.blocks, ropes, strict=True):
         x = run(block, x, rope=places)
     return x
 
@@ -151,14 +189,23 @@ def mean_of_patches(net: nn.Module, tokens: Tensor) -> Tensor:
     return net.fc_norm(tokens[:, net.num_prefix_tokens :].mean(1))
 
 
-class Decoder(nn.Module):
-    """A narrow transformer that predicts the pixels of the hidden patches from the encoded visible ones.
+def patch_rows(net: nn.Module, tokens: Tensor, chosen: Tensor) -> Tensor:
+    """The patches `chosen` (T,) of encoded tokens (B, prefix + L, F), normalised as for pooling: (T, F).
 
-    width: of the encoder. grid: (rows, columns) of patches. pixels: number of values of a patch.
+    chosen: numbers in the flattened (B, L). fc_norm is the last norm of a network that pools before it, and the
+    identity in others.
+    """
+    return net.fc_norm(tokens[:, net.num_prefix_tokens :].flatten(0, 1)[chosen])
+
+
+class Decoder(nn.Module):
+    """A narrow transformer that predicts hidden patches from the encoded visible ones.
+
+    width: of the encoder. grid: (rows, columns) of patches. values: number of predicted values of a patch.
     dim, depth: channels, a multiple of 32, and blocks. Raises UserError for other values.
     """
 
-    def __init__(self, width: int, grid: tuple[int, int], pixels: int, *, dim: int, depth: int) -> None:
+    def __init__(self, width: int, grid: tuple[int, int], values: int, *, dim: int, depth: int) -> None:
         from timm.models.vision_transformer import Block
 
         super().__init__()
@@ -172,7 +219,7 @@ class Decoder(nn.Module):
         self.register_buffer("positions", sincos(grid, dim), persistent=False)
         self.blocks = nn.Sequential(*(Block(dim, dim // HEAD, qkv_bias=True) for _ in range(depth)))
         self.norm = nn.LayerNorm(dim, eps=1e-6)
-        self.pixels = nn.Linear(dim, pixels)
+        self.values = nn.Linear(dim, values)
         self._initialize()
 
     def _initialize(self) -> None:
@@ -184,7 +231,7 @@ class Decoder(nn.Module):
         nn.init.normal_(self.mask_token, std=0.02)
 
     def forward(self, encoded: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
-        """encoded: (B, prefix + K, width) -> (B, L - K, pixels). visible: (B, K), hidden: (B, L - K) patch numbers.
+        """encoded: (B, prefix + K, width) -> (B, M, values). visible: (B, K), hidden: (B, M) patch numbers.
 
         Class and register tokens are passed on, without a position; attention ignores the order of the others.
         """
@@ -192,4 +239,4 @@ class Decoder(nn.Module):
         known = patches + self.positions[visible]
         asked = self.mask_token + self.positions[hidden]
         x = self.blocks(torch.cat([prefix.to(known.dtype), known, asked], dim=1))
-        return self.pixels(self.norm(x[:, -hidden.shape[1] :]))
+        return self.values(self.norm(x[:, -hidden.shape[1] :]))

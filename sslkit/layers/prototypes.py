@@ -52,6 +52,30 @@ def swapped_prediction(codes: Tensor, z: Tensor, prototypes: Tensor, temperature
     return (partition - agreement).mean() / (v * (c - 1))
 
 
+@torch.no_grad()
+def sinkhorn(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """Codes Q (..., B, K) of the scores (..., B, K): softmax(scores / epsilon), scaled to clusters of equal size.
+
+    Each iteration scales Q until every prototype has the share B / K, then until every row sums to 1 (eqs. 3 to 5).
+    Computed in logarithms: in fp32 exp(scores / epsilon) overflows at |scores| / epsilon = 88, and underflows sooner.
+    """
+    q = scores / epsilon
+    for _ in range(iterations):
+        q -= torch.logsumexp(q, dim=-2, keepdim=True)
+        q -= torch.logsumexp(q, dim=-1, keepdim=True)
+    return q.exp_()
+
+
+@torch.no_grad()
+def sinkhorn_of_ranks(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """`sinkhorn` over the rows of all ranks: this rank's scores (B, K) -> its codes. B may differ between ranks."""
+    q = scores / epsilon
+    for _ in range(iterations):
+        q -= torch.logsumexp(distributed.gather(torch.logsumexp(q, dim=0, keepdim=True)), dim=0)
+        q -= torch.logsumexp(q, dim=-1, keepdim=True)
+    return q.exp_()
+
+
 def own_rows(x: Tensor) -> Tensor:
     """This rank's (V, N / world_size, ...) of a gathered tensor (V, N, ...)."""
     n = x.shape[1] // distributed.world_size()

@@ -5,7 +5,6 @@ import copy
 import torch
 from torch import nn
 
-from sslkit import schedules
 from sslkit.errors import UserError
 
 
@@ -19,11 +18,6 @@ def checked(momentum: float) -> float:
     if not 0 <= momentum <= 1:
         raise UserError(f"momentum must be from 0 to 1, got {momentum}")
     return momentum
-
-
-def cosine(start: float, end: float, progress: float) -> float:
-    """Half a cosine from start to end, as progress goes from 0 to 1."""
-    return end + (start - end) * schedules.cosine(progress, 1)
 
 
 @torch.no_grad()

@@ -72,6 +72,13 @@ class Objective(nn.Module):
         z, h = stacked(len(views), self.projector(h), h)
         return Embeddings(z=z, h=h, target=None, index=index)
 
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+        """Caption and mask (n, L) bool of the patches that are hidden from the network in a step, for its picture.
+
+        generator: as in `embed`.
+        """
+        return {}
+
     def align(self, e: Embeddings) -> Tensor:
         """Loss that pulls the views of one image together. Scalar, fp32. e holds the images of all ranks."""
         raise NotImplementedError

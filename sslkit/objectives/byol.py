@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sslkit import schedules
 from sslkit.data.views import BYOL as BYOL_VIEWS
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.layers import teacher
@@ -69,5 +70,5 @@ class BYOL(Objective):
 
     def after_step(self, progress: float) -> None:
         """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
-        momentum = teacher.cosine(self.momentum, 1.0, progress)
+        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
         teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sslkit import schedules
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.embeddings import stacked
 from sslkit.layers import teacher
@@ -99,32 +100,33 @@ class DINO(Objective):
         The gathered tensors are bottlenecks, D = 256 numbers each, not the K = 65536 logits, and each rank computes the
         logits of its own images only: with R ranks that takes 1/R of the time and memory of the global batch.
         """
-        with torch.no_grad():
-            codes = F.softmax((self.logits(own_rows(e.target)) - self.center) / self.teacher_temperature(), dim=-1)
+        codes = self.codes(own_rows(e.target))
         prototypes = F.normalize(held(self.prototypes.weight, self.epoch < self.freeze_last_layer), dim=1)
         return mean_over_ranks(swapped_prediction(codes, own_rows(e.directions()), prototypes, self.temperature))
 
+    @torch.no_grad()
+    def codes(self, target: Tensor) -> Tensor:
+        """The teacher's distribution over the prototypes: bottlenecks (..., D) of this rank -> (..., K)."""
+        return F.softmax((self.logits(target) - self.center) / self.teacher_temperature(), dim=-1)
+
     def logits(self, target: Tensor) -> Tensor:
         """The teacher's last layer, weight-normed with a norm of one: bottlenecks (..., D) -> (..., K)."""
-        return F.normalize(target, dim=-1) @ F.normalize(self.teacher[-1].weight, dim=1).T
+        return F.normalize(target, dim=-1) @ F.normalize(self.teacher[2].weight, dim=1).T
 
     def teacher_temperature(self) -> float:
         """The temperature of this epoch: rises in equal steps over the warm-up epochs, then stays."""
-        start, end = self.temperatures
-        if self.epoch >= self.warmup_epochs:
-            return end
-        return start + (end - start) * self.epoch / max(self.warmup_epochs - 1, 1)
+        return schedules.warmed_up(*self.temperatures, self.epoch, self.warmup_epochs)
 
     def observe(self, e: Crops) -> None:
         """Move the centre towards the teacher's mean logits over the views of the global batch (eq. 4)."""
         # The last layer is linear: the mean of the logits is the logits of the mean.
         mean = F.normalize(e.target, dim=-1).mean((0, 1))
-        logits = F.normalize(self.teacher[-1].weight, dim=1) @ mean
+        logits = F.normalize(self.teacher[2].weight, dim=1) @ mean
         self.center.lerp_(logits.to(self.center.dtype), 1 - self.center_momentum)
 
     def after_step(self, progress: float) -> None:
         """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
-        teacher.follow(self.teacher, *self.student(), momentum=teacher.cosine(self.momentum, 1.0, progress))
+        teacher.follow(self.teacher, *self.student(), momentum=schedules.along_cosine(self.momentum, 1.0, progress))
 
 
 def head(width: int, hidden: int, dim: int, batch_norm: bool) -> nn.Sequential:

@@ -1,30 +1,17 @@
 """MAE: reconstruct the hidden three quarters of an image from the rest (He et al. 2022, arXiv 2111.06377)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from sslkit import distributed
 from sslkit.data.views import View, ViewRecipe
-from sslkit.embeddings import Embeddings, along, stacked, wide
+from sslkit.embeddings import Tokens, stacked, wide
 from sslkit.errors import UserError
-from sslkit.layers import masked_vit
+from sslkit.layers import masked_vit, masks
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Depth, Share, Width
-
-
-@dataclass
-class Reconstructed(Embeddings):
-    """z and h: (V, N, width) the pooled features of V disjoint sets of visible patches of an image.
-
-    prediction: (V, N, M, P) the predicted P values of each of the M patches hidden from a set; not gathered.
-    pixels: (V, N, M, P) their true values, without gradient; not gathered.
-    """
-
-    prediction: Tensor | None = along(None, default=None)
-    pixels: Tensor | None = along(None, default=None)
 
 
 class MAE(Objective):
@@ -34,10 +21,10 @@ class MAE(Objective):
     Regularisers need two views of an image, so its patches are shuffled once, the first and the second quarter are
     encoded separately (one forward of 2 N short sequences), and each reconstructs all patches hidden from it. That
     costs half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
-    z is the mean of a set's patches, whatever the network pools. A network that pools its class token is evaluated by
-    that token, which reconstruction trains only through attention; global_pool="avg" suits MAE. The decoder reads the
-    tokens after the network's last norm. The network keeps its initial weights (the paper: Xavier), so that a
-    pretrained network can be trained further.
+    z and h are the mean of a set's patches, whatever the network pools. A network that pools its class token is
+    evaluated by that token, which reconstruction trains only through attention; global_pool="avg" suits MAE. The
+    decoder reads the tokens after the network's last norm. The network keeps its initial weights (the paper: Xavier),
+    so that a pretrained network can be trained further.
 
     mask_ratio: share of hidden patches. sets: visible sets of an image, disjoint: sets * (1 - mask_ratio) <= 1.
     decoder_dim: None takes two thirds of the encoder's width, in steps of 32, at most the published 512 (ViT-B: 512).
@@ -74,21 +61,18 @@ class MAE(Objective):
         values = self.patch[0] * self.patch[1] * backbone.in_chans
         if normalize_pixels and values < 2:
             raise UserError("a patch of one value has no variance: take larger patches, or normalize_pixels=false")
-        if position not in ("sincos", "learned"):
-            raise UserError(f"position={position!r} is not known: sincos or learned")
-        if position == "sincos":
-            masked_vit.fix_positions(net)
+        masked_vit.set_positions(net, position)
         if decoder_dim is None:
             decoder_dim = min(512, max(1, round(backbone.width * 2 / 3 / masked_vit.HEAD)) * masked_vit.HEAD)
         depth = min(8, max(1, len(net.blocks) * 2 // 3)) if decoder_depth is None else decoder_depth
         grid = net.patch_embed.grid_size
         self.decoder = masked_vit.Decoder(backbone.width, grid, values, dim=decoder_dim, depth=depth)
 
-    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Reconstructed:
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Tokens:
         """views: one tensor (N, C, H, W). One forward of the encoder over all visible sets, one of the decoder."""
         (images,) = views
-        orders = masked_vit.draw_orders(len(images), self.backbone.net.patch_embed.num_patches, generator)
-        visible, hidden = masked_vit.split_orders(_moved(orders, images.device), self.sets, self.visible)
+        orders = masks.draw_orders(len(images), self.backbone.net.patch_embed.num_patches, generator)
+        visible, hidden = masks.split_orders(masks.moved(orders, images.device), self.sets, self.visible)
         tokens = masked_vit.encode(self.backbone.net, images, visible)
         pooled = masked_vit.mean_of_patches(self.backbone.net, tokens)
         # fc_norm is the last norm of a network that pools before it, and the identity in others.
@@ -96,7 +80,7 @@ class MAE(Objective):
         predicted = self.decoder(normed, visible.flatten(0, 1), hidden.flatten(0, 1))
         z, prediction = stacked(self.sets, pooled, predicted)
         pixels = masked_vit.pick(self.targets(images), hidden)
-        return Reconstructed(z=z, h=z, target=None, index=index, prediction=prediction, pixels=pixels)
+        return Tokens(z=z, h=z, target=None, index=index, tokens=prediction, token_target=pixels)
 
     @torch.no_grad()
     def targets(self, images: Tensor) -> Tensor:
@@ -104,9 +88,16 @@ class MAE(Objective):
         patches = wide(masked_vit.patchify(images, self.patch))
         return masked_vit.standardize(patches) if self.normalize_pixels else patches
 
-    def align(self, e: Reconstructed) -> Tensor:
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+        """The patches hidden from each set."""
+        orders = masks.draw_orders(n, self.backbone.net.patch_embed.num_patches, generator)
+        _, hidden = masks.split_orders(orders, self.sets, self.visible)
+        rows = torch.zeros(self.sets, *orders.shape, dtype=torch.bool).scatter_(2, hidden, True)
+        return {f"visible {k}": row for k, row in enumerate(rows, 1)}
+
+    def align(self, e: Tokens) -> Tensor:
         """Mean squared error over the hidden patches of all images and ranks."""
-        own = (e.prediction - e.pixels).square().mean()
+        own = (e.tokens - e.token_target).square().mean()
         return distributed.sum_over_ranks(own) / distributed.world_size()
 
 
@@ -119,8 +110,3 @@ def _visible(patches: int, mask_ratio: float, sets: int) -> int:
             f"hidden, and sets={sets} disjoint visible sets must fit; 0.75 suits, and sets=1 needs no second set"
         )
     return visible
-
-
-def _moved(x: Tensor, device: torch.device) -> Tensor:
-    """Copy to the device without waiting."""
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)

@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed
 from sslkit.data.recipe import MOCO
 from sslkit.embeddings import Embeddings, stacked
 from sslkit.errors import UserError
 from sslkit.layers import teacher
 from sslkit.layers.queue import Queue
+from sslkit.layers.shuffled_norm import encoded
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Rows, Share, Temperature, Width
 
@@ -62,7 +62,7 @@ class MoCo(Objective):
         h = self.backbone(query)
         z = self.projector(h)
         with torch.no_grad():
-            target = _shuffled(self.teacher, key, generator) if _would_leak(self.teacher) else self.teacher(key)
+            target = encoded(self.teacher, key, generator)
         z, h = stacked(1, z, h)
         (target,) = stacked(len(keys), target)
         return Embeddings(z=z, h=h, target=target, index=index)
@@ -88,25 +88,3 @@ class MoCo(Objective):
     def after_step(self, progress: float) -> None:
         """Update the teacher, batch-norm buffers too."""
         teacher.follow(self.teacher, self.backbone, self.projector, momentum=self.momentum)
-
-
-def _would_leak(network: nn.Module) -> bool:
-    """Return whether a rank's batch statistics could reveal which keys share a query's batch (He et al., 3.3).
-
-    False with one process, and where batch norm covers all ranks: there all keys share their statistics.
-    """
-    together = (nn.SyncBatchNorm, distributed.SyncBatchNorm)
-    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    return distributed.world_size() > 1 and any(m.training and not isinstance(m, together) for m in norms)
-
-
-def _shuffled(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
-    """network(images), where each rank encodes a random share of all ranks' images; rows return in their own order."""
-    if generator is None:
-        raise ValueError("shuffled batch norm: every rank must draw one permutation, from a generator in one state")
-    n = len(images)
-    everything = distributed.gather(images)
-    order = torch.randperm(len(everything), generator=generator).to(images.device)
-    own = slice(distributed.rank() * n, (distributed.rank() + 1) * n)
-    encoded = distributed.gather(network(everything[order[own]]))
-    return encoded[order.argsort()[own]]

@@ -15,6 +15,7 @@ from sslkit.layers.prototypes import (
     held,
     mean_over_ranks,
     own_rows,
+    sinkhorn,
     swapped_prediction,
 )
 from sslkit.layers.queue import Queue
@@ -22,20 +23,6 @@ from sslkit.objectives.base import Objective
 from sslkit.ranges import Count, Depth, OptionalRows, Prototypes, Temperature, Width
 
 _GLOBAL = View(scale=(0.14, 1.0))
-
-
-@torch.no_grad()
-def sinkhorn(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
-    """Codes Q (..., B, K) of the scores (..., B, K): softmax(scores / epsilon), scaled to clusters of equal size.
-
-    Each iteration scales Q until every prototype has the share B / K, then until every row sums to 1 (eqs. 3 to 5).
-    Computed in logarithms: in fp32 exp(scores / epsilon) overflows at |scores| / epsilon = 88, and underflows sooner.
-    """
-    q = scores / epsilon
-    for _ in range(iterations):
-        q -= torch.logsumexp(q, dim=-2, keepdim=True)
-        q -= torch.logsumexp(q, dim=-1, keepdim=True)
-    return q.exp_()
 
 
 class SwAV(Objective):

@@ -113,7 +113,7 @@ class VICRegL(Objective):
         self.invariance, self.variance, self.covariance = invariance, variance, covariance
         self.dim = dim or 4 * backbone.width
         local_dim = local_dim or max(backbone.width // 4, 1)
-        channels = _map_channels(backbone)
+        channels = backbone.map_channels()
         self.projector = mlp(backbone.width, hidden or 4 * backbone.width, self.dim, layers=3)
         self.local_projector = mlp(channels, local_dim, local_dim, layers=3)
 
@@ -157,15 +157,6 @@ class VICRegL(Objective):
         counts = [min(count, x.shape[1]) for count in self.num_matches]
         share = torch.stack([(rank < count).to(x) / count for count in counts]).mean(0)
         return 2 * (x @ share).mean()
-
-
-@torch.no_grad()
-def _map_channels(backbone: nn.Module) -> int:
-    """Channels of the last map, which may differ from those of the pooled features."""
-    training = backbone.training
-    last, _ = backbone.eval().feature_map(torch.zeros(2, backbone.in_chans, backbone.image_size, backbone.image_size))
-    backbone.train(training)
-    return last.shape[1]
 
 
 def matched(e: Local) -> Tensor:

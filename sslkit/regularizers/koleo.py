@@ -1,10 +1,9 @@
 """KoLeo: spread the embeddings by their nearest neighbours (Sablayrolles et al. 2019, arXiv 1806.03198)."""
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings
+from sslkit.layers.koleo import koleo, nearest_distance
 from sslkit.ranges import Ratio, Share, Weight
 from sslkit.regularizers.base import Regularizer
 
@@ -31,11 +30,6 @@ class KoLeo(Regularizer):
         return {"koleo": self.weight}
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
-        z = F.normalize(e.z, dim=-1)  # (V, N, D)
-        with torch.no_grad():  # the choice of the nearest has no gradient, its distance has
-            cosine = z @ z.mT
-            cosine.diagonal(dim1=1, dim2=2).fill_(-2)
-            nearest = cosine.argmax(-1, keepdim=True).expand_as(z)
-        distance = (z - z.gather(1, nearest)).norm(dim=-1)
+        distance = nearest_distance(e.z)
         self.watched = {"koleo/distance": distance.detach().mean()}
-        return {"koleo": -self.weight * (distance + self.eps).log().mean()}
+        return {"koleo": self.weight * koleo(distance, self.eps)}

@@ -15,9 +15,7 @@ from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Images
 from sslkit.data.views import contact_sheet, view_generator
 from sslkit.files import write_whole
-from sslkit.layers import masked_vit
 from sslkit.method import Method
-from sslkit.objectives.mae import MAE
 from sslkit.training.captions import captioned
 
 FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
@@ -73,36 +71,36 @@ def captions_of(images: Images, index: Sequence[int]) -> list[str]:
 
 
 def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
-    """The columns of views (N, C, S, S) of images; for MAE also what each visible set holds."""
+    """The columns of views (N, C, S, S) of images; for an objective with masks also what they leave."""
     largest = max(view.shape[-1] for view in views)
     small = [view for view in views if view.shape[-1] < largest]
     names = ["as read", *_named(views)]
     notes = ["Left: the whole image. Beside it: its views in the first step."]
     if small:
         notes.append("Smaller views are drawn at their size relative to the others.")
-    if not isinstance(method.objective, MAE):
-        return Columns(names, list(views), notes)
-    sets = masked(method.objective, views[0], view_generator(method.seed, 0, 0))
-    patches = method.backbone.net.patch_embed.num_patches
-    share = 100 * method.objective.visible / patches
-    names += [f"visible {k}" for k in range(1, len(sets) + 1)]
-    notes.append(
-        f"The encoder sees only {method.objective.visible} of {patches} patches ({share:.0f} %) of a view, other ones "
-        "in each step; it learns to predict the gray ones."
-    )
-    return Columns(names, [*views, *sets], notes)
+    hidden = method.objective.hidden(len(views[0]), view_generator(method.seed, 0, 0))
+    if hidden:
+        shares = [100 * (1 - mask.float().mean().item()) for mask in hidden.values()]
+        names += hidden
+        notes.append(
+            f"The network sees the patches that are not gray, {' and '.join(_percents(shares))} of a view, other "
+            "ones in each step; it learns to predict the gray ones."
+        )
+    return Columns(names, [*views, *(grayed(method, views[0], mask) for mask in hidden.values())], notes)
 
 
-def masked(objective: MAE, view: Tensor, generator: torch.Generator) -> list[Tensor]:
-    """The view (N, C, S, S) once for each visible set, its hidden patches gray."""
-    rows, columns = objective.backbone.net.patch_embed.grid_size
-    orders = masked_vit.draw_orders(len(view), rows * columns, generator)
-    visible, _ = masked_vit.split_orders(orders, objective.sets, objective.visible)
-    seen = torch.zeros(*visible.shape[:2], rows * columns).scatter_(2, visible, 1.0)
-    p, q = objective.patch
-    grids = seen.unflatten(2, (rows, columns)).repeat_interleave(p, 2).repeat_interleave(q, 3)
-    grids = functional.pad(grids, (0, view.shape[-1] - columns * q, 0, view.shape[-2] - rows * p))[:, :, None]
-    return [torch.where(grid > 0, view, HIDDEN) for grid in grids]
+def _percents(shares: Sequence[float]) -> list[str]:
+    """Shares in per cent, each value once."""
+    return list(dict.fromkeys(f"{share:.0f} %" for share in shares))
+
+
+def grayed(method: Method, view: Tensor, mask: Tensor) -> Tensor:
+    """The view (N, C, S, S) with gray in the place of the masked patches (N, L)."""
+    rows, columns = method.backbone.net.patch_embed.grid_size
+    p, q = method.backbone.net.patch_embed.patch_size
+    seen = (~mask).float().unflatten(1, (rows, columns)).repeat_interleave(p, 1).repeat_interleave(q, 2)
+    seen = functional.pad(seen, (0, view.shape[-1] - columns * q, 0, view.shape[-2] - rows * p))[:, None]
+    return torch.where(seen > 0, view, HIDDEN)
 
 
 def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:

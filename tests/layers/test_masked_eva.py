@@ -8,7 +8,7 @@ from torch import Tensor, nn
 import sslkit
 from sslkit import backbones
 from sslkit.errors import UserError
-from sslkit.layers import masked_vit
+from sslkit.layers import masked_vit, masks
 
 NETWORKS = {
     "DINOv3": {"model_name": "vit_small_patch16_dinov3"},
@@ -66,7 +66,7 @@ def test_all_patches_visible_is_timms_forward(name: str, dynamic: bool) -> None:
 def test_a_part_of_the_patches_is_timms_patch_dropout(name: str) -> None:
     net = eva(name)
     x = images()
-    visible, _ = masked_vit.split_orders(masked_vit.draw_orders(3, 16, torch.Generator().manual_seed(2)), 2, 5)
+    visible, _ = masks.split_orders(masks.draw_orders(3, 16, torch.Generator().manual_seed(2)), 2, 5)
     ours = masked_vit.encode(net, x, visible)
     net.set_grad_checkpointing()
     torch.testing.assert_close(masked_vit.encode(net, x, visible), ours)

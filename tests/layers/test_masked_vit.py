@@ -10,7 +10,7 @@ from torch import nn
 
 from sslkit import distributed
 from sslkit.errors import UserError
-from sslkit.layers import masked_vit
+from sslkit.layers import masked_vit, masks
 
 VARIANTS = {
     "class token": {},
@@ -64,7 +64,7 @@ def test_all_patches_visible_is_timms_forward(variant: str) -> None:
 def test_a_part_of_the_patches_is_lightlys_encoding(variant: str) -> None:
     net = vit(**VARIANTS[variant])
     x = images(net)
-    visible, _ = masked_vit.split_orders(masked_vit.draw_orders(3, 16, torch.Generator().manual_seed(2)), 2, 5)
+    visible, _ = masks.split_orders(masks.draw_orders(3, 16, torch.Generator().manual_seed(2)), 2, 5)
     theirs = MaskedVisionTransformerTIMM(net, weight_initialization="skip", pos_embed_initialization="skip")
     first = torch.zeros(3, 1, dtype=torch.long)
     expected = [theirs.encode(x, idx_keep=torch.cat([first, keep + 1], 1)) for keep in visible]
@@ -143,9 +143,9 @@ def test_fixed_positions_are_zero_for_class_and_registers(variant: str) -> None:
 
 def test_orders_are_permutations_from_the_generator_alone() -> None:
     state = torch.get_rng_state()
-    orders = masked_vit.draw_orders(7, 49, torch.Generator().manual_seed(3))
-    again = masked_vit.draw_orders(7, 49, torch.Generator().manual_seed(3))
-    other = masked_vit.draw_orders(7, 49, torch.Generator().manual_seed(4))
+    orders = masks.draw_orders(7, 49, torch.Generator().manual_seed(3))
+    again = masks.draw_orders(7, 49, torch.Generator().manual_seed(3))
+    other = masks.draw_orders(7, 49, torch.Generator().manual_seed(4))
     assert torch.equal(orders.sort(1).values, torch.arange(49).expand(7, -1))
     assert torch.equal(orders, again) and not torch.equal(orders, other)
     assert torch.equal(torch.get_rng_state(), state)
@@ -153,18 +153,18 @@ def test_orders_are_permutations_from_the_generator_alone() -> None:
 
 
 def test_ranks_share_out_the_orders_of_one_process(monkeypatch) -> None:
-    alone = masked_vit.draw_orders(6, 9, torch.Generator().manual_seed(3))
+    alone = masks.draw_orders(6, 9, torch.Generator().manual_seed(3))
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     for rank in range(2):
         monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
-        own = masked_vit.draw_orders(3, 9, torch.Generator().manual_seed(3))
+        own = masks.draw_orders(3, 9, torch.Generator().manual_seed(3))
         assert torch.equal(own, alone[rank::2])
 
 
 @pytest.mark.parametrize(("sets", "visible"), [(1, 5), (2, 5), (3, 4), (4, 4)])
 def test_the_sets_of_an_image_are_disjoint_and_each_hides_the_rest(sets: int, visible: int) -> None:
-    orders = masked_vit.draw_orders(6, 16, torch.Generator().manual_seed(0))
-    seen, hidden = masked_vit.split_orders(orders, sets, visible)
+    orders = masks.draw_orders(6, 16, torch.Generator().manual_seed(0))
+    seen, hidden = masks.split_orders(orders, sets, visible)
     assert seen.shape == (sets, 6, visible) and hidden.shape == (sets, 6, 16 - visible)
     for n in range(6):
         assert len(seen[:, n].unique()) == sets * visible
@@ -180,7 +180,7 @@ def test_pick_takes_rows_image_by_image() -> None:
 
 
 def test_every_patch_is_hidden_equally_often() -> None:
-    _, hidden = masked_vit.split_orders(masked_vit.draw_orders(4000, 16, torch.Generator().manual_seed(0)), 2, 4)
+    _, hidden = masks.split_orders(masks.draw_orders(4000, 16, torch.Generator().manual_seed(0)), 2, 4)
     share = hidden.flatten(1).flatten().bincount(minlength=16) / (2 * 4000)
     assert (share - 0.75).abs().max() < 0.02  # the standard deviation is 0.005
 
@@ -210,7 +210,7 @@ def test_decoder_of_another_width_is_refused(dim: int, depth: int) -> None:
 def test_initial_weights_of_the_decoder_are_the_papers() -> None:
     torch.manual_seed(0)
     decoder = masked_vit.Decoder(24, (4, 4), 48, dim=64, depth=1)
-    for layer in (decoder.embed, decoder.blocks[0].attn.qkv, decoder.blocks[0].mlp.fc2, decoder.pixels):
+    for layer in (decoder.embed, decoder.blocks[0].attn.qkv, decoder.blocks[0].mlp.fc2, decoder.values):
         bound = (6 / sum(layer.weight.shape)) ** 0.5
         assert 0.95 * bound < layer.weight.abs().max() <= bound and layer.bias.eq(0).all()
     assert 0.01 < decoder.mask_token.std() < 0.03

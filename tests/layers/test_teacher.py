@@ -1,7 +1,5 @@
 """The teacher against the moving average written out, parameter by parameter and buffer by buffer."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -102,13 +100,6 @@ def test_another_network_than_the_copied_one_is_refused() -> None:
     slow = teacher.copy_of(body, head)
     with pytest.raises(ValueError, match="shorter"):
         teacher.follow(slow, body, momentum=0.5)
-
-
-def test_the_cosine() -> None:
-    assert teacher.cosine(0.99, 1.0, 0.0) == pytest.approx(0.99)
-    assert teacher.cosine(0.99, 1.0, 0.5) == pytest.approx(0.995)
-    assert teacher.cosine(0.99, 1.0, 1.0) == 1.0
-    assert teacher.cosine(0.2, 0.6, 0.25) == pytest.approx(0.6 - 0.4 * (1 + math.sqrt(0.5)) / 2)
 
 
 def test_a_momentum_is_a_share() -> None:

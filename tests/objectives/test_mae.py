@@ -9,14 +9,15 @@ from torch import Tensor, nn
 
 from sslkit import backbones
 from sslkit.data.views import augment
+from sslkit.embeddings import Tokens
 from sslkit.errors import UserError
-from sslkit.objectives.mae import MAE, Reconstructed
+from sslkit.objectives.mae import MAE
 
 
-def oracle(objective: MAE, e: Reconstructed) -> Tensor:
+def oracle(objective: MAE, e: Tokens) -> Tensor:
     """The mean over hidden patches of the mean squared difference, patch by patch."""
-    v, n, m, _ = e.pixels.shape
-    patches = [(e.prediction[i, j, k] - e.pixels[i, j, k]) for i in range(v) for j in range(n) for k in range(m)]
+    v, n, m, _ = e.token_target.shape
+    patches = [(e.tokens[i, j, k] - e.token_target[i, j, k]) for i in range(v) for j in range(n) for k in range(m)]
     return sum((d * d).sum() / d.numel() for d in patches) / len(patches)
 
 
@@ -36,7 +37,7 @@ def images(n: int = 5, in_chans: int = 3) -> Tensor:
     return torch.rand(n, in_chans, 16, 16, generator=torch.Generator().manual_seed(1))
 
 
-def embed(objective: MAE, x: Tensor, seed: int = 0) -> Reconstructed:
+def embed(objective: MAE, x: Tensor, seed: int = 0) -> Tokens:
     return objective.embed([x], torch.arange(len(x)), torch.Generator().manual_seed(seed))
 
 
@@ -45,7 +46,7 @@ def test_align_is_the_mean_over_hidden_patches(v: int, n: int, m: int, p: int) -
     g = torch.Generator().manual_seed(v)
     prediction = torch.randn(v, n, m, p, dtype=torch.float64, generator=g, requires_grad=True)
     pixels = torch.randn(v, n, m, p, dtype=torch.float64, generator=g)
-    e = Reconstructed(z=None, h=None, target=None, index=torch.arange(n), prediction=prediction, pixels=pixels)
+    e = Tokens(z=None, h=None, target=None, index=torch.arange(n), tokens=prediction, token_target=pixels)
     objective = mae()
     ours, theirs = objective.align(e), oracle(objective, e)
     torch.testing.assert_close(ours, theirs)
@@ -68,7 +69,7 @@ def test_the_step_is_the_published_one(normalize_pixels: bool) -> None:
     ]
     e = embed(objective, x)
     torch.testing.assert_close(objective.align(e), sum(losses) / 2)
-    assert e.prediction.dtype is torch.float64
+    assert e.tokens.dtype is torch.float64
 
 
 def published(objective: MAE, encoder: nn.Module, x: Tensor, order: Tensor, normalize: bool) -> Tensor:
@@ -81,7 +82,7 @@ def published(objective: MAE, encoder: nn.Module, x: Tensor, order: Tensor, norm
     tokens = torch.stack([tokens[i, restore[i]] for i in range(n)])
     positions = lightly_utils.get_2d_sine_cosine_positional_embedding(32, 4, cls_token=True)
     tokens = torch.cat([latent[:, :1], tokens], 1) + torch.from_numpy(positions)
-    prediction = d.pixels(d.norm(d.blocks(tokens)))[:, 1:]
+    prediction = d.values(d.norm(d.blocks(tokens)))[:, 1:]
     target = lightly_utils.patchify(x, 4)
     if normalize:
         target = (target - target.mean(-1, keepdim=True)) / (target.var(-1, keepdim=True) + 1e-6) ** 0.5
@@ -109,14 +110,14 @@ def test_one_set_is_one_view_and_the_first_of_two() -> None:
     a, b = embed(one, images()), embed(two, images())
     assert a.z.shape == (1, 5, 24)
     torch.testing.assert_close(a.z[0], b.z[0])
-    torch.testing.assert_close(a.prediction[0], b.prediction[0])
+    torch.testing.assert_close(a.tokens[0], b.tokens[0])
 
 
 def test_masks_come_from_the_generator_alone() -> None:
     objective = mae()
     state = torch.get_rng_state()
     first, again, other = (embed(objective, images(), seed) for seed in (0, 0, 1))
-    assert torch.equal(first.prediction, again.prediction) and not torch.equal(first.pixels, other.pixels)
+    assert torch.equal(first.tokens, again.tokens) and not torch.equal(first.token_target, other.token_target)
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -143,10 +144,10 @@ def test_reconstruction_alone_trains_every_parameter(net: dict, position: str) -
 def test_the_target_is_given_and_not_learned() -> None:
     x = images().requires_grad_()
     e = embed(mae(), x)
-    assert not e.pixels.requires_grad and e.prediction.requires_grad and e.z.requires_grad
-    assert e.prediction.shape == e.pixels.shape == (2, 5, 12, 48)
-    torch.testing.assert_close(e.pixels.mean(-1), torch.zeros(2, 5, 12), rtol=0, atol=1e-5)
-    torch.testing.assert_close(e.pixels.var(-1), torch.ones(2, 5, 12), rtol=1e-3, atol=0)
+    assert not e.token_target.requires_grad and e.tokens.requires_grad and e.z.requires_grad
+    assert e.tokens.shape == e.token_target.shape == (2, 5, 12, 48)
+    torch.testing.assert_close(e.token_target.mean(-1), torch.zeros(2, 5, 12), rtol=0, atol=1e-5)
+    torch.testing.assert_close(e.token_target.var(-1), torch.ones(2, 5, 12), rtol=1e-3, atol=0)
 
 
 def test_encoder_exports_as_plain_timm() -> None:

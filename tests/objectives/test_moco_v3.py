@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones
+from sslkit import backbones, schedules
 from sslkit.errors import UserError
-from sslkit.layers import teacher
 from sslkit.objectives.moco_v3 import MoCoV3, Queried
 
 
@@ -147,7 +146,7 @@ def test_the_teachers_momentum_rises_to_one() -> None:
         with torch.no_grad():
             objective.projector[0].weight.add_(1)
         objective.after_step(progress)
-        momentum = teacher.cosine(0.9, 1.0, progress)
+        momentum = schedules.along_cosine(0.9, 1.0, progress)
         slow = momentum * slow + (1 - momentum) * objective.projector[0].weight
         torch.testing.assert_close(objective.teacher[1][0].weight.detach(), slow.detach())
 

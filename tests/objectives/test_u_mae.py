@@ -5,14 +5,15 @@ import torch
 from torch import Tensor
 
 from sslkit import backbones, members
-from sslkit.objectives.mae import MAE, Reconstructed
+from sslkit.embeddings import Tokens
+from sslkit.objectives.mae import MAE
 from sslkit.objectives.u_mae import UMAE
 
 
-def oracle(objective: UMAE, e: Reconstructed) -> Tensor:
+def oracle(objective: UMAE, e: Tokens) -> Tensor:
     """Mean squared error of the hidden patches, and lambda E (f(x)^T f(x'))^2 over pairs of different images."""
-    v, n, m, _ = e.pixels.shape
-    errors = [(e.prediction[i, j, k] - e.pixels[i, j, k]) for i in range(v) for j in range(n) for k in range(m)]
+    v, n, m, _ = e.token_target.shape
+    errors = [(e.tokens[i, j, k] - e.token_target[i, j, k]) for i in range(v) for j in range(n) for k in range(m)]
     reconstruction = sum((d * d).sum() / d.numel() for d in errors) / len(errors)
     return reconstruction + objective.uniformity * mean_squared_cosine(e.z)
 
@@ -28,8 +29,8 @@ def u_mae(**options) -> UMAE:
     return UMAE(backbones.build("narrow_vit", image_size=16, in_chans=1), **options)
 
 
-def drawn(z: Tensor) -> Reconstructed:
-    return Reconstructed(z=z, h=z, target=None, index=torch.arange(z.shape[1]))
+def drawn(z: Tensor) -> Tokens:
+    return Tokens(z=z, h=z, target=None, index=torch.arange(z.shape[1]))
 
 
 @pytest.mark.parametrize("shape", [(2, 7, 4), (2, 3, 9), (1, 2, 5), (3, 6, 6)])
@@ -72,4 +73,4 @@ def test_options_reach_mae(option: dict) -> None:
 def test_pixels_can_be_raw() -> None:
     x = torch.rand(2, 1, 16, 16)
     e = u_mae(normalize_pixels=False).embed([x], torch.arange(2), torch.Generator().manual_seed(0))
-    assert e.pixels.min() >= 0 and e.pixels.max() <= 1
+    assert e.token_target.min() >= 0 and e.token_target.max() <= 1

@@ -8,13 +8,12 @@ import torch
 from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
-from sslkit.data.views import view_generator
 from sslkit.training import view_sheet
 from sslkit.training.captions import SIZE, _font, captioned
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn
 from sslkit.training.fit import build_method
-from sslkit.training.view_sheet import captions_of, clip_columns, clip_rows, image_columns, in_proportion, masked
+from sslkit.training.view_sheet import captions_of, clip_columns, clip_rows, image_columns, in_proportion
 
 
 @pytest.fixture
@@ -86,17 +85,18 @@ def test_what_mae_sees_is_shown_and_said(tmp_path: Path, written) -> None:
     saved(tmp_path, "mae", "clipart")
     said = [text for text, _ in written]
     assert {"visible 1", "visible 2"} <= set(said) and overlapping(written) == []
-    assert "sees only 36 of 144 patches (25 %)" in " ".join(said)
+    assert "sees the patches that are not gray, 25 % of a view" in " ".join(said)
 
 
 def test_visible_sets_hold_that_share_of_the_view_and_do_not_overlap() -> None:
     config = Config.from_mapping({"method": "mae", "data": "clipart"})
     method = build_method(config, open_data(config))
     view = torch.full((3, 3, 48, 48), 0.25)
-    sets = masked(method.objective, view, view_generator(0, 0, 0))
+    columns = image_columns(method, [view])
+    sets = columns.views[1:]
     assert [float((one == 0.25).float().mean()) for one in sets] == [0.25, 0.25]
     assert not ((sets[0] == 0.25) & (sets[1] == 0.25)).any()
-    assert image_columns(method, [view]).names == ["as read", "view 1\n48 px", "visible 1", "visible 2"]
+    assert columns.names == ["as read", "view 1\n48 px", "visible 1", "visible 2"]
 
 
 def test_a_video_has_a_caption_for_each_view_and_frame(tmp_path: Path, written) -> None:

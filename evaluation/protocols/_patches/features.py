@@ -1,0 +1,149 @@
+"""The patches of images: their features by a frozen network, and the shares of the classes in them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+from evaluation.features.models import LoadedModel
+from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
+from evaluation.results.statistics import generator
+from sslkit.distributed import rank
+from sslkit.errors import UserError
+
+BATCH = 16  # images whose maps are computed at a time
+GRAY = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """P patches of some images.
+
+    x: (P, F) float32 features. share: (P, K) float32, of each class in the pixels that count; rows sum to 1.
+    weight: (P,) float32, share of the pixels that count, above 0. image: (P,) int64 row of the image.
+    """
+
+    x: np.ndarray
+    share: np.ndarray
+    weight: np.ndarray
+    image: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "Patches":
+        """A subset, in the order given. rows: (n,) int64 or (P,) bool."""
+        return Patches(self.x[rows], self.share[rows], self.weight[rows], self.image[rows])
+
+
+def check_network(model: LoadedModel, protocol: str) -> tuple[int, int]:
+    """Rows and columns of the network's last map. Raises UserError for one without a map, or with a single place."""
+    if model.frames is not None:
+        raise UserError(f"{protocol} judges networks for images, and {model.name} takes clips")
+    with torch.inference_mode():
+        pixels = torch.zeros(1, *model.backbone.input_shape())
+        grid = tuple(place_features(model, pixels.to(next(model.net.parameters()))).shape[-2:])
+    if grid[0] * grid[1] < 2:
+        raise UserError(
+            f"{protocol}: {model.name} has one place in its last map for images of {model.image_size} pixels: give a "
+            "larger image_size, or a network that shrinks images less"
+        )
+    return grid
+
+
+def place_features(model: LoadedModel, pixels: Tensor) -> Tensor:
+    """(B, C, S, S) normalised -> (B, F, h, w), for a ViT after the norm that its pooled features get."""
+    places, _ = model.backbone.feature_map(pixels)
+    if model.backbone.is_vit:
+        places = model.net.fc_norm(places.movedim(1, -1)).movedim(-1, 1)
+    return places.float()
+
+
+def prepared(image: Tensor, model: LoadedModel) -> Tensor:
+    """(3, H, W) uint8 -> (C, S, S), squeezed to the network's square and normalised."""
+    pixels = image.float() / 255
+    if model.in_chans == 1:
+        pixels = (pixels * torch.tensor(GRAY).view(3, 1, 1)).sum(0, keepdim=True)
+    size = (model.image_size, model.image_size)
+    pixels = F.interpolate(pixels[None], size, mode=model.interpolation, antialias=True)[0].clamp(0, 1)
+    mean, std = (torch.tensor(one).view(-1, 1, 1) for one in (model.mean, model.std))
+    return (pixels - mean) / std
+
+
+def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Shares (h w, K) of the classes in the cells of a grid, and the share (h w,) of pixels that count.
+
+    classes: (H, W) uint8. A pixel belongs to the cell of its centre.
+    """
+    rows, columns = (
+        ((np.arange(n) + 0.5) * cells / n).astype(np.int64) for n, cells in zip(classes.shape, grid, strict=True)
+    )
+    cell = rows[:, None] * grid[1] + columns
+    values, cells = classes.numpy(), grid[0] * grid[1]
+    counted = values != IGNORED
+    table = np.bincount(cell[counted] * count + values[counted], minlength=cells * count).reshape(cells, count)
+    total, pixels = table.sum(1), np.bincount(cell.ravel(), minlength=cells)
+    share = table / np.maximum(total, 1)[:, None]
+    return share.astype(np.float32), (total / np.maximum(pixels, 1)).astype(np.float32)
+
+
+def each_map(
+    model: LoadedModel, images: LabelMaps, device: torch.device, what: str, *, workers: int = 0, progress: bool = True
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield row, features (F, h, w) on the device, and label map (H, W) of each image, with a progress bar.
+
+    Raises UserError for features that are not finite.
+    """
+    from tqdm import tqdm
+
+    model.backbone.to(device).eval()
+    loader = DataLoader(_Prepared(images, model), BATCH, num_workers=workers, collate_fn=list)
+    hidden = None if progress and rank() == 0 else True  # None: only on a terminal
+    row = 0
+    for batch in tqdm(loader, desc=what, unit="batch", disable=hidden, leave=False):
+        with torch.inference_mode():
+            maps = place_features(model, torch.stack([pixels for pixels, _ in batch]).to(device))
+        if not maps.isfinite().all():
+            raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
+        for one, (_, classes) in zip(maps, batch, strict=True):
+            yield row, one, classes
+            row += 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared(torch.utils.data.Dataset):
+    """Normalised images with their label maps."""
+
+    images: LabelMaps
+    model: LoadedModel
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        image, classes = self.images[row]
+        return prepared(image, self.model), classes
+
+
+def patches_of(
+    model: LoadedModel, images: LabelMaps, device: torch.device, most: int, seed: int, **how: bool | int
+) -> Patches:
+    """The patches of all images; of each image as many at random that there are at most `most`.
+
+    Patches without a pixel that counts are left out. Raises UserError if none is left.
+    """
+    quota = max(most // len(images), 1)
+    draw = generator(seed, "patches")
+    kept: list[Patches] = []
+    for row, features, classes in each_map(model, images, device, "patches", **how):
+        share, weight = class_shares(classes, len(images.classes), tuple(features.shape[-2:]))
+        rows = np.flatnonzero(weight > 0)
+        if len(rows) > quota:
+            rows = np.sort(draw.choice(rows, quota, replace=False))
+        x = features.flatten(1).T.cpu().numpy()
+        kept.append(Patches(x[rows], share[rows], weight[rows], np.full(len(rows), row)))
+    found = Patches(*(np.concatenate([getattr(one, name) for one in kept]) for name in vars(kept[0])))
+    if not len(found.x):
+        raise UserError(f"{images.name} ({images.split}): no pixel has a class")
+    return found

@@ -1,0 +1,46 @@
+"""Mean intersection over union of predicted label maps, with an interval over images."""
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from evaluation.protocols._patches.label_maps import IGNORED
+from evaluation.results.statistics import Estimate, bootstrap
+
+
+def predicted(scores: Tensor, size: tuple[int, int]) -> Tensor:
+    """(H, W) uint8: the class of the highest score after bilinear enlargement. scores: (K, h, w)."""
+    return F.interpolate(scores[None], size, mode="bilinear", align_corners=False)[0].argmax(0).to(torch.uint8)
+
+
+def counts(classes: Tensor, found: Tensor, k: int) -> np.ndarray:
+    """(3, K) int64: pixels of each class that are right, that are of the class, and that were given it.
+
+    classes, found: (H, W) uint8. Ignored pixels count nowhere.
+    """
+    counted = classes != IGNORED
+    truth, given = classes[counted].long(), found[counted].long()
+    parts = (truth[truth == given], truth, given)
+    return torch.stack([torch.bincount(part, minlength=k) for part in parts]).cpu().numpy()
+
+
+def miou(table: np.ndarray) -> float:
+    """Mean over the classes that occur, in the truth or the prediction. table: (N, 3, K), see `counts`."""
+    right, truth, given = table.sum(0)
+    union = truth + given - right
+    return float((right[union > 0] / union[union > 0]).mean())
+
+
+def estimates(table: np.ndarray) -> tuple[Estimate, dict[str, Estimate]]:
+    """mIoU, and pixel accuracy and the mean accuracy of classes beside it, each with a bootstrap over images."""
+    others = {
+        "pixel_accuracy": bootstrap(table, lambda rows: float(rows[:, 0].sum() / rows[:, 1].sum())),
+        "class_accuracy": bootstrap(table, _class_accuracy),
+    }
+    return bootstrap(table, miou), others
+
+
+def _class_accuracy(table: np.ndarray) -> float:
+    right, truth, _ = table.sum(0)
+    return float((right[truth > 0] / truth[truth > 0]).mean())

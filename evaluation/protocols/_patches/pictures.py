@@ -1,0 +1,53 @@
+"""Draw test images with the classes of their pixels and, beside them, those predicted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
+from sslkit.figures import save_figure
+
+SHOWN = 6  # images
+ACROSS = 2  # images side by side, each with its truth and its prediction
+SIDE = 2.0  # inches of an image
+
+
+def draw_maps(images: LabelMaps, found: Sequence[np.ndarray], path: Path, *, title: str) -> None:
+    """Write a PNG of the first images: each as it is, with its truth and with its prediction, and the colours' names.
+
+    found: predicted classes (H, W) of the first images. Ignored pixels are white.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    colours, lines = palette(len(images.classes)), -(-len(found) // ACROSS)
+    figure = Figure(figsize=(SIDE * 3 * ACROSS, SIDE * lines + 1.0), layout="constrained")
+    axes = figure.subplots(lines, 3 * ACROSS, squeeze=False)
+    for axis in axes.flat:
+        axis.axis("off")
+    seen: set[int] = set()
+    for row, guess in enumerate(found):
+        line, place = divmod(row, ACROSS)
+        image, truth = images[row]
+        pictures = (image.permute(1, 2, 0).numpy(), colours[truth.numpy()], colours[guess])
+        for axis, picture, name in zip(
+            axes[line, 3 * place : 3 * place + 3], pictures, (str(images.ids[row]), "truth", "predicted"), strict=True
+        ):
+            axis.imshow(picture)
+            axis.set_title(name[-24:], fontsize=8, parse_math=False)
+        seen |= {int(one) for one in np.unique(np.concatenate([truth.numpy().ravel(), guess.ravel()]))} - {IGNORED}
+    patches = [Patch(color=colours[number], label=images.classes[number]) for number in sorted(seen)[:20]]
+    figure.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 7), fontsize=8)
+    figure.suptitle(title, parse_math=False)
+    save_figure(figure, path)
+
+
+def palette(classes: int) -> np.ndarray:
+    """(256, 3) colours in [0, 1]: gray for class 0, white for ignored pixels, others repeat after twenty."""
+    from matplotlib import colormaps
+
+    colours = np.ones((IGNORED + 1, 3))
+    for number in range(classes):
+        colours[number] = (0.75, 0.75, 0.75) if number == 0 else colormaps["tab20"]((number - 1) % 20)[:3]
+    return colours

@@ -1,0 +1,127 @@
+"""Label maps in PNG files, as VOC and ADE20K have them, and the two published sets, from disk.
+
+voc12_seg: PASCAL VOC 2012 segmentation (Everingham et al. 2015), 20 classes and the background, 1,464 images to learn
+from and 1,449 (val) to be judged by; pixels of value 255 are on edges, and ignored.
+ade20k: ADE20K's scene parsing benchmark (Zhou et al. 2017), 150 classes, 20,210 images to learn from and 2,000 (val) to
+be judged by; value 0 is what has no class, and ignored.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation.datasets.voc07 import CLASSES as VOC_CLASSES
+from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
+from evaluation.protocols.detection.disk_images import DiskImages
+from evaluation.protocols.detection.published import Published
+from sslkit.data.decode import UnreadableImage, open_image
+from sslkit.data.folder import PathList
+from sslkit.data.images import check_split
+from sslkit.errors import UserError
+
+VOC_COUNTS = {"train": 1464, "test": 1449}
+ADE_COUNTS = {"train": 20_210, "test": 2_000}
+ADE_CLASSES = 150
+
+
+@dataclass(frozen=True, eq=False)
+class PngMaps:
+    """`Maps` of PNG files of one channel: `paths` below `root`; first: the value of class 0, 0 below it is ignored."""
+
+    root: Path
+    paths: Sequence[str]
+    first: int = 0
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        path = os.path.join(self.root, self.paths[row])
+        try:
+            with open_image(path) as image:
+                mode, values = image.mode, np.array(image)
+        except (UnreadableImage, OSError) as error:
+            raise UserError(f"cannot read the label map {path}: {error}") from error
+        if mode not in ("L", "P"):
+            raise UserError(
+                f"the label map {path} has colours ({mode}): give one number for each pixel (modes L and P)"
+            )
+        shifted = (values.astype(np.int64) - self.first).astype(np.uint8)
+        return np.where((values < self.first) | (values == IGNORED), IGNORED, shifted).astype(np.uint8)
+
+    def take(self, rows: np.ndarray) -> "PngMaps":
+        return PngMaps(self.root, [self.paths[row] for row in rows], self.first)
+
+    def update_digest(self, digest: Any) -> None:
+        DiskImages(self.root, PathList(list(self.paths)), np.zeros((len(self.paths), 2))).update_digest(digest)
+
+
+def open_voc12(split: str, root: Path, counts: str = "raise") -> LabelMaps:
+    """Open VOC 2012 segmentation below root: root/VOCdevkit/VOC2012 or root/VOC2012. split: "train" or "test" (val).
+
+    counts: reaction to a number of images other than the published one: "raise" or "warn".
+    Raises UserError for missing files (all are named, with their source) and for lists that are not VOC's.
+    """
+    split = {"val": "test"}.get(split, split)
+    check_split("voc12_seg", split, tuple(VOC_COUNTS))
+    listed = f"VOC2012/ImageSets/Segmentation/{'train' if split == 'train' else 'val'}.txt"
+    source = "https://thor.robots.ox.ac.uk/pascal/VOC/ (voc2012/VOCtrainval_11-May-2012.tar)"
+    published = Published("voc12_seg", "VOC 2012 segmentation", source)
+    wanted = [listed, "VOC2012/JPEGImages", "VOC2012/SegmentationClass"]
+    folder = published.folder(root, ("VOCdevkit", "."), wanted, split)
+    names = (folder / listed).read_text(encoding="utf-8", errors="replace").split()
+    note = published.check_count(len(names), VOC_COUNTS[split], split, counts, [folder / listed])
+    images = [f"VOC2012/JPEGImages/{name}.jpg" for name in names]
+    maps = [f"VOC2012/SegmentationClass/{name}.png" for name in names]
+    return _opened("voc12_seg", split, ("background", *VOC_CLASSES), folder, images, maps, note)
+
+
+def open_ade20k(split: str, root: Path, counts: str = "raise") -> LabelMaps:
+    """Open ADE20K's benchmark below root: root/ADEChallengeData2016 or root. split: "train" or "test" (validation).
+
+    counts, errors: as in `open_voc12`. The classes are named after objectInfo150.txt, where it is there.
+    """
+    split = {"val": "test", "validation": "test"}.get(split, split)
+    check_split("ade20k", split, tuple(ADE_COUNTS))
+    part = "training" if split == "train" else "validation"
+    published = Published("ade20k", "ADE20K", "http://sceneparsing.csail.mit.edu/ (ADEChallengeData2016.zip)")
+    wanted = [f"images/{part}", f"annotations/{part}"]
+    folder = published.folder(root, ("ADEChallengeData2016", "."), wanted, split)
+    names = sorted(path.stem for path in (folder / wanted[1]).glob("*.png"))
+    note = published.check_count(len(names), ADE_COUNTS[split], split, counts, [folder / wanted[1]])
+    images = [f"images/{part}/{name}.jpg" for name in names]
+    maps = [f"annotations/{part}/{name}.png" for name in names]
+    return _opened("ade20k", split, _ade_classes(folder), folder, images, maps, note, first=1)
+
+
+def _ade_classes(folder: Path) -> tuple[str, ...]:
+    """Names of the classes, by the table beside the images; their numbers without it."""
+    table = folder / "objectInfo150.txt"
+    rows = table.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if table.is_file() else []
+    names = [row.rstrip().split("\t")[-1].split(",")[0].strip() for row in rows if row.strip()]
+    return tuple(names) if len(names) == ADE_CLASSES else tuple(str(number + 1) for number in range(ADE_CLASSES))
+
+
+def _opened(
+    name: str,
+    split: str,
+    classes: Sequence[str],
+    folder: Path,
+    images: list[str],
+    maps: list[str],
+    note: str,
+    first: int = 0,
+) -> LabelMaps:
+    pixels = AnySize(folder, PathList(images), np.zeros((len(images), 2), np.int64))
+    for paths in (pixels, AnySize(folder, PathList(maps), pixels.sizes)):
+        paths.check_presence(name)
+    return LabelMaps(name, split, tuple(classes), images, pixels, PngMaps(folder, maps, first), note)
+
+
+class AnySize(DiskImages):
+    """`Pixels` of files whose size no annotation tells."""
+
+    def _upright(self, image: Image.Image, row: int) -> Image.Image:
+        return image

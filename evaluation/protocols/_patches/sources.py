@@ -1,0 +1,43 @@
+"""Sources of segmentation sets, and one function that opens any of them.
+
+- clipart_boxes: generated, always available
+- voc12_seg, ade20k, coco2017, each also as NAME:ROOT: published, from files on disk
+- coco:FOLDER: custom, FOLDER/train.json and FOLDER/test.json in COCO format, with masks
+"""
+
+from pathlib import Path
+
+from evaluation.protocols._patches.label_maps import LabelMaps, of_boxes
+from evaluation.protocols._patches.png_maps import open_ade20k, open_voc12
+from evaluation.protocols.detection.boxes import Boxes
+from evaluation.protocols.detection.sources import open_boxes
+from sslkit.errors import UserError
+from sslkit.members import nearest
+
+PNG = {"voc12_seg": open_voc12, "ade20k": open_ade20k}
+MASKS = ("clipart_boxes", "coco2017", "coco")
+NAMES = ("clipart_boxes", *PNG, "coco2017", "coco:FOLDER")
+
+
+def open_label_maps(
+    source: str | LabelMaps | Boxes, split: str = "train", root: str | Path = "data", *, counts: str = "raise"
+) -> LabelMaps:
+    """Open one split of a segmentation set. Nothing is downloaded.
+
+    source: see the module; open `Boxes` or `LabelMaps` of the requested split are taken as they are.
+    split: "train" or "test". root: the folder that contains a published set, unless source gives it.
+    counts: reaction to a number of images other than the published one: "raise" or "warn".
+    Raises UserError for an unknown source or split, and for missing files (all are named, with their source).
+    """
+    if isinstance(source, LabelMaps):
+        if source.split != split:
+            raise UserError(f"{source.name} is open with its split {source.split!r}, not {split!r}")
+        return source
+    if isinstance(source, Boxes):
+        return of_boxes(open_boxes(source, split))
+    name, _, own = str(source).partition(":")
+    if name in PNG:
+        return PNG[name](split, Path(own or root).expanduser(), counts)
+    if name in MASKS:
+        return of_boxes(open_boxes(str(source), split, root, counts=counts))
+    raise UserError(f"there is no segmentation set {source!r}: {nearest(name, NAMES)}")

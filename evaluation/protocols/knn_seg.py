@@ -1,0 +1,93 @@
+"""Segmentation by nearest neighbours: a patch gets the classes of the most similar training patches, without training.
+
+Balazevic et al. 2023 (Hummingbird, arXiv 2306.01667), with exact neighbours: the prediction is the mean of the classes'
+shares of the k nearest patches, weighted by exp(cosine / T), and is enlarged bilinearly to pixels.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evaluation.learners.neighbours import neighbours
+from evaluation.protocols._option_types import Count, Positive
+from evaluation.protocols._patches import judge
+from evaluation.protocols._patches.features import Patches
+from evaluation.protocols.base import Subject, among
+from evaluation.results.result import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `knn_seg`."""
+
+    k: Count = 30
+    temperature: Positive = 0.02
+    patches: Count = 65_536
+
+
+def knn_seg(
+    model: Any,
+    data: Any = "clipart_boxes",
+    *,
+    k: int = Options.k,
+    temperature: float = Options.temperature,
+    patches: int = Options.patches,
+    seed: int = 0,
+    image_size: int | None = None,
+    root: str | Path = "data",
+    device: str = "auto",
+    workers: int = 0,
+    counts: str = "raise",
+    progress: bool = True,
+) -> Result:
+    """Mean intersection over union of the k nearest training patches.
+
+    k, temperature: as published. patches: largest number of training patches, drawn evenly from all images.
+    Other arguments and errors as in `linear_seg`; k above the number of patches is lowered to it.
+    """
+    how = {"device": device, "workers": workers, "counts": counts, "progress": progress}
+    subject = judge.subject_of(model, data, root, seed, image_size, **how)
+    options = Options(k=k, temperature=temperature, patches=patches)
+    return run(open(subject, options), options)[0]
+
+
+def open(subject: Subject, options: Options) -> judge.Opened:
+    """Open the data and check the network's map before anything is computed. Raises UserError."""
+    return judge.opened("knn_seg", subject)
+
+
+def run(opened: judge.Opened, options: Options) -> list[Result]:
+    """Find the neighbours of every patch of the test images among those of the training images."""
+    start = time.perf_counter()
+    bank = opened.patches(options.patches)
+    k = min(options.k, len(bank.x))
+    found = judge.judged(
+        opened,
+        lambda x: shares(bank, x, k, options.temperature),
+        protocol="knn_seg",
+        recipe=f"cosine, k={k}, T={options.temperature:g}, {opened.grid[0]} x {opened.grid[1]} patches",
+        start=start,
+        details={"k": k, "temperature": options.temperature, "patches": len(bank.x)},
+    )
+    return [found]
+
+
+def shares(bank: Patches, x: Tensor, k: int, temperature: float) -> Tensor:
+    """(P, K) the classes' shares of the neighbours of the patches x (P, F)."""
+    similarity, position = neighbours(bank.x, np.arange(len(bank.x)), x.cpu().numpy(), k)
+    weight = np.exp((similarity - similarity[:, :1]) / temperature) * bank.weight[position]
+    mean = (weight[..., None] * bank.share[position]).sum(1) / weight.sum(1, keepdims=True)
+    return torch.from_numpy(mean).to(x)
+
+
+def beside(result: Result) -> tuple[str, ...]:
+    """Pixel accuracy and the mean accuracy of classes."""
+    return among(result, *judge.OTHERS)
+
+
+terminal = judge.terminal("knn_seg")

@@ -1,0 +1,20 @@
+"""KoLeo: the log distance to the nearest other embedding (Sablayrolles et al. 2019, arXiv 1806.03198, eq. 5)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def nearest_distance(z: Tensor) -> Tensor:
+    """(V, N): the distance of each z (V, N, D), of length 1, to the nearest other one of its view."""
+    z = F.normalize(z, dim=-1)
+    with torch.no_grad():  # the choice of the nearest has no gradient, its distance has
+        cosine = z @ z.mT
+        cosine.diagonal(dim1=1, dim2=2).fill_(-2)
+        nearest = cosine.argmax(-1, keepdim=True).expand_as(z)
+    return (z - z.gather(1, nearest)).norm(dim=-1)
+
+
+def koleo(distance: Tensor, eps: float = 1e-8) -> Tensor:
+    """Minus the mean log of the distances. eps: added, so that duplicates give a finite value."""
+    return -(distance + eps).log().mean()

@@ -1,0 +1,33 @@
+"""Shuffled batch norm: statistics that do not tell which keys share a query's batch (He et al. 2020, 1911.05722)."""
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import distributed
+
+
+def encoded(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    """network(images) (N, ...), with shuffled images where batch statistics could leak."""
+    return shuffled(network, images, generator) if would_leak(network) else network(images)
+
+
+def would_leak(network: nn.Module) -> bool:
+    """Return whether a rank's batch statistics could reveal which keys share a query's batch (He et al., 3.3).
+
+    False with one process, and where batch norm covers all ranks: there all keys share their statistics.
+    """
+    together = (nn.SyncBatchNorm, distributed.SyncBatchNorm)
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    return distributed.world_size() > 1 and any(m.training and not isinstance(m, together) for m in norms)
+
+
+def shuffled(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
+    """network(images), where each rank encodes a random share of all ranks' images; rows return in their own order."""
+    if generator is None:
+        raise ValueError("shuffled batch norm: every rank must draw one permutation, from a generator in one state")
+    n = len(images)
+    everything = distributed.gather(images)
+    order = torch.randperm(len(everything), generator=generator).to(images.device)
+    own = slice(distributed.rank() * n, (distributed.rank() + 1) * n)
+    encoded = distributed.gather(network(everything[order[own]]))
+    return encoded[order.argsort()[own]]

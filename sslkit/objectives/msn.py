@@ -1,0 +1,118 @@
+"""MSN: a masked view and small crops take the whole view's prototypes (Assran et al. 2022, arXiv 2204.07141)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit import distributed, schedules
+from sslkit.data.recipe import View, ViewRecipe
+from sslkit.embeddings import each_resolution, stacked
+from sslkit.errors import UserError
+from sslkit.layers import masked_vit, masks, teacher
+from sslkit.layers.heads import mlp
+from sslkit.layers.prototypes import Crops, check_options, mean_over_ranks, own_rows, sinkhorn_of_ranks
+from sslkit.objectives.base import Objective
+from sslkit.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
+
+_VIEW = View(scale=(0.3, 1.0), brightness=0.5, contrast=0.5, saturation=0.5, hue=0.1)
+
+
+class MSN(Objective):
+    """Cross-entropy of the teacher's prototypes of a whole view with the student's of anchors; their mean is spread.
+
+    The anchors are a second full-size view with dropped patches, and the local crops ("focal" views), whole. The
+    authors' code drops patches of both, the same ones of all images.
+    z: the masked view's projections, (1, N, D); target: the teacher's of the first view; e.local: of the local crops.
+
+    prototypes: number K; 1024 as published for ImageNet.
+    mask_ratio: share of dropped patches of the anchor (published: 0.15 for ViT-S/16, 0.3 for ViT-B/16, 0.7 for ViT-L).
+    temperature: of the anchors. sharpening: divides the temperature's inverse for the targets: 0.25 is a temperature of
+        0.025.
+    iterations: of Sinkhorn on the targets; 0: none.
+    entropy: weight of me-max, the entropy of the mean prediction (lambda of the paper).
+    momentum: of the teacher at the start; it rises to 1 as a cosine.
+    hidden: width of the three-layer projector. dim: width of z.
+    Raises UserError for fewer than two prototypes and for temperatures that are not above 0.
+    """
+
+    families = ("vit",)
+    views = ViewRecipe((_VIEW, _VIEW), local=replace(_VIEW, scale=(0.05, 0.3), size=96), n_local=10)
+    most_views = 2
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        prototypes: Prototypes = 1024,
+        mask_ratio: PartialShare = 0.15,
+        temperature: Temperature = 0.1,
+        sharpening: Temperature = 0.25,
+        iterations: Count = 3,
+        entropy: Weight = 1.0,
+        momentum: Share = 0.996,
+        hidden: Width = 2048,
+        dim: Width = 256,
+    ) -> None:
+        super().__init__(backbone)
+        masked_vit.check_images("msn", backbone)
+        check_options("msn", prototypes, temperature=temperature, sharpening=sharpening)
+        patches = backbone.net.patch_embed.num_patches
+        self.visible = round(patches * (1 - mask_ratio))
+        if self.visible < 1:
+            raise UserError(f"msn: mask_ratio={mask_ratio} leaves none of {patches} patches: take a smaller one")
+        self.temperature, self.sharpening, self.iterations = temperature, sharpening, iterations
+        self.entropy = entropy
+        self.momentum = teacher.checked(momentum)
+        self.dim = dim
+        self.projector = mlp(backbone.width, hidden, dim, layers=3)
+        self.prototypes = nn.Linear(dim, prototypes, bias=False)
+        self.teacher = teacher.copy_of(self.backbone, self.projector)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Crops:
+        """Embed the first view with the teacher, the masked second one and the local crops with the student."""
+        whole, anchor, *local = views
+        net = self.backbone.net
+        orders = masks.draw_orders(len(anchor), net.patch_embed.num_patches, generator)
+        visible = masks.moved(orders[None, :, : self.visible], anchor.device)
+        masked = net.forward_head(masked_vit.encode(net, anchor, visible))
+        h = torch.cat([masked, *(self.backbone(pixels) for pixels in each_resolution(local))])
+        with torch.no_grad():
+            (target,) = stacked(1, self.teacher(whole))
+        z, h = stacked(1 + len(local), self.projector(h), h)
+        return Crops(z=z[:1], h=h[:1], target=target, index=index, local=z[1:] if local else None)
+
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+        """The dropped patches of the anchor."""
+        orders = masks.draw_orders(n, self.backbone.net.patch_embed.num_patches, generator)
+        return {"anchor": torch.zeros_like(orders, dtype=torch.bool).scatter_(1, orders[:, self.visible :], True)}
+
+    def align(self, e: Crops) -> Tensor:
+        """Cross-entropy of the target's codes with each anchor's softmax, mean over anchors and images (eq. 1)."""
+        scores = self.scores(own_rows(e.directions())) / self.temperature
+        codes = self.codes(own_rows(e.target)[0])
+        losses = torch.logsumexp(scores, -1) - (scores * codes).sum(-1)
+        return mean_over_ranks(losses.mean())
+
+    @torch.no_grad()
+    def codes(self, target: Tensor) -> Tensor:
+        """The sharpened softmax of the teacher's projections (N, D), by Sinkhorn over all ranks: (N, K)."""
+        scores = self.scores(F.normalize(target, dim=-1)) / (self.temperature * self.sharpening)
+        return sinkhorn_of_ranks(F.log_softmax(scores, dim=-1), 1.0, self.iterations)
+
+    def constrain(self, e: Crops) -> Tensor:
+        """entropy times log K minus the entropy of the mean softmax of all anchors: 0 if they use all alike."""
+        own = F.softmax(self.scores(own_rows(e.directions())) / self.temperature, dim=-1).mean((0, 1))
+        mean = distributed.sum_over_ranks(own) / distributed.world_size()
+        return self.entropy * (torch.special.xlogy(mean, mean * len(mean))).sum()
+
+    def scores(self, directions: Tensor) -> Tensor:
+        """Cosines with the prototypes: (..., D) of length 1 -> (..., K)."""
+        return directions @ F.normalize(self.prototypes.weight, dim=1).T
+
+    def after_step(self, progress: float) -> None:
+        """Update the teacher with a momentum that rises to 1 as a cosine."""
+        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
+        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

@@ -1,0 +1,53 @@
+"""SIGReg: pull the embeddings towards a standard normal distribution (Balestriero & LeCun 2025, arXiv 2511.08544)."""
+
+import torch
+from torch import Tensor
+
+from sslkit.embeddings import Embeddings
+from sslkit.layers.prototypes import own_rows
+from sslkit.layers.sigreg import draw_slices, sigreg
+from sslkit.ranges import Knots, Ratio, Rows, Share, Temperature, Weight
+from sslkit.regularizers.base import Regularizer
+
+
+class SIGReg(Regularizer):
+    """The mean statistic of Epps and Pulley of z on random directions, within each view: LeJEPA's term for any method.
+
+    It is for z before a normalisation: it fixes the scale of z, so an objective on cosines does not mind it.
+
+    weight: multiplies the term (lambda / (1 - lambda) in LeJEPA: 0.05 / 0.95).
+    slices: number of random directions of a step. knots, t_max: points of the integral, see `layers.sigreg`.
+    balance: ratio of its gradient's norm to the objective's; None leaves the weight as it is.
+    balance_until: finished share of the run from which on the factor of the balance is kept.
+    """
+
+    needs_images = False
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        weight: Weight = 0.05,
+        slices: Rows = 256,
+        knots: Knots = 9,
+        t_max: Temperature = 5.0,
+        balance: Ratio = None,
+        balance_until: Share = 1.0,
+    ) -> None:
+        super().__init__(balance=balance, balance_until=balance_until)
+        self.weight, self.slices, self.knots, self.t_max = weight, slices, knots, t_max
+        self.step = 0
+
+    def weights(self) -> dict[str, float]:
+        return {"sigreg": self.weight}
+
+    def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
+        directions = draw_slices(e.z.shape[-1], self.slices, self.step, like=e.z)
+        self.step += self.training
+        return {"sigreg": self.weight * sigreg(own_rows(e.z), directions, knots=self.knots, t_max=self.t_max)}
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.step)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.step = int(state)
