@@ -202,16 +202,19 @@ class Decoder(nn.Module):
     """A narrow transformer that predicts hidden patches from the encoded visible ones.
 
     width: of the encoder. grid: (rows, columns) of patches. values: number of predicted values of a patch.
-    dim, depth: channels, a multiple of 32, and blocks. Raises UserError for other values.
+    dim, depth: channels, a multiple of 32, and blocks. name: of the options that told them, {name}_dim and so on.
+    Raises UserError for other values.
     """
 
-    def __init__(self, width: int, grid: tuple[int, int], values: int, *, dim: int, depth: int) -> None:
+    def __init__(
+        self, width: int, grid: tuple[int, int], values: int, *, dim: int, depth: int, name: str = "decoder"
+    ) -> None:
         from timm.models.vision_transformer import Block
 
         super().__init__()
         if dim < HEAD or dim % HEAD or depth < 1:
             raise UserError(
-                f"decoder_dim={dim}, decoder_depth={depth}: give a multiple of {HEAD} (an attention head has {HEAD} "
+                f"{name}_dim={dim}, {name}_depth={depth}: give a multiple of {HEAD} (an attention head has {HEAD} "
                 "channels) and at least 1 block"
             )
         self.embed = nn.Linear(width, dim)

@@ -152,5 +152,5 @@ def draw_inverse_blocks(
     places = own_rows(torch.randint(0, length, (total, centres), generator=generator))
     noise = own_rows(torch.rand(total, length, generator=generator))
     seeds = torch.zeros(n, length).scatter_(1, places, 1.0).view(n, 1, rows, columns)
-    blocks = F.max_pool2d(seeds, side, stride=1, padding=side // 2).flatten(1)
+    blocks = F.max_pool2d(seeds, side, stride=1, padding=side // 2)[..., :rows, :columns].flatten(1)
     return (blocks + noise).argsort(dim=1, descending=True)

@@ -26,13 +26,14 @@ class Data2Vec(Objective):
     The target of a patch is the mean over the teacher's last blocks of what their MLPs add, each normalised over the
     image's patches (instance norm), and then over channels (layer norm). The loss is the squared distance at the hidden
     patches, here the mean over channels (the authors' code: the sum over their square root).
+    The authors' blocks normalise after the sum (post-norm), those of timm before each part.
     The noise that stands for hidden patches is drawn for each mask and patch and shared by the images of a batch.
     z and h: (masks, N, width) what the network pools of each visible part.
 
     masks: masks of an image (published: 16 for ViT-B).
     mask_ratio: share of hidden patches. side: of the squares of visible patches; extra: their share of the grid above
         that of the visible ones, before surplus patches are removed.
-    layers: number of last blocks in the target; None takes all but the first sixth (published: 10 of 12).
+    layers: number of last blocks in the target; None takes all but the first sixth (published: 10 of 12, 18 of 24).
     class_weight: of the squared distance of the pooled features to the mean target of the image's patches, for networks
         that pool their class token (the paper's 0.01; the authors' code adds it over images instead of averaging).
     decoder_dim: None takes the network's width (published: 768). decoder_depth: of its layers, whose convolutions
@@ -76,6 +77,11 @@ class Data2Vec(Objective):
         self.layers = layers or max(len(net.blocks) - len(net.blocks) // 6, 1)
         if self.layers > len(net.blocks):
             raise UserError(f"data2vec: layers={layers}, and {backbone.recipe.name} has {len(net.blocks)} blocks")
+        if not all(isinstance(getattr(block, "mlp", None), nn.Module) for block in net.blocks):
+            raise UserError(
+                f"data2vec: the blocks of {backbone.recipe.name} have no single MLP, whose output is the target: take "
+                "narrow_vit, vit_small_patch16_224 or another plain ViT of timm"
+            )
         masked_vit.set_positions(net, position)
         self.class_weight = class_weight if net.global_pool == "token" else 0.0
         self.momenta, self.anneal = (teacher.checked(momentum), teacher.checked(final_momentum)), anneal

@@ -60,6 +60,8 @@ class IJEPA(Objective):
         self.target_scale = checked_range("target_scale", target_scale, most=1)
         self.target_aspect = checked_range("target_aspect", target_aspect)
         self.context_scale = checked_range("context_scale", context_scale, most=1)
+        if self.target_scale[1] >= 1:
+            raise UserError(f"ijepa: target_scale={list(target_scale)} leaves no context: take shares below 1")
         if min(self.grid) < 3:
             raise UserError(
                 f"ijepa: {self.grid[0]} x {self.grid[1]} patches of {backbone.patch} pixels are too few for a context "
@@ -70,7 +72,9 @@ class IJEPA(Objective):
         self.dim = backbone.width
         dim = predictor_dim or min(384, max(1, round(backbone.width * 2 / 3 / masked_vit.HEAD)) * masked_vit.HEAD)
         depth = predictor_depth or min(12, max(1, len(net.blocks) // 2))
-        self.predictor = masked_vit.Decoder(backbone.width, self.grid, backbone.width, dim=dim, depth=depth)
+        self.predictor = masked_vit.Decoder(
+            backbone.width, self.grid, backbone.width, dim=dim, depth=depth, name="predictor"
+        )
         self.teacher = teacher.copy_of(self.backbone)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Tokens:
