@@ -122,7 +122,7 @@ def main() -> None:
             )
         print(table(load(RESULTS)))
         return
-    jobs = tuning(names) if args.tune else runs(names, args.seeds, args.epochs)
+    jobs = tuning(names) if args.tune else runs(names, args.seeds, args.epochs, args.plugins)
     with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(args.threads,)) as pool:
         for done in [pool.submit(tune if args.tune else one, *job) for job in jobs]:
             print(done.result(), flush=True)
@@ -133,6 +133,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=sorted(FIXED), help="objectives; default all")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    plugins = ["none", "dsa", "guide"]
+    parser.add_argument("--plugins", nargs="*", choices=plugins, default=plugins[:2], help="regularisers of the runs")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="if not the table's: stored separately, plain only")
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs")
     parser.add_argument("--threads", type=int, default=1, help="threads of each run")
@@ -197,10 +199,11 @@ def settings(name: str) -> dict[str, Any]:
     return {"objective": FIXED[name] | best(name)["options"], "views": LOCAL if name in MULTI_CROP else VIEWS}
 
 
-def runs(names: list[str], seeds: list[int], epochs: int) -> list[tuple]:
+def runs(names: list[str], seeds: list[int], epochs: int, plugins: list[str]) -> list[tuple]:
     """Every run without a result, seed by seed."""
     done = load(RESULTS).get(part_of(epochs), {})
-    wanted = itertools.product(seeds, names, ("", "+dsa") if epochs == EPOCHS else ("",))
+    added = ["" if name == "none" else f"+{name}" for name in plugins]
+    wanted = itertools.product(seeds, names, added if epochs == EPOCHS else ("",))
     return [(name, plugin, seed, epochs) for seed, name, plugin in wanted if f"{name}{plugin} | {seed}" not in done]
 
 
@@ -249,7 +252,7 @@ def table(results: dict[str, Any]) -> str:
         "linear probe, %",
         "before, %",
         "10-NN, %",
-        "probe, dsa minus plain",
+        "probe, minus plain",
         "inter",
         "intra",
     ]
@@ -259,7 +262,10 @@ def table(results: dict[str, Any]) -> str:
     cells += [f"{raw['inter']:.3f}", f"{raw['intra']:.3f}", "", "", ""]
     lines = [columns, ["---"] * len(columns), cells]
     lines += [
-        row(results, name, plugin) for name in FIXED for plugin in ("", "+dsa") if seeds_of(results, name + plugin)
+        row(results, name, plugin)
+        for name in FIXED
+        for plugin in ("", "+dsa", "+guide")
+        if seeds_of(results, name + plugin)
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
