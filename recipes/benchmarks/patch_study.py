@@ -11,8 +11,8 @@ objective; a batch has 128 images, 32 where a decoder or predictor learns from m
 objectives.py, which were tuned on Fashion-MNIST. The learning rate, of LR, is chosen for each objective by the mIoU of
 linear_seg on 100 held-out of the 500 labelled training images, seed 100. The table's runs have seeds 0, 1, 2; their
 patches learn from all 500 training images and are judged once on the 150 test images. Controls: BYOL on the same
-network, and random weights. Decision: a token objective is better than BYOL if the 95 % t-interval of the differences by seed, of
-linear_seg's mIoU, is above 0. knn_seg is told beside it.
+network, and random weights. Decision: a token objective is better than BYOL if the 95 % t-interval of the differences
+by seed, of linear_seg's mIoU, is above 0. knn_seg is told beside it.
 """
 
 import argparse
