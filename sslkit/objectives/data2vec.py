@@ -31,14 +31,16 @@ class Data2Vec(Objective):
     z and h: (masks, N, width) what the network pools of each visible part.
 
     masks: masks of an image (published: 16 for ViT-B).
-    mask_ratio: share of hidden patches. side: of the squares of visible patches; extra: their share of the grid above
-        that of the visible ones, before surplus patches are removed.
+    mask_ratio: share of hidden patches.
+    side: of the squares of visible patches.
+    extra: share of the grid that the squares cover above that of the visible patches, before surplus ones are removed.
     layers: number of last blocks in the target; None takes all but the first sixth (published: 10 of 12, 18 of 24).
     class_weight: of the squared distance of the pooled features to the mean target of the image's patches, for networks
         that pool their class token (the paper's 0.01; the authors' code adds it over images instead of averaging).
-    decoder_dim: None takes the network's width (published: 768). decoder_depth: of its layers, whose convolutions
-        have 16 groups, or as many as divide the widths.
-    momentum, final_momentum: of the teacher, from one to the other along a line in the first `anneal` of the run.
+    decoder_dim: None takes the network's width (published: 768).
+    decoder_depth: number of layers, whose convolutions have 16 groups, or as many as divide the widths.
+    momentum, final_momentum: of the teacher: it rises from one to the other along a line, and then stays.
+    anneal: finished share of the run at which final_momentum is reached.
     position: as in MAE.
     Raises UserError for a network without patches, and for a mask that hides none or all of them.
     """
