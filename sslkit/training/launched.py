@@ -42,13 +42,21 @@ def _per_machine() -> int | None:
 
 
 def processes(config: Config) -> int:
-    """Number of processes of the run, over all machines."""
+    """Number of processes of the run, over all machines. Raises UserError for devices that are no numbers."""
     given = devices(config)
     if given in ("auto", -1, "-1"):
         given = torch.cuda.device_count()
-    listed = given.strip(",").split(",") if isinstance(given, str) and "," in given else given
-    is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
-    return nodes(config) * (len(listed) if is_list else int(listed))
+    if isinstance(given, str):
+        given = _numbers(given)
+    return nodes(config) * (len(given) if isinstance(given, Sequence) else given)
+
+
+def _numbers(text: str) -> int | list[int]:
+    """A number of devices, or the list of numbers of "0,1". Raises UserError for other texts."""
+    try:
+        return [int(one) for one in text.strip(",").split(",")] if "," in text else int(text)
+    except ValueError as error:
+        raise UserError(f"trainer.devices={text!r}: give a number, a list such as [0,1], or auto") from error
 
 
 def check(config: Config) -> None:

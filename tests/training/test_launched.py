@@ -44,6 +44,17 @@ def test_devices_and_machines_are_torchruns(local, world, given, found, monkeypa
     assert (launched.devices(config), launched.nodes(config)) == found and launched.processes(config) == world
 
 
+@pytest.mark.parametrize(("given", "world"), [("2", 2), ("0,1", 2), ("0,", 1), ([0, 2, 5], 3)])
+def test_devices_may_be_a_text_or_a_list(given, world: int) -> None:
+    assert launched.processes(Config.from_mapping({"trainer.devices": given})) == world
+
+
+@pytest.mark.parametrize("given", ["0x10", "two", "0,x", "1.5"])
+def test_devices_that_are_no_numbers_are_one_line(given: str) -> None:
+    with pytest.raises(UserError, match="give a number, a list such as .0,1., or auto"):
+        launched.processes(Config.from_mapping({"trainer.devices": given}))
+
+
 @pytest.mark.parametrize("given", [{"devices": 1}, {"devices": 4}, {"devices": [0]}, {"num_nodes": 3}])
 def test_a_contradiction_is_one_line_before_anything_is_written(given: dict, small_run, tmp_path, monkeypatch) -> None:
     for name, value in torchruns(0).items():
