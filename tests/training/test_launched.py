@@ -51,7 +51,7 @@ def test_devices_may_be_a_text_or_a_list(given, world: int) -> None:
 
 @pytest.mark.parametrize("given", ["0x10", "two", "0,x", "1.5"])
 def test_devices_that_are_no_numbers_are_one_line(given: str) -> None:
-    with pytest.raises(UserError, match="give a number, a list such as .0,1., or auto"):
+    with pytest.raises(UserError, match=r"give a number, a list such as \[0,1\], or auto"):
         launched.processes(Config.from_mapping({"trainer.devices": given}))
 
 
