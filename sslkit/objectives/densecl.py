@@ -142,7 +142,8 @@ def parts(
 @torch.no_grad()
 def matches(query: Tensor, key: Tensor) -> Tensor:
     """(N, P): for each place (N, P, C) of the query the number of the key's with the largest cosine."""
-    return (F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT).argmax(-1)
+    with torch.autocast(query.device.type, enabled=False):  # half precision would choose among near ones
+        return (F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT).argmax(-1)
 
 
 def mean_of_ranks(x: Tensor) -> Tensor:

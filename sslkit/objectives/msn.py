@@ -17,7 +17,7 @@ from sslkit.layers.prototypes import Crops, check_options, mean_over_ranks, own_
 from sslkit.objectives.base import Objective
 from sslkit.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 
-_VIEW = View(scale=(0.3, 1.0), brightness=0.5, contrast=0.5, saturation=0.5, hue=0.1)
+_VIEW = View(scale=(0.3, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 
 
 class MSN(Objective):

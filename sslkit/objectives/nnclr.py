@@ -72,7 +72,8 @@ class NNCLR(Objective):
     def nearest(self, z: Tensor) -> Tensor:
         """(V, N, D) -> the row of the queue with the largest cosine to each."""
         rows = self.queue.rows.to(z.dtype)
-        return rows[(F.normalize(z, dim=-1) @ rows.T).argmax(-1)]
+        with torch.autocast(z.device.type, enabled=False):  # half precision would choose among near ones
+            return rows[(F.normalize(z, dim=-1) @ rows.T).argmax(-1)]
 
     def align(self, e: Neighbours) -> Tensor:
         """Minus the mean cosine of a view's neighbour and the other view's prediction, over the temperature."""
