@@ -62,10 +62,10 @@ class IJEPA(Objective):
         self.context_scale = checked_range("context_scale", context_scale, most=1)
         if self.target_scale[1] >= 1:
             raise UserError(f"ijepa: target_scale={list(target_scale)} leaves no context: take shares below 1")
-        if min(self.grid) < 3:
+        if min(self.grid) < 2:
             raise UserError(
                 f"ijepa: {self.grid[0]} x {self.grid[1]} patches of {backbone.patch} pixels are too few for a context "
-                "and target blocks: take larger images, or a network with smaller patches (at least 3 x 3)"
+                "and target blocks: take larger images, or a network with smaller patches (at least 2 x 2)"
             )
         masked_vit.set_positions(net, position)
         self.momentum = teacher.checked(momentum)

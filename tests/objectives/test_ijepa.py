@@ -271,7 +271,7 @@ def test_the_view_is_a_crop_without_flip_and_colour() -> None:
         ({"predictor_dim": 33}, "predictor_dim=33"),
         ({"momentum": 1.5}, "momentum must be from 0 to 1, got 1.5"),
         ({"position": "rope"}, "position='rope'"),
-        ({"net": {"patch_size": 12}}, "2 x 2 patches of 12 pixels are too few"),
+        ({"net": {"patch_size": 24}}, "1 x 1 patches of 24 pixels are too few"),
     ],
 )
 def test_options_that_cannot_be_are_named_in_one_line(options: dict, words: str) -> None:

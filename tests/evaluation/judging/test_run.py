@@ -61,6 +61,9 @@ def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, mode
     how = {"cache": tmp_path / "cache", "progress": False}
     if name in ("detection", "segmentation"):
         data = {split: replace(clipart_boxes(3, split), name="six") for split in ("train", "test")}
+    if name in ("linear_seg", "knn_seg"):
+        data = {split: replace(clipart_boxes(6, split), name="six") for split in ("train", "test")}
+        model = load_model("random:narrow_resnet", image_size=32, in_chans=1)
     if name == "action":
         data, model = f"video:{write_motions(tmp_path / 'six')}", load_model("random:narrow_slow", image_size=16)
     protocol = protocols.find(name)

@@ -74,8 +74,9 @@ def test_flags_are_shown() -> None:
 
 
 def test_a_table_of_results_from_json_is_the_same() -> None:
-    again = [Result.from_json(result.to_json()) for result in results()]
-    assert again == results() and table(again) == table(results())
+    made = results()
+    again = [Result.from_json(result.to_json()) for result in made]
+    assert again == made and table(again) == table(made)
 
 
 def test_bad_input_is_refused() -> None:
