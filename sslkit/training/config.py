@@ -100,7 +100,7 @@ class TrainerConfig:
     num_nodes: int = setting(1, "machines; torchrun's are found", least=1, most=4096)
     strategy: str = setting(
         "auto",
-        "auto, ddp or ddp_find_unused_parameters_true",
+        "auto, ddp or ddp_find_unused_parameters_true; not fsdp: teachers and queues need whole weights",
         choices=("auto", "ddp", "ddp_find_unused_parameters_true"),
     )
     precision: str = setting(

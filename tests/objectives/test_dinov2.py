@@ -159,7 +159,7 @@ def test_koleo_spreads_the_features_of_each_view_and_not_the_views_of_an_image()
     assert twice == pytest.approx(objective.constrain(e).item(), rel=1e-6)
 
 
-@pytest.mark.parametrize(("n", "p", "count"), [(8, 0.5, 4), (50, 0.3, 15), (9, 0.5, 4), (1, 0.5, 0), (6, 1.0, 6)])
+@pytest.mark.parametrize(("n", "p", "count"), [(8, 0.5, 4), (50, 0.3, 15), (9, 0.4, 3), (1, 0.5, 0), (6, 1.0, 6)])
 def test_exactly_that_share_of_the_images_is_masked_by_shares_spread_evenly(n: int, p: float, count: int) -> None:
     objective = dinov2(mask_probability=p, mask_share=(0.2, 0.6))
     found = set()
