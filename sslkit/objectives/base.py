@@ -1,6 +1,7 @@
 """The contract of every objective: L_ssl = align + constrain (Song et al. 2024, arXiv 2407.13541, eq. 1)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +15,19 @@ if TYPE_CHECKING:
     from sslkit.data.sources import Images
 
 CONTRACT = "Objective"
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Patches that are gray in the picture of a run.
+
+    mask: (n, L) bool. view: number of the view that it is laid on. predicted: the other patches are not what the
+    network sees, but what it predicts.
+    """
+
+    mask: Tensor
+    view: int = 0
+    predicted: bool = False
 
 
 class Objective(nn.Module):
@@ -72,8 +86,8 @@ class Objective(nn.Module):
         z, h = stacked(len(views), self.projector(h), h)
         return Embeddings(z=z, h=h, target=None, index=index)
 
-    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
-        """Caption and mask (n, L) bool of the patches that are hidden from the network in a step, for its picture.
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
+        """Captions and masks of the patches that are hidden from the network in a step, for its picture.
 
         generator: as in `embed`.
         """

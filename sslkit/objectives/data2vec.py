@@ -14,7 +14,7 @@ from sslkit.data.views import ViewRecipe
 from sslkit.embeddings import Tokens, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Hidden, Objective
 from sslkit.ranges import Depth, PartialShare, Share, Size, Weight, Width
 
 NOISE = 0.01  # standard deviation of what stands for a hidden patch in the decoder
@@ -124,11 +124,11 @@ class Data2Vec(Objective):
         ]
         return torch.stack(each)
 
-    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """The hidden patches of the first two masks."""
         orders = self.draw(n, generator)[:2]
         rows = torch.zeros(orders.shape, dtype=torch.bool).scatter_(2, orders[..., self.visible :], True)
-        return {f"mask {k}": row for k, row in enumerate(rows, 1)}
+        return {f"mask {k}": Hidden(row) for k, row in enumerate(rows, 1)}
 
     @torch.no_grad()
     def target(self, images: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from sslkit.embeddings import Tokens, along, each_resolution, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.layers.prototypes import Crops, held, mean_over_ranks
+from sslkit.objectives.base import Hidden
 from sslkit.objectives.dino import DINO
 from sslkit.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 
@@ -155,9 +156,10 @@ class IBOT(DINO):
         whole, share = torch.rand(2, n, generator=generator)
         return torch.where(whole < self.mask_probability, low + (high - low) * share, 0.0)
 
-    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """The masked patches of the full-size views."""
-        return {f"student {k}": self.draw_mask(n, generator) for k, _ in enumerate(self.views.views, 1)}
+        drawn = [self.draw_mask(n, generator) for _ in self.views.views]
+        return {f"student {k + 1}": Hidden(mask, view=k) for k, mask in enumerate(drawn)}
 
     def align(self, e: MaskedCrops) -> Tensor:
         """DINO's loss on the views plus patch_weight times that of the masked patches (eqs. 1 and 2)."""

@@ -11,7 +11,7 @@ from sslkit.data.recipe import View, ViewRecipe
 from sslkit.embeddings import Tokens, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Hidden, Objective
 from sslkit.ranges import Count, Depth, Share, Width
 
 
@@ -111,11 +111,12 @@ class IJEPA(Objective):
         patches = net.fc_norm(masked_vit.encode_masked(net, images)[:, net.num_prefix_tokens :])
         return F.layer_norm(wide(patches), patches.shape[-1:])
 
-    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """The patches outside the context, and all but those of the first target block."""
         context, blocks = self.draw(n, generator)
         hidden = torch.ones(n, self.grid[0] * self.grid[1], dtype=torch.bool)
-        return {"context": hidden.scatter(1, context, False), "target 1": hidden.scatter(1, blocks[:, 0], False)}
+        seen, asked = hidden.scatter(1, context, False), hidden.scatter(1, blocks[:, 0], False)
+        return {"context": Hidden(seen), "target 1": Hidden(asked, predicted=True)}
 
     def align(self, e: Tokens) -> Tensor:
         """Mean squared distance of the predictions of all target blocks, images and ranks."""

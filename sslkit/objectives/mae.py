@@ -10,7 +10,7 @@ from sslkit.data.views import View, ViewRecipe
 from sslkit.embeddings import Tokens, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Hidden, Objective
 from sslkit.ranges import Depth, Share, Width
 
 
@@ -88,12 +88,12 @@ class MAE(Objective):
         patches = wide(masked_vit.patchify(images, self.patch))
         return masked_vit.standardize(patches) if self.normalize_pixels else patches
 
-    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """The patches hidden from each set."""
         orders = masks.draw_orders(n, self.backbone.net.patch_embed.num_patches, generator)
         _, hidden = masks.split_orders(orders, self.sets, self.visible)
         rows = torch.zeros(self.sets, *orders.shape, dtype=torch.bool).scatter_(2, hidden, True)
-        return {f"visible {k}": row for k, row in enumerate(rows, 1)}
+        return {f"visible {k}": Hidden(row) for k, row in enumerate(rows, 1)}
 
     def align(self, e: Tokens) -> Tensor:
         """Mean squared error over the hidden patches of all images and ranks."""

@@ -14,7 +14,7 @@ from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, check_options, mean_over_ranks, own_rows, sinkhorn_of_ranks
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Hidden, Objective
 from sslkit.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 
 _VIEW = View(scale=(0.3, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
@@ -84,10 +84,11 @@ class MSN(Objective):
         z, h = stacked(1 + len(local), self.projector(h), h)
         return Crops(z=z[:1], h=h[:1], target=target, index=index, local=z[1:] if local else None)
 
-    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Tensor]:
+    def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """The dropped patches of the anchor."""
         orders = masks.draw_orders(n, self.backbone.net.patch_embed.num_patches, generator)
-        return {"anchor": torch.zeros_like(orders, dtype=torch.bool).scatter_(1, orders[:, self.visible :], True)}
+        dropped = torch.zeros_like(orders, dtype=torch.bool).scatter_(1, orders[:, self.visible :], True)
+        return {"anchor": Hidden(dropped, view=1)}
 
     def align(self, e: Crops) -> Tensor:
         """Cross-entropy of the target's codes with each anchor's softmax, mean over anchors and images (eq. 1)."""

@@ -16,6 +16,7 @@ from sslkit.data.images import Images
 from sslkit.data.views import contact_sheet, view_generator
 from sslkit.files import write_whole
 from sslkit.method import Method
+from sslkit.objectives.base import Hidden
 from sslkit.training.captions import captioned
 
 FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
@@ -80,13 +81,19 @@ def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
         notes.append("Smaller views are drawn at their size relative to the others.")
     hidden = method.objective.hidden(len(views[0]), view_generator(method.seed, 0, 0))
     if hidden:
-        shares = [100 * (1 - mask.float().mean().item()) for mask in hidden.values()]
         names += hidden
-        notes.append(
-            f"The network sees the patches that are not gray, {' and '.join(_percents(shares))} of a view, other "
-            "ones in each step; it learns to predict the gray ones."
-        )
-    return Columns(names, [*views, *(grayed(method, views[0], mask) for mask in hidden.values())], notes)
+        notes += _on_masks(hidden)
+    return Columns(names, [*views, *(grayed(method, views[one.view], one.mask) for one in hidden.values())], notes)
+
+
+def _on_masks(hidden: dict[str, Hidden]) -> list[str]:
+    """Sentences on the gray patches."""
+    seen = [100 * (1 - one.mask.float().mean().item()) for one in hidden.values() if not one.predicted]
+    note = f"The network sees the patches that are not gray, {' and '.join(_percents(seen))} of a view, other ones "
+    notes = [note + "in each step."]
+    if asked := [name for name, one in hidden.items() if one.predicted]:
+        notes.append(f"Of {', '.join(asked)} it predicts those that are not gray.")
+    return notes
 
 
 def _percents(shares: Sequence[float]) -> list[str]:

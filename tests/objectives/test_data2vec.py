@@ -265,7 +265,7 @@ def test_masks_and_noise_come_from_the_generator_alone_and_are_those_of_the_pict
     assert torch.equal(first.tokens, again.tokens) and not torch.equal(first.tokens, other.tokens)
     pictures, (orders, _) = objective.hidden(4, generator()), drawn(objective)
     for v, i in itertools.product(range(2), range(4)):
-        assert pictures[f"mask {v + 1}"][i].nonzero()[:, 0].tolist() == sorted(orders[v, i, 7:].tolist())
+        assert pictures[f"mask {v + 1}"].mask[i].nonzero()[:, 0].tolist() == sorted(orders[v, i, 7:].tolist())
     assert torch.equal(state, torch.get_rng_state())
 
 

@@ -216,7 +216,8 @@ def test_the_picture_shows_the_masks_of_the_step_and_only_the_generator_draws_th
     e = embed(objective, pictures(), seed=5)
     shown = objective.hidden(4, torch.Generator().manual_seed(5))
     assert torch.equal(state, torch.get_rng_state())
-    assert list(shown) == ["student 1", "student 2"] and torch.equal(torch.stack(list(shown.values())), e.mask)
+    assert [(name, one.view) for name, one in shown.items()] == [("student 1", 0), ("student 2", 1)]
+    assert torch.equal(torch.stack([one.mask for one in shown.values()]), e.mask)
 
 
 def test_the_teacher_is_the_moving_average_of_backbone_head_and_last_layer() -> None:

@@ -226,8 +226,9 @@ def test_masks_come_from_the_generator_alone_and_are_those_of_the_picture() -> N
     pictures = objective.hidden(4, generator())
     for caption, shown in (("context", context), ("target 1", blocks[:, 0])):
         for i in range(4):
-            assert (~pictures[caption][i]).nonzero()[:, 0].tolist() == shown[i].tolist()
+            assert (~pictures[caption].mask[i]).nonzero()[:, 0].tolist() == shown[i].tolist()
     assert torch.equal(state, torch.get_rng_state())
+    assert [one.predicted for one in pictures.values()] == [False, True]
 
 
 def test_the_options_of_the_masks_reach_them() -> None:

@@ -52,7 +52,7 @@ def embed(objective: MSN, given: list[Tensor], seed: int = 0) -> Crops:
 
 def dropped(objective: MSN, n: int, seed: int = 0) -> Tensor:
     """(n, L) bool, of the step with this seed."""
-    return objective.hidden(n, torch.Generator().manual_seed(seed))["anchor"]
+    return objective.hidden(n, torch.Generator().manual_seed(seed))["anchor"].mask
 
 
 def on_pixels(objective: MSN, patches: Tensor) -> Tensor:

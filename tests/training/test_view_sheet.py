@@ -88,6 +88,17 @@ def test_what_mae_sees_is_shown_and_said(tmp_path: Path, written) -> None:
     assert "sees the patches that are not gray, 25 % of a view" in " ".join(said)
 
 
+def test_masks_lie_on_their_view_and_the_note_tells_context_from_target(tmp_path: Path, written) -> None:
+    config = Config.from_mapping({"method": "ibot", "data": "clipart"})
+    views = [torch.full((8, 3, 48, 48), shade) for shade in (0.25, 0.5)]
+    _, _, first, second = image_columns(build_method(config, open_data(config)), views).views
+    assert first.unique().tolist() == pytest.approx([0.25, 0.82])
+    assert second.unique().tolist() == pytest.approx([0.5, 0.82])
+    saved(tmp_path, "ijepa", "clipart")
+    said = " ".join(text for text, _ in written)
+    assert "Of target 1 it predicts those that are not gray." in said and said.count(" % of a view") == 1
+
+
 def test_visible_sets_hold_that_share_of_the_view_and_do_not_overlap() -> None:
     config = Config.from_mapping({"method": "mae", "data": "clipart"})
     method = build_method(config, open_data(config))
