@@ -3,12 +3,11 @@
     python recipes/benchmarks/objective_speed.py            (writes results/objective_speed.json)
     python recipes/benchmarks/objective_speed.py --only ibot --repeats 3
     python recipes/benchmarks/objective_speed.py --table    (print the committed results)
-    MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000 python recipes/benchmarks/objective_speed.py
 
 Embedded Fashion-MNIST, the settings of objectives.py, fp32, one thread. Both have the same network and the same tensors
 of views; both draw masks in the step. The two alternate; times are CPU time of the process, so that other load on
-the machine counts little. With the two variables of the last line glibc keeps freed memory instead of giving it back to
-the system after each large tensor; those runs are stored separately.
+the machine counts little. Freed memory is kept, as
+recipes/train.py does.
 """
 
 import argparse
@@ -20,7 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from objective_peers import PEERS
-from objectives import BATCH, settings
+from objectives import BATCH, as_in_training, settings
 from results import keep, load
 from step_speed import from_views, ratio, step, summary
 
@@ -28,7 +27,6 @@ import sslkit
 from sslkit.training.data import normalization
 
 RESULTS = "objective_speed"
-PART = "memory kept" if "MALLOC_TRIM_THRESHOLD_" in os.environ else "runs"
 
 
 def main() -> None:
@@ -38,11 +36,11 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the results and exit")
     args = parser.parse_args()
     if not args.table:
-        torch.set_num_threads(1)
+        as_in_training(1)
         for name in args.only:
-            keep(RESULTS, name, compare(name, args.repeats), part=PART)
-            print(f"{name:<10} {load(RESULTS)[PART][name]['ratio']}", flush=True)
-    print(table(load(RESULTS)))
+            keep(RESULTS, name, compare(name, args.repeats))
+            print(f"{name:<10} {load(RESULTS)['runs'][name]['ratio']}", flush=True)
+    print(table(load(RESULTS)["runs"]))
 
 
 def compare(name: str, repeats: int) -> dict[str, dict]:
@@ -77,26 +75,14 @@ def steps(name: str) -> dict[str, Callable[[], None]]:
     }
 
 
-def table(results: dict[str, dict]) -> str:
-    """Markdown: medians, and the ratio with its range, with glibc's defaults and with memory kept."""
-    columns = ["sslkit, ms", "lightly's parts, ms", "lightly / sslkit"]
-    lines = [
-        " | ".join(["| objective", "images", *columns, *(f"{name}, memory kept" for name in columns)]) + " |",
-        "|---" + "|--:" * 7 + "|",
-    ]
-    for name, one in sorted(results["runs"].items()):
-        both = [one, results.get("memory kept", {}).get(name)]
-        lines.append(
-            " | ".join([f"| {name}", str(one["images"]), *(cell for run in both for cell in cells(run))]) + " |"
-        )
+def table(runs: dict[str, dict]) -> str:
+    """Markdown: medians, and the ratio with its range."""
+    lines = ["| objective | images | ours, CPU ms | lightly's parts | lightly's / ours |", "|---|--:|--:|--:|--:|"]
+    for name, one in sorted(runs.items()):
+        spread = f"{one['ratio']['median']:.2f} ({one['ratio']['min']:.2f} to {one['ratio']['max']:.2f})"
+        times = f"{one['sslkit']['median']:.0f} | {one['lightly']['median']:.0f}"
+        lines.append(f"| {name} | {one['images']} | {times} | {spread} |")
     return "\n".join(lines)
-
-
-def cells(run: dict[str, dict] | None) -> list[str]:
-    if run is None:
-        return [""] * 3
-    spread = f"{run['ratio']['median']:.2f} ({run['ratio']['min']:.2f} to {run['ratio']['max']:.2f})"
-    return [f"{run['sslkit']['median']:.0f}", f"{run['lightly']['median']:.0f}", spread]
 
 
 if __name__ == "__main__":

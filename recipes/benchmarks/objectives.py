@@ -31,6 +31,7 @@ from results import keep, load
 from step_profile import profile
 
 import sslkit
+from sslkit.allocator import keep_freed_memory
 
 RESULTS = "objectives"
 LR = [1e-3, 3e-3, 9e-3]
@@ -112,7 +113,7 @@ def main() -> None:
     missing = set(sslkit.methods()) - set(FIXED)
     assert not missing, f"no settings for {missing}"
     if args.profile:
-        torch.set_num_threads(1)
+        as_in_training(1)
         for name, plugin in itertools.product(names, ("", "+dsa")):
             keep(
                 RESULTS,
@@ -123,10 +124,16 @@ def main() -> None:
         print(table(load(RESULTS)))
         return
     jobs = tuning(names) if args.tune else runs(names, args.seeds, args.epochs, args.plugins)
-    with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(args.threads,)) as pool:
+    with ProcessPoolExecutor(args.jobs, initializer=as_in_training, initargs=(args.threads,)) as pool:
         for done in [pool.submit(tune if args.tune else one, *job) for job in jobs]:
             print(done.result(), flush=True)
     print(table(load(RESULTS)))
+
+
+def as_in_training(threads: int) -> None:
+    """Set up a process of the pool like recipes/train.py."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
 
 
 def arguments() -> argparse.Namespace:

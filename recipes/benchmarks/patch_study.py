@@ -27,9 +27,8 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
-import torch
 from guide_tables import interval, spread
-from objectives import BATCH, FIXED
+from objectives import BATCH, FIXED, as_in_training
 from objectives import best as best_small
 from results import keep, load
 
@@ -52,7 +51,7 @@ def main() -> None:
     args = arguments()
     if not args.table:
         jobs = choices(args.only) if args.choose else runs(args.only, args.seeds)
-        with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ProcessPoolExecutor(args.jobs, initializer=as_in_training, initargs=(1,)) as pool:
             for done in [pool.submit(choose if args.choose else one, *job) for job in jobs]:
                 print(done.result(), flush=True)
     print(table(load(RESULTS)))
