@@ -1,13 +1,14 @@
 """A ranking as JSON and back."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.ranking.agreement import Agreement
+from evaluation.ranking.consensus import Consensus, consensus
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 
@@ -51,7 +52,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "models": models,
             "metrics": metrics,
             "tied": _array(record, "tied", size).astype(bool),
-            "mean_rank": _array(record, "mean_rank", size[:1]),
+            "consensus": _consensus(record, models, metrics),
             "data": str(record["data"]),
             "n": int(record["n"]),
             "notes": tuple(map(str, record.get("notes") or ())),
@@ -62,6 +63,16 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "agreement": {name: [_agreement(one) for one in found] for name, found in agreements.items()},
         }
     )
+
+
+def _consensus(record: dict[str, Any], models: Sequence[str], metrics: Sequence[str]) -> Consensus:
+    """Return the consensus; of a file without one it is computed from the scores, without redrawn images."""
+    if "consensus" not in record:
+        return consensus(metrics, _array(record, "scores", (len(models), len(metrics))))
+    kept = record["consensus"]
+    shapes = {"score": (), "rank": (), "interval": (2,), "best": (), "loss": ()}
+    arrays = {name: _array(kept, name, (len(models), *more)) for name, more in shapes.items()}
+    return Consensus(tuple(map(str, kept["metrics"])), **arrays)
 
 
 def _array(record: dict[str, Any], name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -81,7 +92,7 @@ def _plain(value: Any) -> Any:
     """Convert a value for JSON."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, Agreement):
+    if isinstance(value, (Agreement, Consensus)):
         return _plain(vars(value))
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]

@@ -23,13 +23,13 @@ PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), 
 
 
 def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
-    """Plot a panel for each metric: the models by mean rank, dots of scores, lines of 95 % over images, and the ranks.
+    """Plot a panel for each metric: the models by consensus, dots of scores, lines of 95 % over images, and the ranks.
 
     A hollow dot is tied with the metric's best. A metric without any score has no panel; a note names it. Scores have
     no natural zero, so no bars are drawn, and those of different metrics cannot be compared.
     """
     known = [k for k in range(len(ranking.metrics)) if len(ranking.ranked_by(k))]
-    order = np.argsort(ranking.mean_rank, kind="stable")
+    order = ranking.consensus.order()
     names = [wrapped(ranking.models[m]) for m in order]
     height = sum(ROW + LINE * name.count("\n") for name in names)
     figure, grid = _grid(len(known), height + 0.75)
@@ -41,7 +41,7 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         for label in axis.get_yticklabels():
             label.set_parse_math(False)
     notes = [
-        "From above: by mean rank. Dot: score, hollow if tied with the metric's best; line: 95 % over images; number: "
+        "From above: by consensus. Dot: score, hollow if tied with the metric's best; line: 95 % over images; number: "
         "rank. Axes do not start at 0, and scores of different metrics cannot be compared."
     ]
     notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]

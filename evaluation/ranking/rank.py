@@ -12,10 +12,11 @@ from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
 from evaluation.ranking.checks import BOOTSTRAP, METRICS, checked_metrics, truth_values
+from evaluation.ranking.consensus import consensus
 from evaluation.ranking.notes import lacking, no_agreement, notes
-from evaluation.ranking.ranking import Ranking, borda, intervals, ranks_of, tied_with_best
+from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
 from evaluation.ranking.resampling import Column, replicates
-from evaluation.ranking.scoring import MetricResult, Spec, of_sample
+from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.results.result import PACKAGES
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
@@ -27,6 +28,8 @@ SAID = (
     "in_chans",
     "precision",
 )  # recorded in `made`; other options change no number
+
+KNN = parse("knn")  # the accuracies behind the expected loss of the consensus
 
 
 def rank(
@@ -79,8 +82,8 @@ def rank(
         data=_data_name(dataset),
         n=len(candidates[0].sample),
         models=names,
-        metrics=tuple(spec.name for spec in specs),
-        mean_rank=borda(stacked["ranks"]),
+        metrics=_names(specs),
+        consensus=consensus(_names(specs), stacked["scores"], redrawn, _accuracies(scored, candidates), seed=seed),
         notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
@@ -120,6 +123,18 @@ def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[dict[int, Metr
         except UserError as error:  # caused by the features: the options have been checked before
             failed[m] = error
     return results, failed
+
+
+def _names(specs: Sequence[Spec]) -> tuple[str, ...]:
+    return tuple(spec.name for spec in specs)
+
+
+def _accuracies(scored: Sequence[tuple[Spec, dict[int, MetricResult]]], candidates: Sequence[Candidate]) -> np.ndarray:
+    """Return leave-one-out kNN accuracies (M,), those at hand or computed; nan for models without classes or rows."""
+    known = next((own for spec, own in scored if spec.name == KNN.name), None)
+    if known is None:
+        known, _ = _scored(KNN, candidates)
+    return np.array([known[m].score if m in known else np.nan for m in range(len(candidates))])
 
 
 def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:

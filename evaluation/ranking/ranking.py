@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.ranking.agreement import Agreement
+from evaluation.ranking.consensus import Consensus
 from evaluation.ranking.file import read_ranking, write_ranking
 from evaluation.ranking.table import table as as_table
 from evaluation.results.choice import levelled
@@ -23,7 +24,7 @@ class Ranking:
     intervals: (M, K, 2) 95 % over images, nan if there is none.
     ranks: (M, K) 1 is best, equal scores share the mean. rank_intervals: (M, K, 2) 95 % over images.
     tied: (M, K) bool: not distinguishable from the metric's best model on these images.
-    mean_rank: (M,) over the metrics that score every model that any metric scores (see `borda`), nan if none does.
+    consensus: one order from the metrics that score every model that any metric scores, with probabilities.
     seconds, memory: (M, K) cost of each score; shared work counts for the first metric. bytes, nan if unknown.
     notes: on models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
     left_out: name -> reason, for members of the zoo that are not ranked.
@@ -39,7 +40,7 @@ class Ranking:
     ranks: np.ndarray
     rank_intervals: np.ndarray
     tied: np.ndarray
-    mean_rank: np.ndarray
+    consensus: Consensus
     seconds: np.ndarray
     memory: np.ndarray
     notes: tuple[str, ...] = ()
@@ -51,8 +52,8 @@ class Ranking:
 
     @property
     def order(self) -> list[str]:
-        """Return the models, best first by mean rank; models without one last."""
-        return [self.models[m] for m in np.argsort(self.mean_rank, kind="stable")]
+        """Return the models, best first by consensus; models without a place in it last."""
+        return [self.models[m] for m in self.consensus.order()]
 
     @property
     def best(self) -> str:
@@ -80,20 +81,6 @@ class Ranking:
     def from_json(cls, path: str | Path) -> "Ranking":
         """Read a file of `to_json`. Raises UserError for an invalid file."""
         return cls(**read_ranking(Path(path), {own.name for own in fields(cls)}))
-
-
-def borda(ranks: np.ndarray) -> np.ndarray:
-    """Return the mean ranks (M,). ranks: (M, K), nan if a metric has no score.
-
-    Models that no metric ranks get nan; for the others the mean is over the metrics that rank all of them, so that
-    all means are over the same metrics. nan for all if there is no such metric.
-    """
-    found = np.full(len(ranks), np.nan)
-    ranked = ~np.isnan(ranks).all(1)
-    whole = ranks[ranked][:, ~np.isnan(ranks[ranked]).any(0)]
-    if whole.size:
-        found[ranked] = whole.mean(1)
-    return found
 
 
 def ranks_of(scores: np.ndarray) -> np.ndarray:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evaluation.datasets import Split, open_split
 from evaluation.datasets._labels import check_classes
 from evaluation.features.command_line import name_of, words
@@ -192,17 +190,14 @@ def _print_end(rankings: Sequence[Ranking], models: Mapping[str, LoadedModel], k
     models: by name. kept: options of this command that the next one needs too.
     """
     for ranking in rankings:
-        if np.isnan(ranking.mean_rank).all():
-            continue
-        first = np.nanmin(ranking.mean_rank)
-        best = [name for name, mean in zip(ranking.models, ranking.mean_rank, strict=True) if mean == first]
-        say.line(f"best      {ranking.data}: {' and '.join(best)} (mean rank {first:.1f} of {len(ranking.models)})")
+        if ranking.consensus.first():
+            say.line(f"best      {ranking.data}: {ranking.consensus.verdict(ranking.models)}")
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     last = rankings[-1]
-    if np.isnan(last.mean_rank).all():
+    if not last.consensus.first():
         return
-    best = last.models[int(np.nanargmin(last.mean_rank))]
+    best = last.best
     asked = {"checkpoint": name_of(best, models[best]), "data": last.data, "protocols": ["fine_tune"], **kept}
     say.line(f"next      python recipes/evaluate.py {words(asked)}")
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from evaluation.ranking.agreement import Agreement
+from evaluation.ranking.consensus import Consensus
 from sslkit.columns import columns
 from sslkit.errors import UserError
 from sslkit.text_tables import aligned, below_names, markdown
@@ -24,26 +25,24 @@ class Numbers(Protocol):
     intervals: np.ndarray
     ranks: np.ndarray
     tied: np.ndarray
-    mean_rank: np.ndarray
+    consensus: Consensus
     seconds: np.ndarray
     truth: np.ndarray | None
     agreement: Mapping[str, Sequence[Agreement]]
 
 
 def table(ranking: Numbers, style: str = "text") -> str:
-    """Return the table. Rows: models by mean rank. Cells: rank, score ± half its interval, `=` if tied with the best.
+    """Return the table. Rows: models by consensus. Cells: rank, score ± half its interval, `=` if tied with the best.
 
+    Left of them: the place in the consensus, the probability to be the best, the expected loss in points of accuracy.
     The last rows are the seconds of each metric, and its agreement with the truth, if there is one. A text that is
     wider than the terminal (80 columns where there is none) has the scores of each model below its name.
     Raises UserError for an unknown style.
     """
     if style not in STYLES:
         raise UserError(f"there is no table style {style!r}; known: {', '.join(STYLES)}")
-    header = ["model", "mean rank", *ranking.metrics]
-    if ranking.truth is not None:
-        header.insert(1, "truth")
-    order = np.argsort(ranking.mean_rank, kind="stable")
-    lines = [header, *([_row(ranking, m) for m in order]), *_feet(ranking)]
+    header = [*_names(ranking), *ranking.metrics]
+    lines = [header, *([_row(ranking, m) for m in ranking.consensus.order()]), *_feet(ranking)]
     if style == "markdown":
         return markdown(lines, range(1, len(header)))
     wide = aligned(lines, width=sys.maxsize)
@@ -51,8 +50,8 @@ def table(ranking: Numbers, style: str = "text") -> str:
 
 
 def _below_names(ranking: Numbers, lines: Sequence[Sequence[str]]) -> str:
-    """The scores of each model below its name and mean rank, in blocks of the metrics that fit."""
-    aside = 2 if ranking.truth is not None else 1  # columns beside the name
+    """The scores of each model below its name and its place, in blocks of the metrics that fit."""
+    aside = len(_names(ranking)) - 1  # columns beside the name
     names = lines[0][: aside + 1]
     merged = [[", ".join(reversed(names)), *lines[0][aside + 1 :]]]
     for line in lines[1:]:
@@ -61,11 +60,19 @@ def _below_names(ranking: Numbers, lines: Sequence[Sequence[str]]) -> str:
     return below_names(merged)
 
 
+def _names(ranking: Numbers) -> list[str]:
+    """Return the headers left of the metrics."""
+    truth = [] if ranking.truth is None else ["truth"]
+    return ["model", *truth, "rank", "best", *([] if np.isnan(ranking.consensus.loss).all() else ["loss"])]
+
+
 def _row(ranking: Numbers, m: int) -> list[str]:
-    mean = ranking.mean_rank[m]
-    row = [ranking.models[m], "" if np.isnan(mean) else f"{mean:.1f}"]
+    found = ranking.consensus
+    row = [ranking.models[m]]
     if ranking.truth is not None:
-        row.insert(1, f"{ranking.truth[m]:.4g}")
+        row.append(f"{ranking.truth[m]:.4g}")
+    shown = [(found.rank[m], "{:g}."), (100 * found.best[m], "{:.0f} %"), (100 * found.loss[m], "{:.1f}")]
+    row += ["" if np.isnan(value) else form.format(value) for value, form in shown[: len(_names(ranking)) - len(row)]]
     return row + [_cell(ranking, m, k) for k in range(len(ranking.metrics))]
 
 
@@ -79,7 +86,7 @@ def _cell(ranking: Numbers, m: int, k: int) -> str:
 
 
 def _feet(ranking: Numbers) -> list[list[str]]:
-    blank = [""] * (1 + (ranking.truth is not None))
+    blank = [""] * (len(_names(ranking)) - 1)
     seconds = [f"{total:.2f}" if total else "" for total in np.nansum(ranking.seconds, 0)]
     feet = [["seconds, all models", *blank, *seconds]]
     names = dict.fromkeys(found.name for column in ranking.agreement.values() for found in column)

@@ -102,11 +102,8 @@ def _name(ranked: Ranked) -> str:
 
 
 def _first(ranking: Ranking) -> str:
-    if np.isnan(ranking.mean_rank).all():
-        return "no metric scores every model, so there is no mean rank"
-    best = np.nanmin(ranking.mean_rank)
-    names = [name for name, mean in zip(ranking.models, ranking.mean_rank, strict=True) if mean == best]
-    return f"first by mean rank: {' and '.join(names)} ({best:.1f} of {len(ranking.models)})"
+    said = ranking.consensus.verdict(ranking.models)
+    return f"first by consensus: {said}" if ranking.consensus.first() else said
 
 
 def _table(ranked: Ranked, command: str) -> Table:
@@ -115,11 +112,12 @@ def _table(ranked: Ranked, command: str) -> Table:
     columns += (
         [Column("truth", "accuracy after fine-tuning, with the place", True)] if ranking.truth is not None else []
     )
-    columns += [Column("mean rank", "over the metrics that score every model (Borda): 1 is best", True)]
+    columns += [
+        Column("consensus", "rank over the metrics that score every model, and probability to be the best", True)
+    ]
     columns += [Column(metric, _summary(metric), True) for metric in ranking.metrics]
-    order = np.argsort(ranking.mean_rank, kind="stable")
-    rows = [_row(ranked, int(m), command) for m in order]
-    return Table(f"{_name(ranked)}: models by mean rank; a cell is rank, score ± half its interval", columns, rows)
+    rows = [_row(ranked, int(m), command) for m in ranking.consensus.order()]
+    return Table(f"{_name(ranked)}: models by consensus; a cell is rank, score ± half its interval", columns, rows)
 
 
 def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
@@ -129,9 +127,11 @@ def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
         truth = float(ranking.truth[m])
         how = made(quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
-    scored = [name for k, name in enumerate(ranking.metrics) if not np.isnan(ranking.scores[:, k]).any()]
-    how = made(quantity=f"mean rank over {', '.join(scored)}", data=ranking.data, command=command, date=ranked.date)
-    row.append(of_number(float(ranking.mean_rank[m]), "{:.1f}", how))
+    found = ranking.consensus
+    quantity = f"consensus of {', '.join(found.metrics)}: rank, probability to be the best"
+    how = made(quantity=quantity, data=ranking.data, command=command, date=ranked.date)
+    sure = "" if np.isnan(found.best[m]) else f" ({100 * found.best[m]:.0f} %)"
+    row.append(of_number(float(found.rank[m]), "{:g}" + sure, how))
     return row + [_score(ranked, m, k, command) for k in range(len(ranking.metrics))]
 
 

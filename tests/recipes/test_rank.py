@@ -42,7 +42,7 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
     assert done.returncode == 0, done.stderr
     for said in (
         "digits.npz: 100 images",
-        "mean rank",
+        "% to be the best",
         "weighted tau",
         "no reference statistics",
         "(c)",

@@ -10,7 +10,7 @@ from torch import nn
 
 import evaluation
 from evaluation.ranking.plots import plot_agreement, plot_ranking
-from evaluation.ranking.ranking import borda, intervals, ranks_of, tied_with_best
+from evaluation.ranking.ranking import intervals, ranks_of, tied_with_best
 from evaluation.transferability import feature_dim
 from evaluation.transferability.base import Score
 from sslkit.data.sources import open_images
@@ -40,7 +40,8 @@ def test_the_order_is_that_of_the_noise(ranking: evaluation.Ranking, zoo: dict) 
         assert (np.diff(ranking.scores[:, k]) < 0).all()
     assert ranking.ranks[:, 3].tolist() == [2.5] * 4
     assert ranking.order == list(zoo) and ranking.best == "noise 0.5"
-    assert ranking.mean_rank.tolist() == [(3 * r + 2.5) / 4 for r in (1, 2, 3, 4)]
+    assert ranking.consensus.rank.tolist() == [1, 2, 3, 4]
+    assert (np.diff(ranking.consensus.best) < 0).all() and (np.diff(ranking.consensus.loss) > 0).all()
 
 
 def test_scores_are_those_of_score(ranking: evaluation.Ranking, zoo: dict) -> None:
@@ -85,7 +86,7 @@ def test_a_zoo_of_models_on_a_data_set(tmp_path: Path) -> None:
     assert ranking.n == 200 and ranking.data == "digits"
     assert ranking.scores[:, 1].tolist() == [4 * 193, 200 * 193]
     assert np.isnan(ranking.scores[:, 3]).all() and np.isnan(ranking.ranks[:, 3]).all()
-    assert np.isfinite(ranking.mean_rank).all()  # leep is not counted
+    assert np.isfinite(ranking.consensus.rank).all() and "leep" not in ranking.consensus.metrics
     assert any("no source classifier" in note for note in ranking.notes)
     assert any("no reference statistics" in note for note in ranking.notes)
     assert "-" in ranking.table() and "| model |" in ranking.table("markdown")
@@ -114,7 +115,7 @@ def test_it_is_written_as_json_and_drawn(ranking: evaluation.Ranking, tmp_path: 
 
 def test_the_table_shows_ranks_ties_cost_and_agreement(ranking: evaluation.Ranking) -> None:
     lines = ranking.table().splitlines()
-    assert max(map(len, lines)) <= 80 and lines[0] == "mean rank, truth, model"
+    assert max(map(len, lines)) <= 80 and lines[0] == "loss, best, rank, truth, model"
     assert lines[3].endswith("noise 0.5") and "1. " in lines[4] and "±" in lines[4]
     assert any(line.startswith("seconds, all models") for line in lines)
     for measure in ("weighted tau (Vigna)", "regret@1", "recall@1", "rel@1", "rel@3"):
@@ -150,12 +151,8 @@ def test_models_of_other_images_are_refused(zoo: dict) -> None:
         evaluation.rank(["efficientnet_lite0"], metrics=["logme"])
 
 
-def test_ranks_borda_and_ties_by_hand() -> None:
+def test_ranks_and_ties_by_hand() -> None:
     assert ranks_of(np.array([3.0, 5.0, 3.0, np.nan])).tolist()[:3] == [2.5, 1, 2.5]
-    ranks = np.array([[1, 2, np.nan], [2, 1, 1], [3, 3, 2]])
-    assert borda(ranks).tolist() == [1.5, 1.5, 3]
-    assert borda(ranks[:, 2:]).tolist()[1:] == [1, 2] and np.isnan(borda(ranks[:, 2:])[0])  # ranked by none
-    assert np.isnan(borda(np.array([[1, np.nan], [np.nan, 1]]))).all()  # no metric ranks both
     rng = np.random.default_rng(0)
     common = rng.normal(size=(500, 1))  # all models move together: the differences are sure
     redrawn = np.array([1.0, 0.9, 0.5]) + common + 0.01 * rng.normal(size=(500, 3))
@@ -198,7 +195,7 @@ def test_features_that_a_metric_refuses_cost_this_model_its_score_and_no_other(z
     ranking = evaluation.rank({"broken": (broken, y), "other": other}, metrics=["knn", "logme"], bootstrap=4)
     assert np.isnan(ranking.scores[0, 0]) and np.isfinite(ranking.scores[[1, 0, 1], [0, 1, 1]]).all()
     assert any(note.startswith("knn has no score: ") and note.endswith("(broken)") for note in ranking.notes)
-    assert not ranking.tied[0, 0] and np.isfinite(ranking.mean_rank).all()
+    assert not ranking.tied[0, 0] and np.isfinite(ranking.consensus.rank).all()
     alone = {"a": (x[:12], np.arange(12)), "b": (other[0][:12], np.arange(12))}
     ranking = evaluation.rank(alone, metrics=["itm", "feature_dim"], bootstrap=0)
     assert np.isnan(ranking.scores[:, 0]).all() and any("itm has no score" in note for note in ranking.notes)
@@ -251,11 +248,6 @@ def test_a_model_without_a_score_is_tied_with_none() -> None:
     assert tied_with_best(scores, redrawn[:0]).tolist() == [False, True, False, False]
     assert tied_with_best(scores, redrawn[:1]).tolist() == [False, True, False, False]
     assert not tied_with_best(scores[:1], redrawn[:, :1]).any()
-
-
-def test_a_model_that_no_metric_ranks_does_not_cost_the_others_their_mean() -> None:
-    ranks = np.array([[np.nan, np.nan], [1, np.nan], [2, 1]])
-    assert borda(ranks).tolist()[1:] == [1, 2] and np.isnan(borda(ranks)[0])
 
 
 def test_scores_that_rounding_parts_share_their_rank() -> None:

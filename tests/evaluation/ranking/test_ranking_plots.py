@@ -10,6 +10,7 @@ from figures import cut_texts, overlapping_texts
 
 import evaluation
 from evaluation.ranking import plots
+from evaluation.ranking.consensus import Consensus
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.names import short, wrapped
@@ -38,10 +39,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def of_first(ranking: Ranking, models: int, metrics: int) -> Ranking:
     """The ranking of the first models by the first metrics."""
-    rows = {name: getattr(ranking, name)[:models] for name in ("models", "mean_rank", "truth")}
+    rows = {name: getattr(ranking, name)[:models] for name in ("models", "truth")}
     cells = ("scores", "intervals", "ranks", "tied", "rank_intervals", "seconds", "memory")
     tables = {name: getattr(ranking, name)[:models, :metrics] for name in cells}
-    return replace(ranking, metrics=ranking.metrics[:metrics], **rows, **tables)
+    whole = vars(ranking.consensus).items()
+    combined = Consensus(**{name: value if name == "metrics" else value[:models] for name, value in whole})
+    return replace(ranking, metrics=ranking.metrics[:metrics], consensus=combined, **rows, **tables)
 
 
 @pytest.mark.parametrize(("models", "metrics"), [(25, 2), (2, 1), (2, 5), (1, 2)])
@@ -70,11 +73,11 @@ def test_no_bar_is_drawn_and_the_axis_says_that_it_is_cut(ranking, drawn, tmp_pa
     assert "Axes do not start at 0" in figure.get_supxlabel().replace("\n", " ")
 
 
-def test_models_stand_by_mean_rank_with_ranks_beside_and_hollow_ties(ranking, drawn, tmp_path: Path) -> None:
+def test_models_stand_by_consensus_with_ranks_beside_and_hollow_ties(ranking, drawn, tmp_path: Path) -> None:
     plot_ranking(of_first(ranking, 6, 4), tmp_path / "a.png")
     axis, *others = drawn[0].axes
     names = [label.get_text().replace("\n", "") for label in axis.get_yticklabels()]
-    best = np.argsort(ranking.mean_rank[:6], kind="stable")
+    best = np.argsort(ranking.consensus.rank[:6], kind="stable")
     assert [name[:8] for name in names] == [ranking.models[m][:8] for m in best]
     assert all(label.get_text() == "" for other in others for label in other.get_yticklabels())
     ranks = [text.get_text() for text in axis.texts]

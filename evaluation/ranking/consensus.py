@@ -1,0 +1,153 @@
+"""The consensus of several metrics: one order of the models, how likely each is the best, what taking it may cost.
+
+found = consensus(scores, redrawn, accuracies)
+found.best  # (M,) probability that each model fine-tunes best
+found.shortlist()  # the fewest models that contain the best one with a probability of 90 %
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from evaluation.results.choice import levelled
+from evaluation.results.statistics import generator
+
+AGREEMENT = 0.7  # correlation of consensus and fine-tuning as normal scores; see recipes/benchmarks/README.md
+DRAWS = 2000  # at least, of images, metrics and fine-tuning
+SURE = 0.9  # probability of a shortlist
+MOST_LISTED = 4  # models of a shortlist that are named
+
+
+@dataclass(frozen=True, eq=False)
+class Consensus:
+    """M models by the metrics that score all of them.
+
+    metrics: their names; without any, all arrays are nan.
+    score: (M,) mean normal score, higher is better; nan for a model that no metric scores. rank: (M,) 1 is best.
+    interval: (M, 2) 95 % of the score over redrawn images and metrics.
+    best: (M,) probability that the model fine-tunes best of all.
+    loss: (M,) expected accuracy that is lost by taking this model instead of the best; nan without accuracies.
+    """
+
+    metrics: tuple[str, ...]
+    score: np.ndarray
+    rank: np.ndarray
+    interval: np.ndarray
+    best: np.ndarray
+    loss: np.ndarray
+
+    def order(self) -> np.ndarray:
+        """Return the models (M,), best first; models without a score last."""
+        return np.argsort(self.rank, kind="stable")
+
+    def shortlist(self, sure: float = SURE) -> list[int]:
+        """Return the fewest models, most likely first, that contain the best with probability `sure`."""
+        if np.isnan(self.best).all():
+            return []
+        order = np.argsort(-np.nan_to_num(self.best), kind="stable")
+        reached = np.cumsum(self.best[order]) >= sure - 1e-9
+        return order[: int(reached.argmax()) + 1].tolist()
+
+    def first(self) -> list[int]:
+        """Return the models in the first place, several if tied; none without a consensus."""
+        return [] if np.isnan(self.rank).all() else np.flatnonzero(self.rank == np.nanmin(self.rank)).tolist()
+
+    def verdict(self, models: Sequence[str]) -> str:
+        """Say which of the models (M names) is first, how likely it is the best, and between which it lies."""
+        if not self.first():
+            return "no metric scores every model, so there is no consensus"
+        m = self.first()[0]
+        lost = "" if np.isnan(self.loss[m]) else f", expected loss {100 * self.loss[m]:.1f} points of accuracy"
+        said = f"{' and '.join(models[one] for one in self.first())} ({100 * self.best[m]:.0f} % to be the best{lost})"
+        return said + self._between(models)
+
+    def _between(self, models: Sequence[str]) -> str:
+        found = self.shortlist()
+        if len(found) < 2:
+            return ""
+        sure = f"{100 * SURE:.0f} %"
+        if len(found) > MOST_LISTED:
+            return f"; these metrics cannot tell: the best is with {sure} among {len(found)} of {len(models)} models"
+        return f"; the best is with {sure} one of {', '.join(models[one] for one in found)}"
+
+
+def consensus(
+    names: Sequence[str],
+    scores: np.ndarray,
+    redrawn: Sequence[np.ndarray] = (),
+    accuracies: np.ndarray | None = None,
+    *,
+    seed: int = 0,
+) -> Consensus:
+    """Combine K metrics of M models.
+
+    names: K names of the metrics. scores: (M, K), nan where a metric has none; metrics that lack a model which another
+        one scores take no part, so that all models are compared by the same metrics.
+    redrawn: of each metric (B, m) scores on B redrawn sets of images of the m models that it scores, or (0, m); nan
+        where there are none. Empty for fixed images.
+    accuracies: (M,) a cheap measurement of accuracy, here of leave-one-out kNN; nan for models without.
+    The score is the mean over the metrics of the normal score of the rank (van der Waerden): unlike mean ranks it
+    keeps differences at the top, unlike standardised scores it is not carried by one outlier.
+    Probabilities are a simulation: draw a set of images, weights of the metrics (Dirichlet, the Bayesian bootstrap),
+    and the order after fine-tuning, whose normal scores correlate with the consensus by AGREEMENT. In each draw the
+    models' accuracies are those of kNN, in that order.
+    """
+    m, scored = len(scores), ~np.isnan(scores).all(1)
+    found = {name: np.full(m, np.nan) for name in ("score", "rank", "best", "loss")} | {
+        "interval": np.full((m, 2), np.nan)
+    }
+    chosen = [k for k in range(len(names)) if scored.any() and not np.isnan(scores[scored, k]).any()]
+    if not chosen:
+        return Consensus((), **found)
+    own = scores[np.ix_(scored, chosen)].T
+    found["score"][scored] = mean = normal_scores(own).mean(0)
+    found["rank"][scored] = rankdata(-levelled(mean))
+    drawn = _drawn(own, [redrawn[k] for k in chosen] if redrawn else [], seed)
+    found["interval"][scored] = np.percentile(drawn, [2.5, 97.5], axis=0).T
+    places = _places_after_fine_tuning(drawn, seed)
+    found["best"][scored] = (places == 0).mean(0)
+    if accuracies is not None and not np.isnan(accuracies[scored]).any():
+        falling = -np.sort(-accuracies[scored])
+        found["loss"][scored] = (falling[0] - falling[places]).mean(0)
+    return Consensus(tuple(names[k] for k in chosen), **found)
+
+
+def normal_scores(scores: np.ndarray) -> np.ndarray:
+    """Return the normal scores (..., M) of the ranks of scores (..., M): quantiles of a normal at (rank - 1/2) / M.
+
+    Scores that are equal up to rounding share their mean rank.
+    """
+    flat = scores.reshape(-1, scores.shape[-1])
+    ranks = np.stack([rankdata(levelled(row)) for row in flat]) if len(flat) else flat
+    return ndtri((ranks - 0.5) / scores.shape[-1]).reshape(scores.shape)
+
+
+def _drawn(scores: np.ndarray, redrawn: Sequence[np.ndarray], seed: int) -> np.ndarray:
+    """Return consensus scores (draws, M) with redrawn images and metrics.
+
+    scores: (K, M). redrawn: K of (B, M), none for fixed images.
+    """
+    count = max(map(len, redrawn), default=1) or 1
+    columns = [_filled(redrawn[k] if redrawn else redrawn, own, count) for k, own in enumerate(scores)]
+    normal = np.stack([normal_scores(column) for column in columns])
+    weights = generator(seed, "consensus: metrics").dirichlet(np.ones(len(scores)), size=(-(-DRAWS // count), count))
+    return np.einsum("rbk,kbm->rbm", weights, normal).reshape(-1, scores.shape[1])
+
+
+def _filled(redrawn: Sequence, scores: np.ndarray, count: int) -> np.ndarray:
+    """Return redrawn scores (count, M), the scores themselves for draws in which a model has none."""
+    if not len(redrawn):
+        return np.broadcast_to(scores, (count, len(scores)))
+    return np.where(np.isnan(redrawn).any(1, keepdims=True), scores, redrawn)
+
+
+def _places_after_fine_tuning(drawn: np.ndarray, seed: int) -> np.ndarray:
+    """Return places (draws, M) from 0, the best, of a simulated fine-tuning of each draw."""
+    noise = generator(seed, "consensus: fine-tuning").standard_normal(drawn.shape)
+    spread = drawn.std(1, keepdims=True)
+    standard = np.divide(drawn - drawn.mean(1, keepdims=True), spread, out=np.zeros_like(drawn), where=spread > 0)
+    tuned = AGREEMENT * standard + np.sqrt(1 - AGREEMENT**2) * noise
+    return np.argsort(np.argsort(-tuned, axis=1), axis=1)

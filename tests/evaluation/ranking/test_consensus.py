@@ -1,0 +1,92 @@
+"""The consensus: by hand, against a simulation of its own assumptions, and for models and metrics that lack scores."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from evaluation.ranking.consensus import AGREEMENT, Consensus, consensus, normal_scores
+
+NAMES = ("knn", "logme", "parc")
+
+
+def test_the_score_is_the_mean_of_the_normal_scores_of_the_ranks() -> None:
+    scores = np.array([[3.0, 30], [2, 10], [1, 20]])
+    found = consensus(NAMES[:2], scores)
+    high, low = norm.ppf(5 / 6), norm.ppf(1 / 6)
+    assert np.allclose(found.score, [high, low / 2, low / 2])
+    assert found.rank.tolist() == [1, 2.5, 2.5]
+    assert found.metrics == NAMES[:2]
+
+
+def test_normal_scores_share_the_mean_rank_of_equal_scores() -> None:
+    assert np.allclose(normal_scores(np.array([[1.0, 2, 2, 5], [4, 3, 2, 1]]))[0], norm.ppf([0.125, 0.5, 0.5, 0.875]))
+    assert np.allclose(normal_scores(np.array([7.0, 7, 7])), 0)
+
+
+def test_metrics_that_lack_a_model_take_no_part_and_a_model_without_scores_has_none() -> None:
+    nan = np.nan
+    scores = np.array([[1, nan, 3], [2, 5, 1], [3, 4, 2], [nan, nan, nan]])
+    found = consensus(NAMES, scores, accuracies=np.array([0.5, 0.6, 0.7, nan]))
+    assert found.metrics == ("knn", "parc")
+    assert np.isnan(found.score[3]) and np.isnan(found.best[3]) and np.isnan(found.loss[3])
+    assert found.best[:3].sum() == pytest.approx(1)
+    assert found.order().tolist()[-1] == 3
+
+
+def test_without_a_common_metric_there_is_no_consensus() -> None:
+    found = consensus(NAMES[:2], np.array([[1, np.nan], [np.nan, 1]]))
+    assert np.isnan(found.rank).all() and found.first() == [] and found.shortlist() == []
+    assert "no consensus" in found.verdict(["a", "b"])
+
+
+def test_probabilities_are_those_of_fine_tuning_that_agrees_as_assumed() -> None:
+    """Tuned accuracies are drawn anew, with the stated correlation; one metric, so that nothing else varies."""
+    rng = np.random.default_rng(0)
+    z = norm.ppf((np.arange(5) + 0.5) / 5)
+    tuned = AGREEMENT * z / z.std() + np.sqrt(1 - AGREEMENT**2) * rng.standard_normal((200_000, 5))
+    right = np.bincount(tuned.argmax(1), minlength=5) / len(tuned)
+    falling = np.array([0.9, 0.8, 0.6, 0.5, 0.1])
+    places = (-tuned).argsort(1).argsort(1)
+    found = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1])
+    assert np.allclose(found.best, right, atol=0.04)
+    assert np.allclose(found.loss, falling[0] - falling[places].mean(0), atol=0.02)
+
+
+def test_redrawn_images_that_swap_two_models_bring_their_probabilities_together() -> None:
+    scores = np.array([[3.0, 2.9, 1], [3.0, 2.9, 1]]).T
+    swapped = np.array([[3.0, 2.9, 1], [2.9, 3.0, 1]] * 50)
+    fixed, redrawn = consensus(NAMES[:2], scores), consensus(NAMES[:2], scores, [swapped, swapped])
+    assert fixed.best[0] - fixed.best[1] > 0.1
+    assert abs(redrawn.best[0] - redrawn.best[1]) < 0.05
+    assert (redrawn.interval[0] != fixed.interval[0]).any()
+
+
+def test_draws_in_which_a_model_has_no_score_keep_the_scores() -> None:
+    scores = np.array([[3.0], [2], [1]])
+    broken = np.full((10, 3), [np.nan, 2, 1])
+    assert np.array_equal(
+        consensus(("knn",), scores, [broken]).best, consensus(("knn",), scores, [scores.T.repeat(10, 0)]).best
+    )
+    assert np.isfinite(consensus(("knn",), scores, [np.empty((0, 3))]).best).all()
+
+
+def test_the_same_seed_gives_the_same_probabilities() -> None:
+    scores = np.random.default_rng(1).normal(size=(6, 3))
+    one, again, other = (consensus(NAMES, scores, seed=seed) for seed in (0, 0, 1))
+    assert np.array_equal(one.best, again.best) and not np.array_equal(one.best, other.best)
+
+
+def test_one_model_is_the_best_for_sure() -> None:
+    found = consensus(NAMES, np.ones((1, 3)), accuracies=np.array([0.4]))
+    assert found.best.tolist() == [1] and found.loss.tolist() == [0]
+    assert found.verdict(["a"]) == "a (100 % to be the best, expected loss 0.0 points of accuracy)"
+
+
+def test_the_verdict_names_a_short_list_and_says_that_it_cannot_tell_a_long_one() -> None:
+    nan = np.full(6, np.nan)
+    rank = np.arange(1.0, 7)
+    sharp = Consensus(("knn",), -rank, rank, np.stack([nan, nan], 1), np.array([0.7, 0.25, 0.05, 0, 0, 0]), nan)
+    even = Consensus(("knn",), -rank, rank, np.stack([nan, nan], 1), np.full(6, 1 / 6), nan)
+    assert sharp.shortlist() == [0, 1]
+    assert sharp.verdict("abcdef") == "a (70 % to be the best); the best is with 90 % one of a, b"
+    assert "cannot tell: the best is with 90 % among 6 of 6 models" in even.verdict("abcdef")
