@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from numbers import Integral
 from pathlib import Path
@@ -17,6 +17,7 @@ from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
+from evaluation.features.untrained import untrained
 from evaluation.features.zoo_members import Members, load_member, members
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.base import Sample
@@ -67,6 +68,7 @@ def of_models(
     trust: str | Sequence[str] | None = (),
     seed: int = 0,
     device: str = "cpu",
+    with_untrained: bool = False,
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> Members[Candidate]:
@@ -76,6 +78,7 @@ def of_models(
         mapping of names to such models.
     max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
     image_size, in_chans, trust: see `evaluation.load_model`; image_size is for models outside a zoo.
+    with_untrained: also extract the features of the same networks with random weights, for metrics that need them.
     how: see `evaluation.extract` (cache, precision, batch_size, workers, ...).
     All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
@@ -86,7 +89,8 @@ def of_models(
 
     def candidate(name: str, model: LoadedModel) -> Candidate:
         say(f"features of {len(task):,} images of {task.name}: {name}")
-        return _candidate(name, model, extract(model, task, task.split, **how), seed, device)
+        found = _candidate(name, model, extract(model, task, task.split, **how), seed, device)
+        return _beside_untrained(found, model, task, how) if with_untrained else found
 
     found = models.of_each(candidate, spare_all=True)
     same_images(list(found.values()))
@@ -132,6 +136,19 @@ def _candidate(name: str, model: LoadedModel, features: Features, seed: int, dev
     given = {"source_probs": probs, "reference": _reference(model), "model": model.net}
     sample = as_sample(features, labels, **given, seed=seed, device=device)
     return Candidate(name, sample, _notes_of(features))
+
+
+def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: Mapping[str, Any]) -> Candidate:
+    """Add the features of the network with random weights, if it can be built, of the same images."""
+    twin = untrained(model)
+    if twin is None:
+        return candidate
+    features = extract(twin, task, task.split, **how)
+    own = candidate.sample
+    if len(features.x) != len(own):
+        raise UserError(f"{twin.name} has features of {len(features.x)} images, {candidate.name} of {len(own)}")
+    x = as_sample(features, device=own.device).x
+    return replace(candidate, sample=replace(own, untrained=x))
 
 
 def _notes_of(given: Any) -> tuple[str, ...]:

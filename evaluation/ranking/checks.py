@@ -83,5 +83,6 @@ def _made_up() -> Sample:
         source_probs=torch.rand(ROWS, CLASSES + 1, generator=rng, dtype=torch.float64).softmax(1),
         reference=(x.mean(0), x.std(0)),
         model=1,
+        untrained=torch.randn(ROWS, COLUMNS, generator=rng, dtype=torch.float64),
         dim=COLUMNS,
     )

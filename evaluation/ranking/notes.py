@@ -16,6 +16,7 @@ LACKS = {
     "features": "no features: only metrics of the source classifier and of the network",
     "source_probs": "no source classifier: no LEEP, no NCE",
     "model": "no network: its size is not known",
+    "untrained": "no features of the network with random weights: no KITE",
 }
 NO_REFERENCE = "no reference statistics: PED takes those of the task's own images"
 NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
@@ -24,7 +25,12 @@ NO_CLASSES = "several labels an image, or fractions, and no classes: not defined
 def lacking(spec: Spec, candidate: Candidate) -> list[str]:
     """Return the reasons why the metric cannot score the model; empty if it can."""
     sample = candidate.sample
-    have = {"features": sample.x, "source_probs": sample.source_probs, "model": sample.model}
+    have = {
+        "features": sample.x,
+        "source_probs": sample.source_probs,
+        "model": sample.model,
+        "untrained": sample.untrained,
+    }
     found = [LACKS[need] for need in spec.needs if have[need] is None]
     if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):
         found.append(f"{NO_CLASSES} {spec.name}")

@@ -62,7 +62,8 @@ def rank(
     specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
     zoo = _checked_zoo(zoo, dataset, how)
     accuracies = truth_values(truth, tuple(zoo))
-    found = _candidates(zoo, dataset, seed=seed, device=device, say=say, **how)
+    twins = any("untrained" in spec.needs for spec in specs)
+    found = _candidates(zoo, dataset, twins, seed=seed, device=device, say=say, **how)
     names, candidates = tuple(found), list(found.values())
     if accuracies is not None:
         accuracies = accuracies[[name in found for name in zoo]]
@@ -105,10 +106,13 @@ def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]
     return members(zoo)
 
 
-def _candidates(zoo: Any, dataset: Any, *, seed: int, device: str, say: Callable, **how: Any) -> Members[Candidate]:
+def _candidates(
+    zoo: Any, dataset: Any, twins: bool, *, seed: int, device: str, say: Callable, **how: Any
+) -> Members[Candidate]:
     if dataset is None:
         return Members({one.name: one for one in of_arrays(zoo, seed, device)})
-    return of_models(zoo, dataset, how.pop("split", "train"), seed=seed, device=device, say=say, **how)
+    how |= {"seed": seed, "device": device, "say": say, "with_untrained": twins}
+    return of_models(zoo, dataset, how.pop("split", "train"), **how)
 
 
 def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[dict[int, MetricResult], dict[int, UserError]]:

@@ -28,6 +28,7 @@ def as_sample(
     source_probs: Any = None,
     reference: Any = None,
     model: Any = None,
+    untrained: Any = None,
     seed: int = 0,
     device: str | torch.device = "cpu",
 ) -> Sample:
@@ -39,6 +40,7 @@ def as_sample(
     source_probs: (N, S) probabilities of the source classifier; rows must sum to 1 within 0.001 and are divided by
         their sum.
     reference: mean (D,) and std (D,) of the same model's features on its training images.
+    untrained: (N, E) features of the same network with random weights, for the same images.
     seed: from 0 to 2**32 - 1.
     Raises UserError for NaN, shapes that do not match, fewer than two images or classes, an unavailable device.
     """
@@ -51,7 +53,7 @@ def as_sample(
     x = None if x is None else x.to(device)
     y, classes, targets = _labels(labels)
     n = len(y if y is not None else targets)
-    for what, given in (("features", x), ("source_probs", source_probs)):
+    for what, given in (("features", x), ("source_probs", source_probs), ("untrained", untrained)):
         if given is not None and len(given) != n:
             raise UserError(f"{len(given)} rows of {what} and {n} labels")
     if n < 2:
@@ -66,6 +68,7 @@ def as_sample(
         None if source_probs is None else _probabilities(source_probs).to(device),
         None if reference is None else _reference(reference, x, device),
         model,
+        None if untrained is None else _features(getattr(untrained, "x", untrained))[0].to(device),
         seed,
         dim=0 if x is None else x.shape[1],
         largest=largest,

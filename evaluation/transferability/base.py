@@ -65,6 +65,7 @@ class Sample:
     targets: (N, K) float64 the labels as numbers, for regression and several labels per image; None for names.
     classes: C names. source_probs: (N, S) float64 of the source classifier, rows sum to 1. reference: (D,) mean and
     std of the same model's features on its training images. model: the network, for its size.
+    untrained: (N, E) features of the same network with random weights.
     shift: (C, D) float64 added to the rows of each class, or None. origin: the sample without the shift, which has the
     same sums except the means.
     dim: D before `compact`. ones: (D,) the vector of ones after it. diagonal: (D,) the total scatter after it, along
@@ -78,6 +79,7 @@ class Sample:
     source_probs: Tensor | None = None
     reference: tuple[Tensor, Tensor] | None = None
     model: Any = None
+    untrained: Tensor | None = None
     seed: int = 0
     shift: Tensor | None = None
     origin: "Sample | None" = None
@@ -206,7 +208,7 @@ class Sample:
             present, y = torch.unique(self.y[rows], return_inverse=True)
             classes = tuple(self.classes[k] for k in present.tolist())
             shift = None if self.shift is None else self.shift[present]
-        parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs")}
+        parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs", "untrained")}
         picked = {name: None if part is None else part[rows] for name, part in parts.items()}
         return replace(self, y=y, classes=classes, shift=shift, origin=None, diagonal=None, **picked)
 

@@ -23,6 +23,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(C, D))[Y] + RNG.normal(size=(N, D))
 P = torch.from_numpy(RNG.normal(size=(N, 6))).softmax(1).numpy()
 MODEL = nn.Linear(2, 3)
+UNTRAINED = np.random.default_rng(1).normal(size=(N, 7))
 WIDE = RNG.normal(size=(N, 3 * N))
 
 # Rows of tenths and of random numbers are equal, but their computed mean is not one of them.
@@ -85,7 +86,7 @@ def narrow_head(monkeypatch: pytest.MonkeyPatch) -> None:
 def of(metric: str, x: np.ndarray, y: np.ndarray = Y) -> scoring.MetricResult | UserError:
     """The result, whose numbers are finite, or the refusal."""
     try:
-        found = evaluate_metric(metric, x, y, source_probs=P, model=MODEL)
+        found = evaluate_metric(metric, x, y, source_probs=P, model=MODEL, untrained=UNTRAINED)
     except UserError as error:
         return error
     values = found.parts.values() if math.isnan(found.score) and found.parts else [found.score]
@@ -105,7 +106,7 @@ class TestEveryMetric:
         for kind, (x, said) in REFUSED.items():
             if parse(metric).reads_features:
                 with pytest.raises(UserError, match=said):
-                    evaluate_metric(metric, x, Y, source_probs=P, model=MODEL)
+                    evaluate_metric(metric, x, Y, source_probs=P, model=MODEL, untrained=UNTRAINED)
             else:
                 assert isinstance(of(metric, x), scoring.MetricResult), kind
 

@@ -1,0 +1,42 @@
+"""untrained: the same network with random weights, for metrics that compare a model with it."""
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from evaluation.features.models import LoadedModel, weights_digest
+from evaluation.features.pooling import parted
+from sslkit.backbones import Backbone
+from sslkit.errors import UserError
+
+
+def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
+    """Return the model's network with random weights and the same preparation of images; None if it cannot be built.
+
+    Zoo entries without code of their own and timm's networks can be built; a given module and another pooling cannot.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = _network(model)
+    if net is None:
+        return None
+    own = model.backbone
+    sizes = {"image_size": own.image_size, "in_chans": own.in_chans, "frames": own.frames}
+    backbone = Backbone(net, own.recipe, **sizes).eval()
+    named = {"name": f"untrained {model.name}", "digest": weights_digest(net)}
+    return replace(model, backbone=backbone, entry=None, classifier=None, **named)
+
+
+def _network(model: LoadedModel) -> nn.Module | None:
+    import timm
+
+    if model.entry is not None:
+        try:
+            return model.entry.untrained()
+        except UserError:
+            return None
+    name = model.backbone.recipe.name
+    if parted(model.name)[1] or not timm.is_model(name):
+        return None
+    return timm.create_model(name, pretrained=False, num_classes=0)
