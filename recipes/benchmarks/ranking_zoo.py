@@ -1,0 +1,63 @@
+"""Train the zoo of the ranking study: five families, several objectives, lengths, seeds, plug-ins and sources.
+
+python recipes/benchmarks/ranking_zoo.py runs/study      (about an hour on two cores; the same command resumes)
+python recipes/benchmarks/ranking_zoo.py runs/study --list      (prints the commands)
+"""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+ZOO = Path(__file__).parents[1] / "zoo.py"
+EACH = "experiment=each"  # the settings of recipes/conf/experiment
+
+SETS: tuple[tuple[str, ...], ...] = (
+    # ResNets without labels, short and longer, with and without plug-ins, and of a second seed
+    ("methods=[simclr,byol,barlow_twins,swav,nnclr,lejepa]", "plugins=[none,guide]", EACH, "epochs=2"),
+    ("methods=[simclr,byol,nnclr]", "plugins=[none,dsa]", EACH, "epochs=8"),
+    ("methods=[simclr,densecl]", "plugins=[none]", EACH, "epochs=4", "seeds=[1]"),
+    # ViTs
+    ("methods=[mae,ijepa,data2vec]", "plugins=[none,guide]", EACH, "epochs=3"),
+    ("methods=[dino,moco_v3]", "plugins=[none]", EACH, "epochs=2"),
+    # with labels
+    ("methods=[supervised]", "plugins=[none]", EACH, "epochs=1"),
+    ("methods=[supervised]", "plugins=[none]", EACH, "epochs=4", "seeds=[0,1]"),
+    # other sources of images
+    ("methods=[simclr,byol]", "plugins=[none]", "data=clipart", "backbone=narrow_resnet", "epochs=10"),
+    ("methods=[simclr,barlow_twins]", "plugins=[none]", "data=glyphs", "backbone=narrow_resnet", "epochs=1"),
+    # another family of convolutional networks
+    ("methods=[simclr,byol]", "plugins=[none]", "backbone=mobilenetv3_small_050", "epochs=3"),
+)
+UNTRAINED = ("simclr-fashion_mnist-narrow_resnet-e2-s0", "mae-fashion_mnist-narrow_vit-e3-s0")
+WHEELS = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path, help="folder of the entries")
+    parser.add_argument("--jobs", default="auto", help="parallel members, as in recipes/zoo.py")
+    parser.add_argument("--list", action="store_true", help="print the commands and exit")
+    args = parser.parse_args()
+    commands = [[sys.executable, str(ZOO), *words, f"out={args.out}", f"jobs={args.jobs}"] for words in SETS]
+    if args.list:
+        print("\n".join(shlex.join(["python", *command[1:]]) for command in commands))
+        return 0
+    failed = [command for command in commands if subprocess.run(command, check=False).returncode]
+    for command in failed:
+        print(f"failed    {shlex.join(command[1:])}", file=sys.stderr)
+    print(f"models    zoo={_models(args.out)}")
+    return 1 if failed else 0
+
+
+def _models(out: Path) -> str:
+    """The zoo of the study, as `zoo=` takes it: the entries, untrained networks of two of them, and the wheels."""
+    return "[" + ",".join([str(out), *(f"random:{out / name}" for name in UNTRAINED), *WHEELS]) + "]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
