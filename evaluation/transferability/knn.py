@@ -32,6 +32,7 @@ def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
     """Share of images whose k nearest others by cosine, weighted by exp(s / temperature), vote for the right class.
 
     k: neighbours, at most N - 1. temperature: the smaller, the more the nearest count; both as in the `knn` protocol.
+    Rows of zeros have no cosine: they count as wrong and are nobody's neighbour, with a warning.
     Range: 0 to 1. Higher is better. Cost: O(N^2 D).
     Source: Wu et al., arXiv 1805.01978, sec. 3.4, with the constants of DINO (arXiv 2104.14294).
     Not for: classes of few images (k reaches past them), or features with a large common offset, where all cosines
@@ -40,5 +41,11 @@ def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
     if k < 1 or not temperature > 0:
         raise UserError(f"k={k} must be at least 1 and temperature={temperature:g} above 0")
     k = min(k, len(sample) - 1)
-    right = knn_right(sample.features, sample.labels, k, temperature)
-    return Score(float(right.mean()), {"k": k}, terms=right)
+    x, y = sample.features, sample.labels
+    known = x.any(1)
+    right = torch.zeros(len(y), dtype=torch.float64, device=y.device)
+    if int(known.sum()) > 1:
+        right[known] = knn_right(x[known], y[known], min(k, int(known.sum()) - 1), temperature)
+    lost = int((~known).sum())
+    said = (f"{lost} of {len(y)} rows of features are all zeros and count as wrong",) if lost else ()
+    return Score(float(right.mean()), {"k": k}, said, terms=right)

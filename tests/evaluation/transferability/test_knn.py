@@ -73,9 +73,17 @@ def test_bad_input() -> None:
     for options in ({"k": 0}, {"temperature": 0.0}):
         with pytest.raises(UserError, match="must be at least 1 and temperature"):
             evaluation.score("knn", x, y, **options)
-    x[3] = 0
-    with pytest.raises(UserError, match="1 rows of features are all zeros, the first is row 3"):
-        evaluation.score("knn", x, y)
+
+
+@pytest.mark.parametrize("lost", [[3], [0, 3, 11], list(range(69)), list(range(70))])
+def test_rows_of_zeros_are_wrong_and_nobodys_neighbours(lost: list[int]) -> None:
+    x, y = draw()
+    x[lost] = 0
+    kept = np.setdiff1d(np.arange(70), lost)
+    result = evaluate_metric("knn", x, y, k=5)
+    right = looped(x[kept], y[kept], 5, 0.07) if len(kept) > 1 else np.zeros(len(kept))
+    assert result.score == pytest.approx(right.sum() / 70)
+    assert any(f"{len(lost)} of 70 rows of features are all zeros" in said for said in result.warnings)
 
 
 @pytest.mark.parametrize("scale", [1e60, 2.0**-200, 1e-60])

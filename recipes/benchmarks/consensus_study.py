@@ -1,0 +1,212 @@
+"""Which combination of metrics ranks best? Judged on tasks that took no part in choosing it.
+
+    python recipes/benchmarks/ranking_study.py ...      (scores and ground truth; see the page)
+    python recipes/benchmarks/consensus_study.py        (seconds; reads results/ranking_study.json)
+
+Every rule is fitted on all tasks but one and ranks the models of that one; "chosen" takes, for each task that is left
+out, the rule that is best by leave-one-out among the others. Numbers are means over the tasks; intervals are over
+models.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
+from scipy.stats import rankdata
+
+from evaluation.ranking.agreement import MEASURES
+from evaluation.ranking.consensus import normal_scores
+from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
+from sslkit.text_tables import markdown
+
+STUDY = Path(__file__).parent / "results" / "ranking_study.json"
+NO_PART = ("random", "param_count", "feature_dim")  # baselines that see no image
+AGAINST = ("knn", "h_score", "logme", "ped+logme", "itm")
+SHOWN = (TAU, "regret@1", "recall@3")
+MOST = 5  # metrics of a greedy choice
+RIDGE = 1.0  # added rows of the regression, in models
+
+
+@dataclass(frozen=True)
+class Task:
+    """name, models (M names), truth (M,), scores: metric -> (M,), of metrics that score every model."""
+
+    name: str
+    models: tuple[str, ...]
+    truth: np.ndarray
+    scores: Mapping[str, np.ndarray]
+
+    def named(self, scores: np.ndarray) -> dict[str, float]:
+        return dict(zip(self.models, map(float, scores), strict=True))
+
+    def agreement(self, scores: np.ndarray, measure: str = TAU) -> float:
+        return float(MEASURES[measure](self.truth, scores, np.arange(len(self.truth))))
+
+    def normal(self, metrics: Sequence[str]) -> np.ndarray:
+        """Normal scores (K, M) of the metrics."""
+        return normal_scores(np.stack([self.scores[name] for name in metrics]))
+
+
+Ranker = Callable[[Task], np.ndarray]
+Rule = Callable[[Sequence[Task]], Ranker]
+
+
+def mean_of_ranks(tasks: Sequence[Task]) -> Ranker:
+    metrics = common(tasks)
+    return lambda task: np.mean([rankdata(task.scores[name]) for name in metrics], 0)
+
+
+def mean_of_normal_scores(tasks: Sequence[Task]) -> Ranker:
+    metrics = common(tasks)
+    return lambda task: task.normal(metrics).mean(0)
+
+
+def mean_of_standardised(tasks: Sequence[Task]) -> Ranker:
+    metrics = common(tasks)
+
+    def standardised(x: np.ndarray) -> np.ndarray:
+        return (x - x.mean()) / (x.std() or 1.0)
+
+    return lambda task: np.mean([standardised(task.scores[name]) for name in metrics], 0)
+
+
+def weighted_by_agreement(tasks: Sequence[Task]) -> Ranker:
+    """Normal scores weighted by each metric's mean agreement on the fitted tasks, none below 0."""
+    metrics = common(tasks)
+    weights = np.array([max(0.0, mean_agreement(tasks, single(name)(tasks))) for name in metrics])
+    return lambda task: weights @ task.normal(metrics)
+
+
+def best_single(tasks: Sequence[Task]) -> Ranker:
+    best = max(common(tasks), key=lambda name: mean_agreement(tasks, single(name)(tasks)))
+    return single(best)(tasks)
+
+
+def greedy(tasks: Sequence[Task]) -> Ranker:
+    """Mean normal score of at most MOST metrics, each the one that most raises the agreement on these tasks."""
+    chosen: list[str] = []
+    reached = -np.inf
+    while len(chosen) < MOST:
+        found = {
+            name: mean_agreement(tasks, of_metrics([*chosen, name])) for name in common(tasks) if name not in chosen
+        }
+        best = max(found, key=found.get)
+        if found[best] <= reached:
+            break
+        chosen, reached = [*chosen, best], found[best]
+    return of_metrics(chosen)
+
+
+def regression(tasks: Sequence[Task]) -> Ranker:
+    """Least squares of the truth's normal scores on those of the metrics, with weights of at least 0 and a ridge."""
+    metrics = common(tasks)
+    x = np.concatenate([task.normal(metrics).T for task in tasks])
+    y = np.concatenate([normal_scores(task.truth) for task in tasks])
+    ridge = np.sqrt(RIDGE) * np.eye(len(metrics))
+    weights, _ = nnls(np.concatenate([x, ridge]), np.concatenate([y, np.zeros(len(metrics))]))
+    return lambda task: weights @ task.normal(metrics)
+
+
+def single(name: str) -> Rule:
+    return lambda tasks: lambda task: task.scores[name]
+
+
+def of_metrics(metrics: Sequence[str]) -> Ranker:
+    return lambda task: task.normal(metrics).mean(0)
+
+
+RULES: dict[str, Rule] = {
+    "mean of ranks": mean_of_ranks,
+    "mean of normal scores": mean_of_normal_scores,
+    "mean of standardised scores": mean_of_standardised,
+    "weighted by agreement": weighted_by_agreement,
+    "greedy choice of metrics": greedy,
+    "regression": regression,
+    "best single metric": best_single,
+}
+
+
+def chosen(tasks: Sequence[Task]) -> Ranker:
+    """The rule that ranks best by leave-one-out within the given tasks, fitted on all of them."""
+    return RULES[best_rule(tasks)](tasks)
+
+
+def best_rule(tasks: Sequence[Task]) -> str:
+    return max(RULES, key=lambda name: np.mean([task.agreement(s) for task, s in left_out(tasks, RULES[name])]))
+
+
+def left_out(tasks: Sequence[Task], rule: Rule) -> list[tuple[Task, np.ndarray]]:
+    """Each task with its scores by the rule fitted on the others."""
+    return [(task, rule([other for other in tasks if other is not task])(task)) for task in tasks]
+
+
+def common(tasks: Sequence[Task]) -> list[str]:
+    """The metrics that score every model on every task, without those that see no image."""
+    return [name for name in tasks[0].scores if all(name in task.scores for task in tasks) and name not in NO_PART]
+
+
+def mean_agreement(tasks: Sequence[Task], ranker: Ranker) -> float:
+    return float(np.mean([task.agreement(ranker(task)) for task in tasks]))
+
+
+def read(path: Path) -> list[Task]:
+    """The tasks of a ranking study; metrics that lack a model on any task take no part."""
+    study = json.loads(path.read_text())
+    whole = {
+        name
+        for name, row in study["metrics"].items()
+        if all(set(row["scores"].get(task, ())) == set(truth) for task, truth in study["truth"].items())
+    }
+    tasks = []
+    for name, truth in study["truth"].items():
+        models = tuple(truth)
+        columns = {
+            metric: np.array([row["scores"][name][model] for model in models])
+            for metric, row in study["metrics"].items()
+            if metric in whole
+        }
+        tasks.append(Task(name, models, np.array([truth[model] for model in models]), columns))
+    return tasks
+
+
+def rows(tasks: Sequence[Task], draws: int) -> list[list[str]]:
+    """The table: rules on tasks that they were not fitted on, single metrics, and differences to the first of these."""
+    found = {"chosen": left_out(tasks, chosen)} | {name: left_out(tasks, rule) for name, rule in RULES.items()}
+    found |= {f"{name} alone": left_out(tasks, single(name)) for name in AGAINST if name in common(tasks)}
+    reference = next((name for name in AGAINST if name in common(tasks)), None)
+    base = {task.name: task.scores[reference] for task in tasks}
+    table = [["rule", *SHOWN, f"tau minus {reference}'s", f"regret minus {reference}'s"]]
+    for name, ranked in found.items():
+        pairs = [(task.named(task.truth), task.named(scores)) for task, scores in ranked]
+        cells = [_cell(over_tasks(pairs, measure, n=draws), measure) for measure in SHOWN]
+        paired = [(*pair, task.named(base[task.name])) for pair, (task, _) in zip(pairs, ranked, strict=True)]
+        cells += [_cell(difference(paired, measure, n=draws), measure) for measure in SHOWN[:2]]
+        table.append([name, *cells])
+    return table
+
+
+def _cell(found, measure: str) -> str:
+    scale = 100 if measure == "regret@1" else 1
+    bounds = "" if found.interval is None else " ({:.2f} to {:.2f})".format(*(scale * end for end in found.interval))
+    return f"{scale * found.value:.2f}{bounds}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--study", type=Path, default=STUDY, help="results of ranking_study.py")
+    parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of models")
+    args = parser.parse_args()
+    tasks = read(args.study)
+    table = rows(tasks, args.draws)
+    print(markdown(table, range(1, len(table[0]))))
+    for task in tasks:
+        others = [other for other in tasks if other is not task]
+        print(f"{task.name}: chosen on the others: {best_rule(others)}")
+
+
+if __name__ == "__main__":
+    main()
