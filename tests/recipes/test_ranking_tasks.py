@@ -1,0 +1,66 @@
+"""The parts of the embedded sets that the ranking study ranks on, and the rules that combine metrics."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
+
+import consensus_study as study
+import ranking_tasks
+
+from evaluation.datasets import open_split
+from sslkit.data.sources import open_images
+
+
+def test_a_part_has_the_named_classes_and_keeps_test_images_apart(tmp_path: Path) -> None:
+    part = ranking_tasks.TASKS["clothes"]
+    arrays = ranking_tasks.arrays_of(part)
+    np.savez(tmp_path / "clothes.npz", **arrays)
+    train, test = (open_split(tmp_path / "clothes.npz", split) for split in ("train", "test"))
+    assert set(train.classes) == set(part.classes) and np.bincount(train.y).tolist() == [20] * 5
+    whole = open_images("fashion_mnist", split="test")
+    shirts = whole.pixels[whole.labels == list(whole.classes).index("Shirt")]
+    assert np.array_equal(arrays["x_test"][arrays["y_test"] == list(arrays["classes"]).index("Shirt")], shirts)
+    assert len(test) == 1000
+
+
+def made_up(name: str, seed: int, models: int = 12) -> study.Task:
+    """A task on which metric "good" is the truth with little noise, "noisy" with much, and "wrong" its opposite."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=models)
+    scores = {
+        "good": truth + 0.1 * rng.normal(size=models),
+        "noisy": truth + 2 * rng.normal(size=models),
+        "wrong": -truth + 0.3 * rng.normal(size=models),
+    }
+    return study.Task(name, tuple(f"m{k}" for k in range(models)), truth, scores)
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[study.Task]:
+    return [made_up(str(seed), seed) for seed in range(3)]
+
+
+@pytest.mark.parametrize("rule", ["greedy choice of metrics", "regression", "best single metric"])
+def test_rules_that_are_fitted_find_the_good_metric(rule: str, tasks: list[study.Task]) -> None:
+    for task, scores in study.left_out(tasks, study.RULES[rule]):
+        assert task.agreement(scores) > 0.8
+
+
+def test_the_chosen_rule_has_not_seen_the_task_that_it_ranks(tasks: list[study.Task]) -> None:
+    left = tasks[0]
+    spoiled = study.Task(left.name, left.models, -left.truth, left.scores)
+    found = [study.left_out([one, *tasks[1:]], study.chosen)[0] for one in (left, spoiled)]
+    assert [task is one for (task, _), one in zip(found, (left, spoiled), strict=True)] == [True, True]
+    assert np.array_equal(found[0][1], found[1][1]), "the truth of the task itself changes the scores on it"
+
+
+def test_the_table_has_every_rule_and_the_single_metrics(tasks: list[study.Task]) -> None:
+    renamed = [study.Task(t.name, t.models, t.truth, {"knn": t.scores["good"], **t.scores}) for t in tasks]
+    table = study.rows(renamed, draws=20)
+    names = [row[0] for row in table[1:]]
+    assert names == ["chosen", *study.RULES, "knn alone"]
+    assert table[-1][4].startswith("0.00")
