@@ -7,7 +7,7 @@ from torch import nn
 
 from evaluation.features.models import LoadedModel, weights_digest
 from evaluation.features.pooling import parted
-from sslkit.backbones import Backbone
+from sslkit import backbones
 from sslkit.errors import UserError
 
 
@@ -23,7 +23,7 @@ def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
         return None
     own = model.backbone
     sizes = {"image_size": own.image_size, "in_chans": own.in_chans, "frames": own.frames}
-    backbone = Backbone(net, own.recipe, **sizes).eval()
+    backbone = backbones.Backbone(net, own.recipe, **sizes).eval()
     named = {"name": f"untrained {model.name}", "digest": weights_digest(net)}
     return replace(model, backbone=backbone, entry=None, classifier=None, **named)
 
@@ -36,7 +36,9 @@ def _network(model: LoadedModel) -> nn.Module | None:
             return model.entry.untrained()
         except UserError:
             return None
-    name = model.backbone.recipe.name
-    if parted(model.name)[1] or not timm.is_model(name):
+    own = model.backbone
+    if parted(model.name)[1]:
         return None
-    return timm.create_model(name, pretrained=False, num_classes=0)
+    if own.recipe.name in backbones.NARROW:
+        return backbones.build(own.recipe.name, image_size=own.image_size, in_chans=own.in_chans).net
+    return timm.create_model(own.recipe.name, num_classes=0) if timm.is_model(own.recipe.name) else None

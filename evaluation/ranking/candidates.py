@@ -90,7 +90,10 @@ def of_models(
     def candidate(name: str, model: LoadedModel) -> Candidate:
         say(f"features of {len(task):,} images of {task.name}: {name}")
         found = _candidate(name, model, extract(model, task, task.split, **how), seed, device)
-        return _beside_untrained(found, model, task, how) if with_untrained else found
+        if not with_untrained:
+            return found
+        say(f"features of the same images: {name} with random weights")
+        return _beside_untrained(found, model, task, how)
 
     found = models.of_each(candidate, spare_all=True)
     same_images(list(found.values()))

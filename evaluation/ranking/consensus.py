@@ -1,6 +1,6 @@
 """The consensus of several metrics: one order of the models, how likely each is the best, what taking it may cost.
 
-found = consensus(scores, redrawn, accuracies)
+found = consensus(names, scores, redrawn, accuracies)
 found.best  # (M,) probability that each model fine-tunes best
 found.shortlist()  # the fewest models that contain the best one with a probability of 90 %
 """
@@ -28,8 +28,8 @@ class Consensus:
     metrics: their names; without any, all arrays are nan.
     score: (M,) mean normal score, higher is better; nan for a model that no metric scores. rank: (M,) 1 is best.
     interval: (M, 2) 95 % of the score over redrawn images and metrics.
-    best: (M,) probability that the model fine-tunes best of all.
-    loss: (M,) expected accuracy that is lost by taking this model instead of the best; nan without accuracies.
+    best: (M,) probability that the model fine-tunes best of all; nan if only the scores are known.
+    regret: (M,) expected accuracy that is lost by taking this model instead of the best; nan without accuracies.
     """
 
     metrics: tuple[str, ...]
@@ -37,7 +37,7 @@ class Consensus:
     rank: np.ndarray
     interval: np.ndarray
     best: np.ndarray
-    loss: np.ndarray
+    regret: np.ndarray
 
     def order(self) -> np.ndarray:
         """Return the models (M,), best first; models without a score last."""
@@ -60,9 +60,11 @@ class Consensus:
         if not self.first():
             return "no metric scores every model, so there is no consensus"
         m = self.first()[0]
-        lost = "" if np.isnan(self.loss[m]) else f", expected loss {100 * self.loss[m]:.1f} points of accuracy"
-        said = f"{' and '.join(models[one] for one in self.first())} ({100 * self.best[m]:.0f} % to be the best{lost})"
-        return said + self._between(models)
+        names = " and ".join(models[one] for one in self.first())
+        if np.isnan(self.best[m]):
+            return names
+        lost = "" if np.isnan(self.regret[m]) else f", expected regret {100 * self.regret[m]:.1f} points of accuracy"
+        return f"{names} ({100 * self.best[m]:.0f} % to be the best{lost}){self._between(models)}"
 
     def _between(self, models: Sequence[str]) -> str:
         found = self.shortlist()
@@ -96,9 +98,8 @@ def consensus(
     models' accuracies are those of kNN, in that order.
     """
     m, scored = len(scores), ~np.isnan(scores).all(1)
-    found = {name: np.full(m, np.nan) for name in ("score", "rank", "best", "loss")} | {
-        "interval": np.full((m, 2), np.nan)
-    }
+    shapes = {"score": m, "rank": m, "interval": (m, 2), "best": m, "regret": m}
+    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     chosen = [k for k in range(len(names)) if scored.any() and not np.isnan(scores[scored, k]).any()]
     if not chosen:
         return Consensus((), **found)
@@ -111,7 +112,7 @@ def consensus(
     found["best"][scored] = (places == 0).mean(0)
     if accuracies is not None and not np.isnan(accuracies[scored]).any():
         falling = -np.sort(-accuracies[scored])
-        found["loss"][scored] = (falling[0] - falling[places]).mean(0)
+        found["regret"][scored] = (falling[0] - falling[places]).mean(0)
     return Consensus(tuple(names[k] for k in chosen), **found)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,13 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
 
 
 def _consensus(record: dict[str, Any], models: Sequence[str], metrics: Sequence[str]) -> Consensus:
-    """Return the consensus; of a file without one it is computed from the scores, without redrawn images."""
+    """Return the consensus; of a file without one its order, and no probabilities: the redrawn scores are not kept."""
     if "consensus" not in record:
-        return consensus(metrics, _array(record, "scores", (len(models), len(metrics))))
+        found = consensus(metrics, _array(record, "scores", (len(models), len(metrics))))
+        unknown = np.full_like(found.score, np.nan)
+        return replace(found, interval=np.stack([unknown] * 2, 1), best=unknown)
     kept = record["consensus"]
-    shapes = {"score": (), "rank": (), "interval": (2,), "best": (), "loss": ()}
+    shapes = {"score": (), "rank": (), "interval": (2,), "best": (), "regret": ()}
     arrays = {name: _array(kept, name, (len(models), *more)) for name, more in shapes.items()}
     return Consensus(tuple(map(str, kept["metrics"])), **arrays)
 

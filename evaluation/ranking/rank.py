@@ -29,7 +29,7 @@ SAID = (
     "precision",
 )  # recorded in `made`; other options change no number
 
-KNN = parse("knn")  # the accuracies behind the expected loss of the consensus
+KNN = parse("knn")  # the accuracies behind the expected regret of the consensus
 
 
 def rank(

@@ -34,7 +34,7 @@ class Numbers(Protocol):
 def table(ranking: Numbers, style: str = "text") -> str:
     """Return the table. Rows: models by consensus. Cells: rank, score ± half its interval, `=` if tied with the best.
 
-    Left of them: the place in the consensus, the probability to be the best, the expected loss in points of accuracy.
+    Left of them: the place in the consensus, the probability to be the best, the expected regret in points of accuracy.
     The last rows are the seconds of each metric, and its agreement with the truth, if there is one. A text that is
     wider than the terminal (80 columns where there is none) has the scores of each model below its name.
     Raises UserError for an unknown style.
@@ -63,7 +63,7 @@ def _below_names(ranking: Numbers, lines: Sequence[Sequence[str]]) -> str:
 def _names(ranking: Numbers) -> list[str]:
     """Return the headers left of the metrics."""
     truth = [] if ranking.truth is None else ["truth"]
-    return ["model", *truth, "rank", "best", *([] if np.isnan(ranking.consensus.loss).all() else ["loss"])]
+    return ["model", *truth, "rank", "P(best)", *([] if np.isnan(ranking.consensus.regret).all() else ["regret"])]
 
 
 def _row(ranking: Numbers, m: int) -> list[str]:
@@ -71,7 +71,7 @@ def _row(ranking: Numbers, m: int) -> list[str]:
     row = [ranking.models[m]]
     if ranking.truth is not None:
         row.append(f"{ranking.truth[m]:.4g}")
-    shown = [(found.rank[m], "{:g}."), (100 * found.best[m], "{:.0f} %"), (100 * found.loss[m], "{:.1f}")]
+    shown = [(found.rank[m], "{:g}."), (100 * found.best[m], "{:.0f} %"), (100 * found.regret[m], "{:.1f}")]
     row += ["" if np.isnan(value) else form.format(value) for value, form in shown[: len(_names(ranking)) - len(row)]]
     return row + [_cell(ranking, m, k) for k in range(len(ranking.metrics))]
 

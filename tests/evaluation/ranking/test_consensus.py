@@ -28,7 +28,7 @@ def test_metrics_that_lack_a_model_take_no_part_and_a_model_without_scores_has_n
     scores = np.array([[1, nan, 3], [2, 5, 1], [3, 4, 2], [nan, nan, nan]])
     found = consensus(NAMES, scores, accuracies=np.array([0.5, 0.6, 0.7, nan]))
     assert found.metrics == ("knn", "parc")
-    assert np.isnan(found.score[3]) and np.isnan(found.best[3]) and np.isnan(found.loss[3])
+    assert np.isnan(found.score[3]) and np.isnan(found.best[3]) and np.isnan(found.regret[3])
     assert found.best[:3].sum() == pytest.approx(1)
     assert found.order().tolist()[-1] == 3
 
@@ -49,7 +49,7 @@ def test_probabilities_are_those_of_fine_tuning_that_agrees_as_assumed() -> None
     places = (-tuned).argsort(1).argsort(1)
     found = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1])
     assert np.allclose(found.best, right, atol=0.04)
-    assert np.allclose(found.loss, falling[0] - falling[places].mean(0), atol=0.02)
+    assert np.allclose(found.regret, falling[0] - falling[places].mean(0), atol=0.02)
 
 
 def test_redrawn_images_that_swap_two_models_bring_their_probabilities_together() -> None:
@@ -78,8 +78,8 @@ def test_the_same_seed_gives_the_same_probabilities() -> None:
 
 def test_one_model_is_the_best_for_sure() -> None:
     found = consensus(NAMES, np.ones((1, 3)), accuracies=np.array([0.4]))
-    assert found.best.tolist() == [1] and found.loss.tolist() == [0]
-    assert found.verdict(["a"]) == "a (100 % to be the best, expected loss 0.0 points of accuracy)"
+    assert found.best.tolist() == [1] and found.regret.tolist() == [0]
+    assert found.verdict(["a"]) == "a (100 % to be the best, expected regret 0.0 points of accuracy)"
 
 
 def test_the_verdict_names_a_short_list_and_says_that_it_cannot_tell_a_long_one() -> None:

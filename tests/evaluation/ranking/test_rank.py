@@ -41,7 +41,13 @@ def test_the_order_is_that_of_the_noise(ranking: evaluation.Ranking, zoo: dict) 
     assert ranking.ranks[:, 3].tolist() == [2.5] * 4
     assert ranking.order == list(zoo) and ranking.best == "noise 0.5"
     assert ranking.consensus.rank.tolist() == [1, 2, 3, 4]
-    assert (np.diff(ranking.consensus.best) < 0).all() and (np.diff(ranking.consensus.loss) > 0).all()
+    assert (np.diff(ranking.consensus.best) < 0).all() and (np.diff(ranking.consensus.regret) > 0).all()
+
+
+def test_redrawn_images_and_kinds_of_metrics_reach_the_consensus(ranking: evaluation.Ranking, zoo: dict) -> None:
+    fixed = evaluation.rank(zoo, metrics=METRICS, bootstrap=0)
+    assert fixed.consensus.metrics == ranking.consensus.metrics == tuple(METRICS)
+    assert not np.array_equal(fixed.consensus.interval, ranking.consensus.interval)
 
 
 def test_scores_are_those_of_score(ranking: evaluation.Ranking, zoo: dict) -> None:
@@ -115,7 +121,7 @@ def test_it_is_written_as_json_and_drawn(ranking: evaluation.Ranking, tmp_path: 
 
 def test_the_table_shows_ranks_ties_cost_and_agreement(ranking: evaluation.Ranking) -> None:
     lines = ranking.table().splitlines()
-    assert max(map(len, lines)) <= 80 and lines[0] == "loss, best, rank, truth, model"
+    assert max(map(len, lines)) <= 80 and lines[0] == "regret, P(best), rank, truth, model"
     assert lines[3].endswith("noise 0.5") and "1. " in lines[4] and "±" in lines[4]
     assert any(line.startswith("seconds, all models") for line in lines)
     for measure in ("weighted tau (Vigna)", "regret@1", "recall@1", "rel@1", "rel@3"):
