@@ -17,6 +17,8 @@ def _written(value: Any) -> str:
     """A value as Hydra reads it."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(map(_written, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_written(one)}" for name, one in value.items()) + "}"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = str(value)

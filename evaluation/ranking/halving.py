@@ -1,0 +1,167 @@
+"""Successive halving: fine-tune the first models of a ranking for a few steps, then the better half for twice as many.
+
+found = successive_halving("runs/zoo", "clipart", first=8, steps=200)
+found.winner, found.probability, found.steps
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation import datasets
+from evaluation.datasets import Split, open_split
+from evaluation.datasets._splits import held_out
+from evaluation.features.checks import checked, checked_images, device_of
+from evaluation.features.command_line import name_of
+from evaluation.features.zoo_members import load_member, members
+from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
+from evaluation.ranking.candidates import sampled
+from evaluation.ranking.checks import METRICS, checked_metrics
+from evaluation.ranking.rank import rank
+from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.rounds import Round, probability, rounds_of, tuned
+from sslkit.errors import UserError
+
+SURE = 0.95  # probability at which the tuning stops early
+
+
+@dataclass(frozen=True, eq=False)
+class Halving:
+    """The outcome. data: the task. ranking: by metrics, of all models. rounds: of fine-tuning, with growing steps.
+
+    probability: that the winner beats every other tuned model, each in its last round, on redrawn held-out images and
+        seeds; nan for several labels per image.
+    within: that the best model of the zoo is among the tuned ones, by the ranking; nan without a consensus.
+    train, held_out: numbers of images. checkpoint: the winner on a command line.
+    whole_steps: of tuning every model of the zoo with every rate, and with its best rate every seed.
+    """
+
+    data: str
+    ranking: Ranking
+    rounds: tuple[Round, ...]
+    probability: float
+    within: float
+    train: int
+    held_out: int
+    checkpoint: str
+    whole_steps: int
+
+    @property
+    def winner(self) -> str:
+        return self.rounds[-1].arms[0].model
+
+    @property
+    def lr(self) -> float:
+        """The winner's best learning rate."""
+        return self.rounds[-1].arms[0].lrs[0]
+
+    @property
+    def steps(self) -> int:
+        return sum(arm.steps for one in self.rounds for arm in one.arms)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of fine-tuning, without the ranking's."""
+        return sum(arm.seconds for one in self.rounds for arm in one.arms)
+
+
+def successive_halving(
+    zoo: Any,
+    data: Any,
+    metrics: Sequence[str] = METRICS,
+    *,
+    first: int = 8,
+    steps: int = 200,
+    lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3),
+    seeds: Sequence[int] = (0, 1, 2),
+    sure: float = SURE,
+    optimizer: str = "adamw",
+    weight_decay: float = 0.01,
+    batch_size: int = 32,
+    crop: Sequence[float] = (0.5, 1.0),
+    flip: bool = False,
+    precision: str = "float32",
+    max_images: int | None = 2000,
+    rank_images: int | None = 500,
+    image_size: int | None = None,
+    trust: str | Sequence[str] | None = (),
+    root: str | Path = "data",
+    cache: str | Path | None = "runs/cache",
+    out: str | Path | None = None,
+    device: str = "auto",
+    workers: int = 1,
+    progress: bool = True,
+    say: Callable[[str], None] = lambda line: None,
+) -> Halving:
+    """Rank a zoo by metrics, then fine-tune its first models in rounds, of which each keeps the better half.
+
+    zoo, metrics, image_size, trust, root: see `evaluation.rank`. data: a source of `evaluation.open_split`; only its
+        training split is used, of which a fifth of each class is held out to compare the models.
+    first: models that are fine-tuned, the first by consensus. steps: of the last round; each round before it has half
+        as many as the next.
+    lr: the grid of the first round; each round keeps the better half of each model's rates. The last round has one
+        rate, and each of `seeds`; the others have the first of them.
+    sure: stop once the first of a round is better than all its others with this probability; 1: never.
+    optimizer, weight_decay, batch_size, crop, flip, precision, device, workers: see `evaluation.fine_tune`.
+    max_images: of the task, the same number of each class; rank_images: of these for the metrics; None: all.
+    out: folder of halving.jsonl, with a line for each finished run, from which a stopped call goes on.
+    The accuracy of the winner was used to choose it, so it is optimistic; `evaluation.fine_tune` measures on test
+    images. Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization,
+    AISTATS 2016.
+    Raises UserError before any computation for bad options, metrics, models and data; and if all models diverge.
+    """
+    seeds, rates = tuple(different_seeds(seeds)), as_list("lr", lr)
+    how = {"batch_size": batch_size, "crop": tuple(as_list("crop", crop)), "flip": flip, "precision": precision}
+    grid = {"lr": rates, "weight_decay": [weight_decay], "optimizer": optimizer}
+    settings = settings_of(grid, steps=steps, **how)
+    checked("first", first, int, least=2)
+    checked("sure", sure, float, least=0.5, most=1)
+    checked("steps", steps, int, least=2 ** (rounds_of(first) - 1))
+    checked("workers", workers, int, least=1, most=256)
+    checked_images(image_size=image_size), device_of(device), checked_metrics(metrics)
+    given = members(zoo)
+    models = given.of_each(lambda _, one: load_member(one, image_size, trust=trust))
+    if len(models) < 2:
+        raise UserError(f"the zoo has {len(models)} model: successive halving chooses among at least 2")
+    train, held = divided(_opened(data, root, max_images), seeds[0])
+    ranked = sampled(train, rank_images, seeds[0])
+    ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
+    asked = ranking.order[:first]
+    place = {"out": out, "device": device, "workers": workers, "progress": progress}
+    chosen = {name: models[name] for name in asked}
+    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, place, say)
+    names = [ranking.models.index(name) for name in asked]
+    within = float(ranking.consensus.best[names].sum())
+    winner = rounds[-1].arms[0].model
+    return Halving(
+        data=str(data),
+        ranking=ranking,
+        rounds=rounds,
+        probability=probability(rounds),
+        within=within,
+        train=len(train),
+        held_out=len(held),
+        checkpoint=name_of(given[winner], models[winner]),
+        whole_steps=len(models) * (len(rates) + len(seeds)) * steps,
+    )
+
+
+def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:
+    """Return a split without the held-out images, and these: a share of each class; a group stays together."""
+    names = split.ids if split.groups is None else split.groups.astype(str)
+    names, start, member = np.unique(np.asarray(names).astype(str), return_index=True, return_inverse=True)
+    out = held_out(split.y[start], names.tolist(), share, seed)[member]
+    if not out.any():
+        raise UserError(f"{split.name}: no class has 2 labelled images, so none can be held out to compare models")
+    return split.take(np.flatnonzero(~out)), split.take(np.flatnonzero(out))
+
+
+def _opened(data: Any, root: str | Path, max_images: int | None) -> Split:
+    if data is None:
+        raise UserError("name the task: data=clipart, or data=PATH/TO/IMAGES")
+    name = data.partition(":")[0] if isinstance(data, str) else ""
+    learned = datasets.find(name).train if name in datasets.names() else "train"
+    return sampled(open_split(data, learned, root=root), max_images, 0)

@@ -1,0 +1,158 @@
+"""Output of successive halving: a line for each round, the choice, how sure it is, what it cost, a file, a picture."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation.features.command_line import words
+from evaluation.ranking.halving import Halving, successive_halving
+from evaluation.ranking.rounds import Arm, Round
+from evaluation.ranking.summary import file_names
+from evaluation.results.names import short
+from sslkit import say
+from sslkit.errors import UserError
+from sslkit.figures import save_figure
+from sslkit.files import write_whole
+
+FIRST, QUIET = "#4477AA", "#b0b6bf"
+
+
+def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how: Any) -> Halving:
+    """Choose a model and print the outcome; called by `recipes/choose.py`. Arguments: see `successive_halving`.
+
+    out: folder of NAME.json, NAME.png, and the finished runs.
+    """
+    if not zoo:
+        raise UserError("name the models to choose from: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
+    found = successive_halving(zoo, data, out=out, say=lambda line: say.line(f"          {line}"), **how)
+    name = file_names([str(data)])[str(data)]
+    for line in lines(found):
+        say.line(line)
+    written = [write(found, Path(out) / f"{name}.json")]
+    if pictures:
+        written.append(plot(found, Path(out) / f"{name}.png"))
+    say.line(f"written   {', '.join(map(str, written))}")
+    say.line(f"next      {next_command(found, data, how)}")
+    return found
+
+
+def lines(found: Halving) -> list[str]:
+    """Return the rounds, the choice with its probability, and the cost beside that of tuning every model."""
+    told = []
+    for number, one in enumerate(found.rounds, 1):
+        told += _round(number, one, found.held_out, number == len(found.rounds))
+    sure = "" if math.isnan(found.probability) else f"; {100 * found.probability:.0f} % to be the best of those tuned"
+    last = found.rounds[-1]
+    told.append(f"best      {found.data}: {found.winner}, lr {found.lr:g}{sure}")
+    first, n = len(found.rounds[0].arms), len(found.ranking.models)
+    if first < n and not math.isnan(found.within):
+        told.append(
+            f"          the best of all {n} is among the {first} tuned with {100 * found.within:.0f} %, by the metrics"
+        )
+    whole = found.whole_steps
+    told.append(
+        f"cost      {found.steps:,} steps of fine-tuning, {found.seconds:.0f} s; every model with every rate and seed "
+        f"takes {whole:,} steps ({whole / found.steps:.1f} times as many)"
+    )
+    if last.arms[0].right is not None:
+        told.append(
+            f"note      probabilities are of {found.held_out} held-out images of train"
+            + (f" and {len(last.seeds)} seeds" if len(last.seeds) > 1 else ", of one seed")
+            + "; the winner's accuracy there is optimistic, as it was chosen by it"
+        )
+    return told
+
+
+def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
+    told = [
+        f"round {number}   {one.steps} steps, {len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}, {n} held-out images"
+    ]
+    for place, arm in enumerate(one.arms):
+        goes = "dropped" if place >= one.kept else "chosen" if last else "kept"
+        told.append(f"  {_percent(arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}")
+    return told
+
+
+def _percent(arm: Arm) -> str:
+    return f"{100 * arm.value:5.1f} %" if len(arm.values) else "diverged"
+
+
+def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
+    """Return the command that measures the winner on test images, with its learning rate. how: the options here."""
+    grid = {"lr": [found.lr], "weight_decay": [how["weight_decay"]], "optimizer": how["optimizer"]}
+    tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "flip")}
+    kept = {name: how[name] for name in ("image_size", "trust") if how[name]}
+    kept |= {"root": how["root"]} if how["root"] != "data" else {}
+    asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
+    return f"python recipes/evaluate.py {words({**asked, **tuned, **kept})}"
+
+
+def write(found: Halving, path: Path) -> Path:
+    """Write the outcome as JSON, atomically, and return its path."""
+    rounds = [
+        {
+            "steps": one.steps,
+            "seeds": list(one.seeds),
+            "kept": [arm.model for arm in one.arms[: one.kept]],
+            "models": {arm.model: _arm(arm) for arm in one.arms},
+        }
+        for one in found.rounds
+    ]
+    content = {
+        "data": found.data,
+        "winner": found.winner,
+        "lr": found.lr,
+        "probability": None if math.isnan(found.probability) else found.probability,
+        "within": None if math.isnan(found.within) else found.within,
+        "steps": found.steps,
+        "whole_steps": found.whole_steps,
+        "seconds": found.seconds,
+        "images": {"train": found.train, "held_out": found.held_out},
+        "ranked": found.ranking.order,
+        "rounds": rounds,
+    }
+    with write_whole(path) as partial:
+        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    return {"lrs": list(arm.lrs), "values": list(map(float, arm.values)), "steps": arm.steps, "seconds": arm.seconds}
+
+
+def plot(found: Halving, path: Path) -> Path:
+    """Plot accuracy on the held-out images against the steps of the rounds, a line for each model."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.8 + max(2.6, 0.28 * len(found.rounds[0].arms))), layout="constrained")
+    axis = figure.subplots()
+    for arm in reversed(found.rounds[0].arms):
+        own = [(one.steps, a) for one in found.rounds for a in one.arms if a.model == arm.model and len(a.values)]
+        won = arm.model == found.winner
+        colour = FIRST if won else QUIET
+        steps, values = [step for step, _ in own], [100 * a.value for _, a in own]
+        axis.plot(steps, values, "o-", color=colour, markersize=4, zorder=2 + won)
+        if own:
+            axis.annotate(
+                short(arm.model),
+                (steps[-1], values[-1]),
+                xytext=(6, 0),
+                textcoords="offset points",
+                fontsize=7,
+                va="center",
+                color="#222222" if won else "#666666",
+                parse_math=False,
+            )
+    axis.set_xscale("log", base=2)
+    ticks = [one.steps for one in found.rounds]
+    axis.set_xticks(ticks, list(map(str, ticks)))
+    axis.minorticks_off()
+    axis.set_xlim(ticks[0] * 0.9, ticks[-1] * 2)
+    axis.set_xlabel("steps of fine-tuning in the round")
+    axis.set_ylabel(f"accuracy on {found.held_out} held-out images, %")
+    axis.set_title(f"{found.data}: {found.winner}", loc="left", fontsize=9, parse_math=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, path)
+    return path

@@ -1,0 +1,113 @@
+"""Successive halving on real digits."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation.datasets import open_split
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.ranking.halving import divided, successive_halving
+from evaluation.ranking.halving_output import lines
+from sslkit.errors import UserError
+
+QUICK: dict[str, Any] = {
+    "metrics": ["knn"],
+    "first": 3,
+    "steps": 8,
+    "lr": [1e-2, 1e-3, 1e-4],
+    "max_images": 120,
+    "rank_images": 60,
+    "device": "cpu",
+    "cache": None,
+    "progress": False,
+}
+
+
+@pytest.fixture(scope="module")
+def zoo() -> dict[str, LoadedModel]:
+    return {f"seed {seed}": load_model(f"random:narrow_resnet:{seed}", image_size=8, in_chans=1) for seed in range(4)}
+
+
+def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_path: Path) -> None:
+    found = successive_halving(zoo, "digits", out=tmp_path, sure=1, **QUICK)
+    first, last = found.rounds
+    assert (first.steps, last.steps) == (4, 8) and (len(first.arms), len(last.arms)) == (3, 2)
+    assert {arm.model for arm in first.arms} == set(found.ranking.order[:3])
+    assert [arm.model for arm in last.arms] != [] and {arm.model for arm in last.arms} == {
+        arm.model for arm in first.arms[:2]
+    }
+    assert [arm.value for arm in first.arms] == sorted((arm.value for arm in first.arms), reverse=True)
+    assert all(len(arm.lrs) == 3 and len(arm.values) == 1 for arm in first.arms)
+    assert all(len(arm.lrs) == 1 and len(arm.values) == 3 for arm in last.arms)
+    assert all(arm.lrs[0] == next(a for a in first.arms if a.model == arm.model).lrs[0] for arm in last.arms)
+    assert found.winner == last.arms[0].model and found.lr == last.arms[0].lrs[0]
+    assert found.steps == 3 * 3 * 4 + 2 * 3 * 8 and found.whole_steps == 4 * (3 + 3) * 8
+    assert (found.train, found.held_out) == (96, 24)
+    assert 0 <= found.probability <= 1 and 0 < found.within <= 1
+    told = "\n".join(lines(found))
+    assert found.winner in told and f"{found.steps:,} steps" in told and "24 held-out images" in told
+
+
+def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: Path) -> None:
+    first = successive_halving(zoo, "digits", out=tmp_path, **QUICK)
+    runs = (tmp_path / "halving.jsonl").read_bytes()
+    again = successive_halving(zoo, "digits", out=tmp_path, **QUICK)
+    assert (tmp_path / "halving.jsonl").read_bytes() == runs
+    assert (again.winner, again.probability, again.seconds) == (first.winner, first.probability, first.seconds)
+
+
+def test_it_stops_once_a_model_is_surely_the_best(zoo: dict) -> None:
+    found = successive_halving(zoo, "digits", sure=0.5, **QUICK)
+    assert len(found.rounds) == 1 and found.rounds[0].kept == 1 and found.probability >= 0.5
+
+
+def test_rates_that_diverge_are_left_out_and_if_all_do_it_says_so(zoo: dict) -> None:
+    found = successive_halving(zoo, "digits", sure=1, **QUICK | {"lr": [1e-3, 1e30]})
+    assert all(arm.lrs == (1e-3,) for arm in found.rounds[0].arms)
+    with pytest.raises(UserError, match="every learning rate of every model diverged"):
+        successive_halving(zoo, "digits", **QUICK | {"lr": [1e30]})
+
+
+def test_held_out_images_are_a_fifth_of_each_class_and_groups_stay_together() -> None:
+    split = open_split("digits", "train")
+    train, held = divided(split, 0)
+    assert not set(train.ids) & set(held.ids) and len(train) + len(held) == len(split)
+    assert np.allclose(np.bincount(held.y) / np.bincount(split.y), 0.2, atol=0.01)
+    groups = np.arange(len(split)) // 3
+    object.__setattr__(split, "groups", groups)
+    train, held = divided(split, 0)
+    assert not set(train.groups) & set(held.groups)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"first": 1}, "first"),
+        ({"steps": 1}, "steps"),
+        ({"lr": []}, "lr"),
+        ({"lr": [-1.0]}, "lr"),
+        ({"seeds": [0, 0]}, "seeds"),
+        ({"sure": 0.2}, "sure"),
+        ({"metrics": ["knnn"]}, "did you mean 'knn'"),
+        ({"max_images": 5}, "max_images=5"),
+        ({"workers": 0}, "workers"),
+    ],
+)
+def test_bad_options_are_told_before_any_extraction(given: dict, said: str, zoo: dict) -> None:
+    with pytest.raises(UserError, match=said):
+        successive_halving(zoo, "digits", say=lambda line: pytest.fail(line), **QUICK | given)
+
+
+def test_one_model_and_no_data_are_errors(zoo: dict) -> None:
+    with pytest.raises(UserError, match="at least 2"):
+        successive_halving({"one": zoo["seed 0"]}, "digits", **QUICK)
+    with pytest.raises(UserError, match="name the task"):
+        successive_halving(zoo, None, **QUICK)
+
+
+def test_two_models_are_one_round(zoo: dict) -> None:
+    found = successive_halving(dict(list(zoo.items())[:2]), "digits", **QUICK)
+    assert len(found.rounds) == 1 and found.within == pytest.approx(1) and not math.isnan(found.probability)
