@@ -35,6 +35,9 @@ class Settings:
         None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, or a list"
     )
     metrics: str | list[str] = setting(METRICS, f"some of {', '.join(metrics())}; options in brackets")
+    layers: str | None = setting(
+        None, "metric, such as knn, by which the layers of each model are compared too; null: not"
+    )
     truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or {data: {model: accuracy}}")
     bootstrap: int = setting(
         BOOTSTRAP, "bootstrap samples of images for intervals and ties, at least 2; 0: none", least=0
@@ -77,6 +80,8 @@ def main(config: dict[str, Any]) -> None:
     if benchmark is None:
         rank_tasks(**config)
     else:
+        if config.pop("layers", None) is not None:
+            raise UserError("layers= is for custom data sets: leave it out of a benchmark")
         rank_published(benchmark, checkpoints, download=download, **config)
 
 

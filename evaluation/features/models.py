@@ -99,7 +99,8 @@ def load_model(
         size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit Method, or an nn.Module
         (B, C, S, S) -> (B, D).
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
-        its end takes these tokens of a ViT as the features, instead of those that it pools itself.
+        its end takes these tokens of a ViT as the features, instead of those that it pools itself; with @layer1,
+        @layer2, ... the mean over the positions after that layer (see `features.pooling.LayerPooling`).
     image_size, in_chans: of the images, if the model does not define them; 224 and 3 by default.
     trust: "package.module:function", or several: your own functions that the card of an entry may name as the builder
         of its network, and that may be called.
@@ -116,7 +117,7 @@ def load_model(
         raise UserError(f"model must be {_KINDS}; not {type(model).__name__}")
     text, pooling = parted(str(model))
     if pooling:
-        return _pooled(load_model(text, image_size=image_size, in_chans=in_chans, trust=trust), pooling)
+        return at_pooling(load_model(text, image_size=image_size, in_chans=in_chans, trust=trust), pooling)
     kind, _, rest = text.partition(":")
     if kind == "timm":
         name, _, weights = rest.partition(":")
@@ -137,8 +138,11 @@ _KINDS = (
 )
 
 
-def _pooled(model: LoadedModel, pooling: str) -> LoadedModel:
-    """The model with another pooling; its results are kept apart from those of its zoo entry."""
+def at_pooling(model: LoadedModel, pooling: str) -> LoadedModel:
+    """The model with another pooling or layer; its results are kept apart from those of its zoo entry.
+
+    Raises UserError for one that it has not.
+    """
     name = f"{model.name}@{pooling}"
     backbone = pooled(model.backbone, pooling, name)
     return replace(

@@ -1,4 +1,6 @@
-"""Features of a ViT by another pooling than its own: `MODEL@class`, `MODEL@mean`, `MODEL@class+mean`."""
+"""Features of a layer, `MODEL@layer2`, or of a ViT by another pooling: `MODEL@class`, `@mean`, `@class+mean`."""
+
+import re
 
 import torch
 from torch import Tensor, nn
@@ -7,6 +9,7 @@ from sslkit.backbones.base import Backbone, Recipe
 from sslkit.errors import UserError
 
 POOLINGS = ("class", "mean", "class+mean")
+LAYER = re.compile(r"layer(\d+)")
 
 
 def parted(text: str) -> tuple[str, str]:
@@ -17,8 +20,9 @@ def parted(text: str) -> tuple[str, str]:
     name, at, pooling = text.rpartition("@")
     if not at or not name or "/" in pooling:
         return text, ""
-    if pooling not in POOLINGS:
-        raise UserError(f"model {text}: the pooling after @ must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+    if pooling not in POOLINGS and not LAYER.fullmatch(pooling):
+        known = f"{', '.join(POOLINGS)}, layer1, layer2, ..."
+        raise UserError(f"model {text}: the pooling after @ must be one of {known}; got {pooling!r}")
     return name, pooling
 
 
@@ -39,14 +43,48 @@ class TokenPooling(nn.Module):
         return torch.cat([self.net.fc_norm(parts[name]) for name in self.pooling.split("+")], dim=1)
 
 
-def pooled(own: Backbone, pooling: str, name: str) -> Backbone:
-    """A network with features by this pooling. name: of the model, for messages.
+class LayerPooling(nn.Module):
+    """The mean over all positions after a layer, with nothing computed behind it: (B, C, H, W) -> (B, width).
 
-    Raises UserError for a network without patches, and for one without a class token if that is asked for.
+    layer: from 1, as timm counts a network's feature levels: the stem and the stages of a convolutional network, the
+    blocks of a ViT (its patches, without class token).
     """
+
+    def __init__(self, net: nn.Module, layer: int) -> None:
+        super().__init__()
+        self.net = net
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        how = {"stop_early": True, "intermediates_only": True, "output_fmt": "NCHW"}
+        (found,) = self.net.forward_intermediates(x, indices=[self.layer - 1], **how)
+        return found.mean((2, 3))
+
+
+def layers(own: Backbone) -> tuple[str, ...]:
+    """The layers of a network, "layer1" first; none if they cannot be read."""
+    known = hasattr(own.net, "forward_intermediates") and own.frames is None
+    return tuple(f"layer{k}" for k in range(1, len(own.net.feature_info) + 1)) if known else ()
+
+
+def pooled(own: Backbone, pooling: str, name: str) -> Backbone:
+    """A network with features by this pooling, or of this layer. name: of the model, for messages.
+
+    Raises UserError for a network without such layers, without patches, and without a class token if that is asked for.
+    """
+    found = LAYER.fullmatch(pooling)
+    if found:
+        if pooling not in layers(own):
+            has = f"it has {', '.join(layers(own))}" if layers(own) else "its layers cannot be read"
+            raise UserError(f"model {name}: {own.recipe.name} has no {pooling}: {has}")
+        net: nn.Module = LayerPooling(own.net, int(found[1]))
+        return _wrapped(net, own)
     if not own.is_vit:
         raise UserError(f"model {name}: {own.recipe.name} has no tokens: leave out @{pooling}")
     if "class" in pooling and own.net.cls_token is None:
         raise UserError(f"model {name}: {own.recipe.name} has no class token: take @mean")
-    net = TokenPooling(own.net, pooling)
+    return _wrapped(TokenPooling(own.net, pooling), own)
+
+
+def _wrapped(net: nn.Module, own: Backbone) -> Backbone:
     return Backbone(net, Recipe(own.recipe.name), image_size=own.image_size, in_chans=own.in_chans).eval()

@@ -15,6 +15,7 @@ from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import lines_of, load_member, members
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
+from evaluation.ranking.layers import OWN, best_layers, checked_metric, table, write
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
@@ -23,7 +24,9 @@ from sslkit.data.sources import name_of_tables
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
+EXTRACTION = ("cache", "precision", "batch_size", "workers", "on_error")  # options of `evaluation.extract`
 USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
+LAYERS = "-layers"  # suffix of the file of every model's layers
 AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
 
@@ -37,6 +40,7 @@ def rank_tasks(
     pictures: bool = True,
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
+    layers: str | None = None,
     bootstrap: int = BOOTSTRAP,
     seed: int = 0,
     device: str = "cpu",
@@ -46,6 +50,7 @@ def rank_tasks(
 
     data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
     out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models outside a zoo.
+    layers: metric by which the layers of each model are compared too, see `evaluation.ranking.layers`; None: not.
     trust: see `evaluation.load_model`. bootstrap, seed, device, how: see `evaluation.rank`.
     Raises UserError before any extraction if possible: every task is opened first.
     """
@@ -54,6 +59,8 @@ def rank_tasks(
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
     drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
     checked_metrics(metrics, **drawn)
+    if layers is not None:
+        checked_metric(layers)
     models = members(zoo).of_each(lambda _, one: load_member(one, image_size, trust=trust))  # once for all tasks
     for told in lines_of(models.left_out):
         say.line(told)
@@ -70,6 +77,8 @@ def rank_tasks(
             ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
         made = {**ranking.made, "image_size": image_size}
         rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
+        if layers is not None:
+            _by_layers(models, split, layers, Path(out) / f"{file}{LAYERS}.json", seed, how)
     kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     _print_end(rankings, models, kept)
@@ -100,6 +109,20 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
         say.line(f"note      {note}")
     _write(ranking, out, file, pictures)
     return ranking
+
+
+def _by_layers(
+    models: Mapping[str, LoadedModel], split: Split, metric: str, path: Path, seed: int, how: Mapping[str, Any]
+) -> None:
+    """Print and write the layers of the models, and how to measure the first one's best layer."""
+    reading = {name: value for name, value in how.items() if name in EXTRACTION}
+    found = best_layers(models, split, metric, seed=seed, say=line, **reading)
+    say.line(f"{split.name}: the best layer of each model\n{table(found, metric)}")
+    say.line(f"written   {write(found, metric, path)}")
+    first = found[0]
+    if first.chosen != OWN:
+        asked = {"checkpoint": f"{name_of(first.model, models[first.model])}@{first.chosen}", "data": split.name}
+        say.line(f"frozen    python recipes/evaluate.py {words({**asked, 'protocols': ['linear', 'knn']})}\n")
 
 
 def file_names(tasks: Sequence[str]) -> dict[str, str]:

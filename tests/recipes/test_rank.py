@@ -57,6 +57,16 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
         assert (place / "runs" / "ranking" / name).read_bytes()[:4] == b"\x89PNG"
 
 
+def test_layers_are_compared_and_the_command_for_frozen_features_runs(place: Path, typed) -> None:
+    done = typed("rank", "zoo=zoo", "data=digits.npz", "metrics=[knn]", "layers=knn", "bootstrap=0", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "the best layer of each model" in done.stdout and "layer3" in done.stdout
+    found = json.loads((place / "runs" / "ranking" / "digits-layers.json").read_text())
+    assert sorted(found["models"]) == ["a", "b", "c"] and len(found["models"]["a"]["layers"]) == 6
+    wrong = typed("rank", "zoo=zoo", "data=digits.npz", "layers=leep", cwd=place)
+    assert wrong.returncode == 2 and "give knn or logme" in wrong.stderr, wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("config", "called", "expected"),
     [

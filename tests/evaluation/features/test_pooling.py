@@ -25,6 +25,21 @@ def test_each_pooling_is_made_of_the_networks_own_tokens(name: str) -> None:
     assert len({own.digest, *(model.digest for model in found.values())}) == 4
 
 
+@pytest.mark.parametrize(("name", "module"), [("narrow_resnet", "layer1"), ("narrow_vit", "blocks.1")])
+def test_a_layer_is_the_mean_over_the_positions_behind_it(name: str, module: str) -> None:
+    own, second = (load_model(f"random:{name}{at}", image_size=32) for at in ("", "@layer2"))
+    seen = []
+    handle = own.net.get_submodule(module).register_forward_hook(lambda _, __, out: seen.append(out))
+    x = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        own.net(x)
+        found = second.net(x)
+    handle.remove()
+    expected = seen[0].mean((2, 3)) if seen[0].ndim == 4 else seen[0][:, own.net.num_prefix_tokens :].mean(1)
+    torch.testing.assert_close(found, expected)
+    assert second.name == f"random:{name}@layer2" and second.digest != own.digest and second.width == found.shape[1]
+
+
 def test_a_word_without_pooling_is_left_as_it_is() -> None:
     assert parted("runs/zoo/A") == ("runs/zoo/A", "")
     assert parted("runs@home/zoo/A") == ("runs@home/zoo/A", "")
@@ -34,9 +49,12 @@ def test_a_word_without_pooling_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("random:narrow_vit@max", "must be one of class, mean, class.mean, got 'max'"),
+        ("random:narrow_vit@max", "must be one of class, mean, class.mean, layer1, layer2, ...; got 'max'"),
         ("random:narrow_resnet@mean", "no tokens"),
         ("random:vit_medium_patch16_gap_240@class+mean", "no class token"),
+        ("random:narrow_resnet@layer6", "has no layer6: it has layer1, layer2, layer3, layer4, layer5"),
+        ("random:narrow_resnet@layer0", "has no layer0"),
+        ("random:slow_r50@layer1", "has no layer1: its layers cannot be read"),
     ],
 )
 def test_what_cannot_be_pooled_is_one_line(word: str, message: str) -> None:

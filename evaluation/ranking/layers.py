@@ -1,0 +1,173 @@
+"""Rank by intermediate layers too: the best layer of each model, corrected for having been chosen.
+
+found = best_layers(models, task, "knn")
+found[0].chosen, found[0].corrected, found[0].own
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from evaluation.datasets import Split
+from evaluation.features.extraction import extract
+from evaluation.features.models import LoadedModel, at_pooling
+from evaluation.features.pooling import POOLINGS, layers
+from evaluation.ranking.resampling import half
+from evaluation.ranking.samples import as_sample
+from evaluation.ranking.scoring import Spec, parse, scored
+from evaluation.results.choice import levelled
+from evaluation.transferability.base import Sample
+from sslkit.errors import UserError
+from sslkit.files import write_whole
+from sslkit.text_tables import aligned
+
+SPLITS = 10  # random divisions of the images into halves
+OWN = "own"  # the features that the network pools itself
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """The layers of one model by one metric.
+
+    names: of L layers, the last one OWN. scores: (L,) on all images, higher is better; nan where the metric has none.
+    corrected: mean over 2 SPLITS halves of the score of the layer that is best on the other half of the images.
+    own: the same for the network's own features. better: share of the halves in which the chosen layer scores higher
+    than these.
+    """
+
+    model: str
+    names: tuple[str, ...]
+    scores: np.ndarray
+    corrected: float
+    own: float
+    better: float
+
+    @property
+    def chosen(self) -> str:
+        """The best layer on all images; of equal ones the last."""
+        return self.names[_best(self.scores)]
+
+
+def best_layers(
+    models: Mapping[str, LoadedModel],
+    task: Split,
+    metric: str,
+    *,
+    splits: int = SPLITS,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda line: None,
+    **how: Any,
+) -> list[Layers]:
+    """Score every layer of every model, and ViTs also by every pooling.
+
+    models: by name. task: labelled images, one class each. metric: one that reads features and scores a single model.
+    splits: divisions into halves. how: options of `evaluation.extract`.
+    The best of L noisy scores is too high. So the layer is chosen on one half of each class and scored on the other,
+    and a ranking of models by that is not one of their numbers of layers.
+    Returns the models by their corrected score, first the best.
+    Raises UserError for a metric without a score of one model's features.
+    """
+    spec = checked_metric(metric)
+    found = []
+    for name, model in models.items():
+        names = (*_readable(model), OWN)
+        say(f"layers of {name}: {', '.join(names)}")
+        samples = []
+        for layer in names:
+            features = extract(model if layer == OWN else at_pooling(model, layer), task, task.split, **how)
+            samples.append(as_sample(features, seed=seed))
+        found.append(of_samples(name, names, samples, spec, splits, seed))
+    return sorted(found, key=lambda one: -np.nan_to_num(one.corrected, nan=-np.inf))
+
+
+def checked_metric(metric: str) -> Spec:
+    """Parse a metric that scores the features of one model. Raises UserError for others."""
+    spec = parse(metric)
+    if set(spec.needs) != {"features"} or not spec.reads_features or spec.over_zoo is not None:
+        raise UserError(f"layers: {metric} does not score the features of one model alone; give knn or logme first")
+    return spec
+
+
+def of_samples(
+    name: str, names: Sequence[str], samples: Sequence[Sample], spec: Spec, splits: int = SPLITS, seed: int = 0
+) -> Layers:
+    """Return the layers of a model from their features, of the same images. samples: L, in the order of the names."""
+    halves = []
+    for number in range(splits):
+        rows = half(samples[0], seed, number)
+        others = torch.ones(len(samples[0]), dtype=torch.bool)
+        others[rows] = False
+        parts = (rows, others.nonzero()[:, 0])
+        halves.append([[_scored(spec, sample.take(part)) for sample in samples] for part in parts])
+    both = np.array(halves)  # (splits, 2, L)
+    chosen, elsewhere = both.reshape(-1, len(samples)), both[:, ::-1].reshape(-1, len(samples))
+    own = elsewhere[:, -1]
+    picked = np.array([there[_best(here)] for here, there in zip(chosen, elsewhere, strict=True)])
+    picked = np.where(np.isnan(picked), own, picked)  # a half on which the metric refuses the chosen layer
+    better = float((picked > own).mean())
+    whole = np.array([_scored(spec, sample) for sample in samples])
+    return Layers(name, tuple(names), whole, float(picked.mean()), float(own.mean()), better)
+
+
+def _readable(model: LoadedModel) -> tuple[str, ...]:
+    """Return the poolings and layers that the network has, beside its own features."""
+    found = []
+    for layer in (*layers(model.backbone), *POOLINGS):
+        try:
+            at_pooling(model, layer)
+        except UserError:
+            continue
+        found.append(layer)
+    return tuple(found)
+
+
+def _scored(spec: Spec, sample: Sample) -> float:
+    """Return the score; nan if the metric refuses the features."""
+    try:
+        return scored(spec, sample).value
+    except UserError:
+        return float("nan")
+
+
+def _best(scores: np.ndarray) -> int:
+    """Return the index of the highest score, of equal ones the last; the last if none is known."""
+    if np.isnan(scores).all():
+        return len(scores) - 1
+    level = levelled(np.where(np.isnan(scores), -np.inf, scores))
+    return int(np.flatnonzero(level == level.max())[-1])
+
+
+def table(found: Sequence[Layers], metric: str) -> str:
+    """Return the table: the models in this order, with every layer's score on all images."""
+    rows = [["model", "best layer", metric, f"own {metric}", "better in", "layers on all images"]]
+    for one in found:
+        each = "  ".join(f"{name} {score:.3g}" for name, score in zip(one.names, one.scores, strict=True))
+        numbers = [f"{one.corrected:.4g}", f"{one.own:.4g}", f"{100 * one.better:.0f} %"]
+        rows.append([one.model, one.chosen, *numbers, each])
+    return aligned(rows)
+
+
+def write(found: Sequence[Layers], metric: str, path: Path) -> Path:
+    """Write the layers as JSON, atomically, and return the path."""
+    models = {
+        one.model: {
+            "chosen": one.chosen,
+            "corrected": _number(one.corrected),
+            "own": _number(one.own),
+            "better": one.better,
+            "layers": {name: _number(score) for name, score in zip(one.names, one.scores, strict=True)},
+        }
+        for one in found
+    }
+    with write_whole(path) as partial:
+        partial.write_text(json.dumps({"metric": metric, "models": models}, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
