@@ -25,8 +25,9 @@ class ArrayImages(Images):
         n, channels, height, width = pixels.shape
         if n == 0:
             raise UserError(f"{identity.name} has no images in its split {options.split!r}")
-        if identity.labels is not None and len(identity.labels) != n:
-            raise UserError(f"{identity.name} has {n} images and {len(identity.labels)} labels")
+        for labels in (identity.labels, identity.multi_labels):
+            if labels is not None and len(labels) != n:
+                raise UserError(f"{identity.name} has {n} images and {len(labels)} labels")
         self.pixels = pixels
         self.name = identity.name
         self._check_channels(options.channels or channels)

@@ -38,6 +38,8 @@ def splits_of_npz(path: Path) -> tuple[str, ...]:
 def open_npz(path: Path, options: ImageOptions) -> ArrayImages:
     """Images (N, H, W), (N, H, W, C) or (N, C, H, W) and labels (N,), integers or names.
 
+    Labels (N, K) of 1 and 0 are those of several classes an image: 1 (yes), 0 (no); if some are -1, these are the no,
+    and 0 is not known.
     Keys: x_train, y_train, x_test, y_test (x_val, y_val), or x, y, or images, labels; labels and `classes`,
     the names of the labels, may be missing. Pickled objects are refused.
     Raises UserError for other keys, types, ranges, shapes, and for NaN pixels.
@@ -49,7 +51,8 @@ def open_npz(path: Path, options: ImageOptions) -> ArrayImages:
         where = f"{path}: {x_key}"
         pixels = to_nchw(to_uint8(_read(file, x_key, path), where), where)
         labels, classes = _labels(file, keys, options.split, path)
-    identity = Identity(path.stem, path, tuple(keys), labels, classes)
+    named = {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
+    identity = Identity(path.stem, path, tuple(keys), **named)
     return ArrayImages(pixels, identity, options)
 
 
@@ -87,10 +90,12 @@ def _read(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
 def _labels(
     file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path
 ) -> tuple[np.ndarray | None, list[str] | None]:
-    """The split's labels as positions in the classes of all splits together."""
+    """The split's labels (N,) as positions in the classes of all splits together, or (N, K) int8 of several classes."""
     raw = {s: _raw_labels(file, y_key, path) for s, (_, y_key) in keys.items() if y_key in file.files}
     if split not in raw:
         return None, None
+    if any(labels.ndim == 2 for labels in raw.values()):
+        return _several(file, raw, split, path)
     if "classes" in file.files and raw[split].dtype.kind in "iu":
         return _named(raw[split], _read(file, "classes", path), f"{path}: {keys[split][1]}")
     values = np.unique(np.concatenate(list(raw.values())))
@@ -106,9 +111,31 @@ def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
     labels = _read(file, key, path)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
+    if labels.ndim == 2 and labels.dtype.kind in "iub":
+        return labels
     if labels.ndim != 1 or labels.dtype.kind not in "iuU":
-        raise UserError(f"{path}: {key} is {labels.dtype} {labels.shape}; labels are (N,) integers or strings")
+        raise UserError(
+            f"{path}: {key} is {labels.dtype} {labels.shape}; labels are (N,) integers or strings, or (N, K) of 0 and 1"
+        )
     return labels
+
+
+def _several(
+    file: np.lib.npyio.NpzFile, raw: dict[str, np.ndarray], split: str, path: Path
+) -> tuple[np.ndarray, list[str]]:
+    """The split's labels (N, K) int8: 1 (yes), -1 (no), 0 (not known), and the names of the K classes."""
+    shapes = {labels.shape[1:] for labels in raw.values()}
+    if len(shapes) > 1:
+        raise UserError(f"{path}: the labels of its splits are of different shapes: {', '.join(map(str, shapes))}")
+    labels = raw[split].astype(np.int64)
+    if not np.isin(labels, (-1, 0, 1)).all():
+        raise UserError(f"{path}: labels (N, K) are 1 for yes and 0 for no (or -1 for no); got {labels.max()}")
+    if not any((one == -1).any() for one in raw.values() if one.dtype.kind == "i"):
+        labels = np.where(labels == 1, 1, -1)
+    names = _read(file, "classes", path) if "classes" in file.files else np.arange(labels.shape[1])
+    if names.shape != labels.shape[1:]:
+        raise UserError(f"{path}: classes has shape {names.shape}, but the labels are of {labels.shape[1]} classes")
+    return labels.astype(np.int8), [str(name) for name in names]
 
 
 def _named(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:

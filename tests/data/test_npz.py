@@ -44,6 +44,24 @@ def test_npz_of_images_and_labels_with_names_and_unlabelled_rows(tmp_path) -> No
     assert bare.labels is None and bare.classes is None and bare[0]["label"] == -1
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
+def test_several_classes_an_image_are_yes_or_no(tmp_path, dtype: type) -> None:
+    x, y = np.zeros((3, 4, 4), np.uint8), np.array([[1, 0], [1, 1], [0, 0]], dtype)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x[:1], y_test=y[:1], classes=["ant", "bee"])
+    images = open_images(tmp_path / "a.npz")
+    assert images.labels is None and images.classes == ["ant", "bee"]
+    assert images.multi_labels.tolist() == [[1, -1], [1, 1], [-1, -1]] and images.multi_labels.dtype == np.int8
+    assert images[0]["label"] == -1
+
+
+def test_with_a_minus_one_in_any_split_it_is_the_no_and_zero_is_not_known(tmp_path) -> None:
+    x = np.zeros((2, 4, 4), np.uint8)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=[[1, 0], [0, 1]], x_test=x, y_test=[[-1, 0], [1, 1]])
+    assert open_images(tmp_path / "a.npz").multi_labels.tolist() == [[1, 0], [0, 1]]
+    assert open_images(tmp_path / "a.npz", split="test").multi_labels.tolist() == [[-1, 0], [1, 1]]
+    assert open_images(tmp_path / "a.npz").classes == ["0", "1"]
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -56,6 +74,10 @@ def test_npz_of_images_and_labels_with_names_and_unlabelled_rows(tmp_path) -> No
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.arange(3)}, "2 images and 3 labels"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.zeros(2)}, "labels are"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0, 5], "classes": ["a"]}, "there are 1 classes"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.full((2, 3), 2)}, "1 for yes and 0 for no"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.ones((2, 3), int), "classes": ["a"]}, "labels are of 3 classes"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.ones((5, 3), int)}, "2 images and 5 labels"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.ones((2, 3))}, "or .N, K. of 0 and 1"),
     ],
 )
 def test_what_an_npz_must_hold(tmp_path, arrays: dict[str, np.ndarray], message: str) -> None:

@@ -12,6 +12,7 @@ import consensus_study as study
 import ranking_tasks
 
 from evaluation.datasets import open_split
+from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from sslkit.data.sources import open_images
 
 
@@ -25,6 +26,17 @@ def test_a_part_has_the_named_classes_and_keeps_test_images_apart(tmp_path: Path
     shirts = whole.pixels[whole.labels == list(whole.classes).index("Shirt")]
     assert np.array_equal(arrays["x_test"][arrays["y_test"] == list(arrays["classes"]).index("Shirt")], shirts)
     assert len(test) == 1000
+
+
+def test_scenes_have_the_classes_of_their_boxes(tmp_path: Path) -> None:
+    arrays = ranking_tasks.scenes()
+    assert arrays["x_train"].shape == (500, 3, 64, 64) and len(arrays["x_test"]) == 450
+    boxes = open_clipart_boxes("test", 1)
+    inside = {int(label) - 1 for label in boxes.target(7)["labels"]}
+    assert set(np.flatnonzero(arrays["y_test"][150 + 7])) == inside
+    assert arrays["y_train"].any(1).all() and (arrays["y_train"].sum(1) > 1).any()
+    np.savez(tmp_path / "scenes.npz", **arrays)
+    assert open_split(tmp_path / "scenes.npz", "test").metric == "map11"
 
 
 def made_up(name: str, seed: int, models: int = 12) -> study.Task:
