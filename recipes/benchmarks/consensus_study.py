@@ -1,4 +1,4 @@
-"""Which combination of metrics ranks best? Judged on tasks that took no part in choosing it.
+"""Which combination of metrics ranks best on tasks that took no part in choosing it, and are its probabilities right?
 
     python recipes/benchmarks/ranking_study.py ...      (scores and ground truth; see the page)
     python recipes/benchmarks/consensus_study.py        (seconds; reads results/ranking_study.json)
@@ -19,7 +19,8 @@ from scipy.optimize import nnls
 from scipy.stats import rankdata
 
 from evaluation.ranking.agreement import MEASURES
-from evaluation.ranking.consensus import normal_scores
+from evaluation.ranking.checks import METRICS
+from evaluation.ranking.consensus import consensus, normal_scores
 from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
 from sslkit.text_tables import markdown
 
@@ -153,24 +154,24 @@ def mean_agreement(tasks: Sequence[Task], ranker: Ranker) -> float:
     return float(np.mean([task.agreement(ranker(task)) for task in tasks]))
 
 
-def read(path: Path) -> list[Task]:
-    """The tasks of a ranking study; metrics that lack a model on any task take no part."""
+def read(path: Path) -> tuple[list[Task], list[str]]:
+    """The tasks of a ranking study, and the names of those left out because kNN has no score on them.
+
+    Metrics that lack a model on any of the tasks take no part.
+    """
     study = json.loads(path.read_text())
+    knn = study["metrics"].get("knn", {"scores": {}})["scores"]
+    kept = {name: truth for name, truth in study["truth"].items() if knn.get(name) or not knn}
     whole = {
-        name
-        for name, row in study["metrics"].items()
-        if all(set(row["scores"].get(task, ())) == set(truth) for task, truth in study["truth"].items())
+        metric: row["scores"]
+        for metric, row in study["metrics"].items()
+        if all(set(row["scores"].get(task, ())) == set(truth) for task, truth in kept.items())
     }
     tasks = []
-    for name, truth in study["truth"].items():
-        models = tuple(truth)
-        columns = {
-            metric: np.array([row["scores"][name][model] for model in models])
-            for metric, row in study["metrics"].items()
-            if metric in whole
-        }
-        tasks.append(Task(name, models, np.array([truth[model] for model in models]), columns))
-    return tasks
+    for name, truth in kept.items():
+        columns = {metric: np.array([own[name][model] for model in truth]) for metric, own in whole.items()}
+        tasks.append(Task(name, tuple(truth), np.array(list(truth.values())), columns))
+    return tasks, [name for name in study["truth"] if name not in kept]
 
 
 def rows(tasks: Sequence[Task], draws: int) -> list[list[str]]:
@@ -189,6 +190,34 @@ def rows(tasks: Sequence[Task], draws: int) -> list[list[str]]:
     return table
 
 
+def calibration(tasks: Sequence[Task], metrics: Sequence[str]) -> list[list[str]]:
+    """The consensus of the metrics on each task: its correlation with the truth, its probabilities beside the facts.
+
+    The correlation is that of normal scores. "in the shortlist": 1 if the models that are the best with 90 % contain the really best one.
+    """
+    table = [["task", "correlation", "P(best) of the best", "in the shortlist", "expected regret", "measured regret"]]
+    numbers = []
+    for task in tasks:
+        scores = np.stack([task.scores[name] for name in metrics], 1)
+        found = consensus(metrics, scores, accuracies=task.scores.get("knn"))
+        best, first = int(task.truth.argmax()), found.first()[0]
+        numbers.append(
+            [
+                float(np.corrcoef(found.score, normal_scores(task.truth))[0, 1]),
+                float(found.best[best]),
+                float(best in found.shortlist()),
+                100 * float(found.regret[first]),
+                100 * float(task.truth[best] - task.truth[first]),
+            ]
+        )
+        table.append([task.name, *_numbers(numbers[-1])])
+    return [*table, ["mean", *_numbers(np.mean(numbers, 0))]]
+
+
+def _numbers(row: Sequence[float]) -> list[str]:
+    return [f"{value:.2f}" for value in row]
+
+
 def _cell(found, measure: str) -> str:
     scale = 100 if measure == "regret@1" else 1
     bounds = "" if found.interval is None else " ({:.2f} to {:.2f})".format(*(scale * end for end in found.interval))
@@ -198,14 +227,23 @@ def _cell(found, measure: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--study", type=Path, default=STUDY, help="results of ranking_study.py")
+    parser.add_argument(
+        "--metrics", nargs="+", default=METRICS, help="of the consensus whose probabilities are checked"
+    )
     parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of models")
     args = parser.parse_args()
-    tasks = read(args.study)
+    tasks, left_out_tasks = read(args.study)
+    for name in left_out_tasks:
+        print(f"left out  {name}: kNN has no score there, as of several labels an image")
     table = rows(tasks, args.draws)
     print(markdown(table, range(1, len(table[0]))))
     for task in tasks:
         others = [other for other in tasks if other is not task]
         print(f"{task.name}: chosen on the others: {best_rule(others)}")
+    known = [name for name in args.metrics if name in common(tasks)]
+    checked = calibration(tasks, known)
+    print(f"\nthe consensus of {', '.join(known)}")
+    print(markdown(checked, range(1, len(checked[0]))))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The parts of the embedded sets that the ranking study ranks on, and the rules that combine metrics."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -76,3 +77,28 @@ def test_the_table_has_every_rule_and_the_single_metrics(tasks: list[study.Task]
     names = [row[0] for row in table[1:]]
     assert names == ["chosen", *study.RULES, "knn alone"]
     assert table[-1][4].startswith("0.00")
+
+
+def test_calibration_sets_probabilities_beside_the_facts(tasks: list[study.Task]) -> None:
+    accurate = [
+        study.Task(t.name, t.models, 0.5 + 0.1 * t.truth, {"knn": 0.5 + 0.1 * t.truth, **t.scores}) for t in tasks
+    ]
+    header, *rows, mean = study.calibration(accurate, ["knn", "good"])
+    for task, row in zip(accurate, rows, strict=True):
+        found = dict(zip(header, row, strict=True))
+        score = study.normal_scores(np.stack([task.scores["knn"], task.scores["good"]])).mean(0)
+        expected = np.corrcoef(score, study.normal_scores(task.truth))[0, 1]
+        assert float(found["correlation"]) == pytest.approx(expected, abs=0.006) and expected > 0.9
+        assert found["task"] == task.name and found["in the shortlist"] == "1.00"
+        first = score.argmax()
+        assert float(found["measured regret"]) == pytest.approx(100 * (task.truth.max() - task.truth[first]), abs=0.006)
+    assert mean[0] == "mean" and 0 < float(mean[2]) < 1
+
+
+def test_tasks_without_a_score_of_knn_are_left_out(tmp_path: Path) -> None:
+    columns = {"a": {"x": 1.0, "y": 2.0, "z": 3.0}, "b": {"x": 3.0, "y": 2.0, "z": 1.0}}
+    metrics = {"knn": {"scores": {"a": columns["a"], "b": {}}}, "logme": {"scores": columns}}
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps({"truth": columns, "metrics": metrics}))
+    kept, left_out = study.read(file)
+    assert [task.name for task in kept] == ["a"] and left_out == ["b"] and list(kept[0].scores) == ["knn", "logme"]
