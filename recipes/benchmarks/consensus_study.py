@@ -193,7 +193,8 @@ def rows(tasks: Sequence[Task], draws: int) -> list[list[str]]:
 def calibration(tasks: Sequence[Task], metrics: Sequence[str]) -> list[list[str]]:
     """The consensus of the metrics on each task: its correlation with the truth, its probabilities beside the facts.
 
-    The correlation is that of normal scores. "in the shortlist": 1 if the models that are the best with 90 % contain the really best one.
+    The correlation is that of normal scores. "in the shortlist": 1 if the really best model is among those that contain
+    the best with 90 %, else 0.
     """
     table = [["task", "correlation", "P(best) of the best", "in the shortlist", "expected regret", "measured regret"]]
     numbers = []
