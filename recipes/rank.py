@@ -3,6 +3,7 @@
 python recipes/rank.py zoo=runs/zoo data=clipart metrics=[ped+logme,itm,logme,leep]
 python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0,timm:resnet18] data=[clipart,glyph_scripts,digits]
 python recipes/rank.py zoo=runs/zoo data=path/to/images metrics='["ped(lam=0.3)+logme","nleep(covariance=diag)"]'
+python recipes/rank.py zoo=runs/zoo data=boxes:clipart_boxes metrics=[knn,logme]
 python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints
 """
 
@@ -32,7 +33,9 @@ class Settings:
         None, "package.module:function, or a list: custom code that cards are allowed to run"
     )
     data: str | list[str] | None = setting(
-        None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, or a list"
+        None,
+        "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, boxes:DETECTION_SET, "
+        "or a list",
     )
     metrics: str | list[str] = setting(METRICS, f"some of {', '.join(metrics())}; options in brackets")
     layers: str | None = setting(

@@ -16,6 +16,7 @@ from evaluation.features.zoo_members import lines_of, load_member, members
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
 from evaluation.ranking.layers import OWN, best_layers, checked_metric, table, write
+from evaluation.ranking.objects import PREFIX, open_objects
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
@@ -96,10 +97,17 @@ def open_tasks(
 ) -> dict[str, Split]:
     """Open every task, with the images used for ranking, before any computation. Raises UserError."""
     reading = {"root": root, "on_error": on_error}
-    opened = {name: open_split(task, split, **reading) for name, task in tasks.items()}
+    opened = {name: _open(task, split, reading) for name, task in tasks.items()}
     for one in opened.values():
         check_classes([one], "a ranking")
     return {name: sampled(one, max_images, seed) for name, one in opened.items()}
+
+
+def _open(task: Any, split: str, reading: Mapping[str, Any]) -> Split:
+    """Open a task; `boxes:NAME` is the objects of a detection set."""
+    if isinstance(task, str) and task.startswith(PREFIX):
+        return open_objects(task.removeprefix(PREFIX), split, reading["root"])
+    return open_split(task, split, **reading)
 
 
 def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
@@ -144,6 +152,8 @@ def _short(task: str) -> str:
     parts = task.split(":")
     if name := name_of_tables(task):
         return _plain(name)
+    if parts[0] == PREFIX.rstrip(":"):
+        return _plain(Path(parts[-1].rstrip("/")).name)
     kind = parts[1] if parts[0] == "torchvision" and len(parts) > 1 else parts[0]
     return _plain(Path(kind.rstrip("/")).name.removesuffix(".npz"))
 
@@ -221,8 +231,11 @@ def _print_end(rankings: Sequence[Ranking], models: Mapping[str, LoadedModel], k
     if not last.consensus.first():
         return
     best = last.best
-    asked = {"checkpoint": name_of(best, models[best]), "data": last.data, "protocols": ["fine_tune"], **kept}
-    say.line(f"next      python recipes/evaluate.py {words(asked)}")
+    asked = {"checkpoint": name_of(best, models[best]), "data": last.data.removeprefix(PREFIX)}
+    if last.data.startswith(PREFIX):
+        say.line(f"next      python recipes/detect.py {words({**asked, **kept})}")
+        return
+    say.line(f"next      python recipes/evaluate.py {words({**asked, 'protocols': ['fine_tune'], **kept})}")
 
 
 def line(text: str) -> None:

@@ -57,6 +57,16 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
         assert (place / "runs" / "ranking" / name).read_bytes()[:4] == b"\x89PNG"
 
 
+def test_a_detection_set_is_ranked_by_its_objects_and_next_is_detection(place: Path, typed) -> None:
+    words = ["zoo=zoo", "data=boxes:clipart_boxes", "metrics=[knn]", "max_images=60", "bootstrap=0"]
+    done = typed("rank", *words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "boxes:clipart_boxes: 60 images" in done.stdout and "recipes/detect.py" in done.stdout, done.stdout
+    assert (place / "runs" / "ranking" / "clipart_boxes.json").is_file()
+    wrong = typed("rank", "zoo=zoo", "data=boxes:nowhere", cwd=place)
+    assert wrong.returncode == 2 and "there is no detection set 'nowhere'" in wrong.stderr, wrong.stderr
+
+
 def test_layers_are_compared_and_the_command_for_frozen_features_runs(place: Path, typed) -> None:
     done = typed("rank", "zoo=zoo", "data=digits.npz", "metrics=[knn]", "layers=knn", "bootstrap=0", cwd=place)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,114 @@
+"""A detection set as a task for metrics of classification: crops of its objects, and of what is beside them.
+
+split = open_objects("clipart_boxes")
+evaluation.rank("runs/zoo", split, ["knn", "logme"])
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torchvision.ops import box_iou
+
+from evaluation.datasets._splits import draw_keys
+from evaluation.datasets.base import Split
+from evaluation.protocols.detection.boxes import Boxes
+from evaluation.protocols.detection.sources import open_boxes
+from evaluation.results.statistics import generator
+from sslkit.data.arrays import ArrayImages
+from sslkit.data.images import Identity, ImageOptions
+from sslkit.errors import UserError
+
+PREFIX = "boxes:"  # before the name of a detection set, where a task is asked for
+BACKGROUND = "background"
+SIDE = 96  # pixels of a crop
+CONTEXT = 1.2  # side of a crop, as a multiple of the longer side of its box
+MOST = 2000  # objects
+NEAR, FAR = (0.1, 0.4), (0.0, 0.1)  # IoU with the objects of a box that misses one, and of one elsewhere
+TRIES = 20  # positions tried for such a box
+
+
+def open_objects(source: str | Boxes, split: str = "train", root: str | Path = "data", *, seed: int = 0) -> Split:
+    """Crop the objects of a detection set, each with a near miss and a place without object, both "background".
+
+    source, root: see `evaluation.protocols.detection.sources.open_boxes`. The crops are squares of SIDE pixels.
+    seed: of the images, if there are more than MOST objects, and of the background.
+    To tell a near miss from its object takes features that know where it ends, as a detector's do; the metrics then
+    rank by the classes and the background together. Objects of a crowd and difficult ones are left out.
+    Raises UserError for an unknown set, and for one without objects.
+    """
+    boxes = open_boxes(source, split, root, masks=False)
+    rng = generator(seed, "background of objects")
+    pixels, labels, names = [], [], []
+    order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")
+    for row in order:
+        target = boxes.target(int(row))
+        kept = (~target["iscrowd"] & ~target["difficult"]).nonzero()[:, 0]
+        if not len(kept):
+            continue
+        image = boxes.pixels[int(row)]
+        for k in kept.tolist():
+            places = [(target["boxes"][k], int(target["labels"][k]) - 1)]
+            for overlap, reach in ((NEAR, 0.75), (FAR, None)):
+                beside = _beside(target["boxes"], k, image.shape[-2:], overlap, reach, rng)
+                places += [] if beside is None else [(beside, len(boxes.classes))]
+            for number, (box, label) in enumerate(places):
+                pixels.append(cropped(image, box))
+                labels.append(label)
+                names.append(f"{boxes.ids[row]} {k} {number}")
+        if sum(label < len(boxes.classes) for label in labels) >= MOST:
+            break
+    if not labels:
+        raise UserError(f"{boxes.name} has no objects in its split {split!r}")
+    return _split(boxes, np.stack(pixels), np.array(labels), np.array(names))
+
+
+def cropped(image: Tensor, box: Tensor) -> np.ndarray:
+    """Return the square (3, SIDE, SIDE) uint8 about a box. image: (3, H, W) uint8; its edge goes on outside of it.
+
+    box: (4,) left, upper, right, lower.
+    """
+    left, upper, right, lower = box.tolist()
+    half = max(right - left, lower - upper) * CONTEXT / 2
+    rows, columns = (
+        torch.arange(round(middle - half), max(round(middle + half), round(middle - half) + 1)).clamp(0, size - 1)
+        for middle, size in (((upper + lower) / 2, image.shape[-2]), ((left + right) / 2, image.shape[-1]))
+    )
+    square = image[:, rows][:, :, columns].float()
+    found = interpolate(square[None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False)[0]
+    return found.round().clamp(0, 255).byte().numpy()
+
+
+def _beside(
+    boxes: Tensor,
+    k: int,
+    size: tuple[int, int],
+    overlap: tuple[float, float],
+    reach: float | None,
+    rng: np.random.Generator,
+) -> Tensor | None:
+    """Return a box (4,) of the size of box k with this IoU with the objects, or None if none is found.
+
+    boxes: (n, 4). size: height and width of the image. reach: of the move, in sides of the box; None: anywhere.
+    """
+    width, height = (boxes[k, 2:] - boxes[k, :2]).tolist()
+    for _ in range(TRIES):
+        if reach is None:
+            left, upper = rng.uniform(0, max(size[1] - width, 1)), rng.uniform(0, max(size[0] - height, 1))
+        else:
+            left, upper = (boxes[k, :2].numpy() + rng.uniform(-reach, reach, 2) * (width, height)).tolist()
+        found = torch.tensor([left, upper, left + width, upper + height], dtype=boxes.dtype)
+        if overlap[0] <= float(box_iou(found[None], boxes).max()) <= overlap[1]:
+            return found
+    return None
+
+
+def _split(boxes: Boxes, pixels: np.ndarray, y: np.ndarray, names: np.ndarray) -> Split:
+    present, y = np.unique(y, return_inverse=True)
+    classes = [(*boxes.classes, BACKGROUND)[label] for label in present]
+    name = f"{PREFIX}{boxes.name}"
+    identity = Identity(name, None, (boxes.split,), y, classes, boxes.licence or None)
+    images = ArrayImages(pixels, identity, ImageOptions(split=boxes.split))
+    return Split(images, y, classes, names, "top1", name, boxes.split, note=boxes.note)
