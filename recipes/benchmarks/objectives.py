@@ -18,7 +18,6 @@ best combination, both plain and with DSA; DSA keeps its defaults.
 import argparse
 import itertools
 import os
-import statistics
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
+from objectives_table import table
 from results import keep, load
 from step_profile import profile
 
@@ -107,7 +107,7 @@ LOCAL = {"n_local": 2, "local_scale": [0.1, 0.4], "scale": [0.2, 1.0]}
 def main() -> None:
     args = arguments()
     if args.table:
-        print(table(load(RESULTS)))
+        print(table(load(RESULTS), list(FIXED)))
         return
     names = args.only or sorted(FIXED)
     missing = set(sslkit.methods()) - set(FIXED)
@@ -121,13 +121,13 @@ def main() -> None:
                 profile(name + plugin, batch_size=BATCH.get(name, 128), **settings(name)),
                 part="steps",
             )
-        print(table(load(RESULTS)))
+        print(table(load(RESULTS), list(FIXED)))
         return
     jobs = tuning(names) if args.tune else runs(names, args.seeds, args.epochs, args.plugins)
     with ProcessPoolExecutor(args.jobs, initializer=as_in_training, initargs=(args.threads,)) as pool:
         for done in [pool.submit(tune if args.tune else one, *job) for job in jobs]:
             print(done.result(), flush=True)
-    print(table(load(RESULTS)))
+    print(table(load(RESULTS), list(FIXED)))
 
 
 def as_in_training(threads: int) -> None:
@@ -246,73 +246,6 @@ def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data:
         "trainer": {"progress": False},
     }
     return sslkit.pretrain(config).card
-
-
-def table(results: dict[str, Any]) -> str:
-    """Markdown table: mean ± sd over the seeds, and the effect of DSA, by seed.
-
-    before: the linear probe of the same network with random weights.
-    """
-    columns = [
-        "method",
-        "seeds",
-        "linear probe, %",
-        "before, %",
-        "10-NN, %",
-        "probe, minus plain",
-        "inter",
-        "intra",
-    ]
-    columns += ["RankMe", "ms a step", "not backbone"]
-    raw = pixels()
-    cells = ["raw pixels", "", f"{100 * raw['probe']:.1f}", "", f"{100 * raw['knn']:.1f}", ""]
-    cells += [f"{raw['inter']:.3f}", f"{raw['intra']:.3f}", "", "", ""]
-    lines = [columns, ["---"] * len(columns), cells]
-    lines += [
-        row(results, name, plugin)
-        for name in FIXED
-        for plugin in ("", "+dsa", "+guide")
-        if seeds_of(results, name + plugin)
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def row(results: dict[str, Any], name: str, plugin: str) -> list[str]:
-    """The cells of one method."""
-    found, plain = seeds_of(results, name + plugin), seeds_of(results, name)
-    before = "" if plugin else f"{100 * statistics.mean(r['random']['probe'] for r in found.values()):.1f}"
-    gains = " ".join(f"{100 * (r['probe'] - plain[s]['probe']):+.1f}" for s, r in found.items() if s in plain)
-    probe, knn = (spread([100 * r[k] for r in found.values()]) for k in ("probe", "knn"))
-    crowding = [f"{statistics.mean(r[k] for r in found.values()):.3f}" for k in ("inter", "intra")]
-    rank = f"{statistics.mean(r['rankme'] for r in found.values()):.0f}"
-    step = results.get("steps", {}).get(name + plugin)
-    cost = [f"{step['ms']:.0f}", f"{100 * step['not_backbone']:.0f} %"] if step else ["", ""]
-    return [name + plugin, str(len(found)), probe, before, knn, gains if plugin else "", *crowding, rank, *cost]
-
-
-def pixels() -> dict[str, float]:
-    """Linear probe and kNN on raw pixels."""
-    from sslkit import diagnostics
-    from sslkit.training.features import knn_accuracy, probe_accuracy
-
-    parts = []
-    for split in ("train", "test"):
-        images = sslkit.open_images("fashion_mnist", split=split)
-        x = images.__getitems__(list(range(len(images))))["images"].flatten(1).float() / 255
-        parts += [x, torch.from_numpy(images.labels)]
-    crowded = diagnostics.crowding(*parts[2:])
-    judged = {"probe": probe_accuracy(*parts), "knn": knn_accuracy(*parts, k=10)}
-    return judged | {"inter": crowded.inter, "intra": crowded.intra}
-
-
-def seeds_of(results: dict[str, Any], method: str) -> dict[str, dict]:
-    split = {tuple(key.split(" | ")): value for key, value in results["runs"].items()}
-    return {seed: value for (own, seed), value in split.items() if own == method}
-
-
-def spread(values: list[float]) -> str:
-    sd = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{sd}"
 
 
 if __name__ == "__main__":
