@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from consensus_plot import draw
 from scipy.optimize import nnls
 from scipy.stats import rankdata
 
@@ -174,20 +175,29 @@ def read(path: Path) -> tuple[list[Task], list[str]]:
     return tasks, [name for name in study["truth"] if name not in kept]
 
 
+def ranked_by_rules(tasks: Sequence[Task]) -> dict[str, list[tuple[Task, np.ndarray]]]:
+    """Each task with its scores, by every rule fitted on the others, and by the one chosen on them."""
+    return {"chosen": left_out(tasks, chosen)} | {name: left_out(tasks, rule) for name, rule in RULES.items()}
+
+
 def rows(tasks: Sequence[Task], draws: int) -> list[list[str]]:
     """The table: rules on tasks that they were not fitted on, single metrics, and differences to the first of these."""
-    found = {"chosen": left_out(tasks, chosen)} | {name: left_out(tasks, rule) for name, rule in RULES.items()}
+    found = ranked_by_rules(tasks)
     found |= {f"{name} alone": left_out(tasks, single(name)) for name in AGAINST if name in common(tasks)}
     reference = next((name for name in AGAINST if name in common(tasks)), None)
     base = {task.name: task.scores[reference] for task in tasks}
     table = [["rule", *SHOWN, f"tau minus {reference}'s", f"regret minus {reference}'s"]]
     for name, ranked in found.items():
-        pairs = [(task.named(task.truth), task.named(scores)) for task, scores in ranked]
+        pairs = _named(ranked)
         cells = [_cell(over_tasks(pairs, measure, n=draws), measure) for measure in SHOWN]
         paired = [(*pair, task.named(base[task.name])) for pair, (task, _) in zip(pairs, ranked, strict=True)]
         cells += [_cell(difference(paired, measure, n=draws), measure) for measure in SHOWN[:2]]
         table.append([name, *cells])
     return table
+
+
+def _named(ranked: Sequence[tuple[Task, np.ndarray]]) -> list[tuple[dict[str, float], dict[str, float]]]:
+    return [(task.named(task.truth), task.named(scores)) for task, scores in ranked]
 
 
 def calibration(tasks: Sequence[Task], metrics: Sequence[str]) -> list[list[str]]:
@@ -232,6 +242,7 @@ def main() -> None:
         "--metrics", nargs="+", default=METRICS, help="of the consensus whose probabilities are checked"
     )
     parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of models")
+    parser.add_argument("--picture", type=Path, default=STUDY.with_name("consensus_study.png"))
     args = parser.parse_args()
     tasks, left_out_tasks = read(args.study)
     for name in left_out_tasks:
@@ -245,6 +256,11 @@ def main() -> None:
     checked = calibration(tasks, known)
     print(f"\nthe consensus of {', '.join(known)}")
     print(markdown(checked, range(1, len(checked[0]))))
+    agreements = {
+        name: over_tasks(_named(ranked), TAU, n=args.draws) for name, ranked in ranked_by_rules(tasks).items()
+    }
+    draw(json.loads(args.study.read_text()), agreements, checked[1:-1], args.picture)
+    print(f"written   {args.picture}")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
+import consensus_plot
 import consensus_study as study
 import ranking_tasks
+from matplotlib.figure import Figure
 
 from evaluation.datasets import open_split
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
+from evaluation.ranking.agreement import Agreement
 from sslkit.data.sources import open_images
 
 
@@ -102,3 +105,22 @@ def test_tasks_without_a_score_of_knn_are_left_out(tmp_path: Path) -> None:
     file.write_text(json.dumps({"truth": columns, "metrics": metrics}))
     kept, left_out = study.read(file)
     assert [task.name for task in kept] == ["a"] and left_out == ["b"] and list(kept[0].scores) == ["knn", "logme"]
+
+
+def test_the_picture_shows_rules_metrics_and_tasks(tmp_path: Path) -> None:
+    rules = {"mean of ranks": Agreement(study.TAU, 0.5, (0.2, 0.7), 12)}
+    row = {
+        "models": 12,
+        "baseline": False,
+        "seconds_per_model": 0.01,
+        "mean": {study.TAU: vars(rules["mean of ranks"])},
+    }
+    found = {"n_models": 12, "metrics": {"logme": row}, "ceiling": {study.TAU: {"value": 0.9}}}
+    figures = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda self, path, **_: figures.append(self))
+        consensus_plot.draw(found, rules, [["digits", "0.70", "0.25", "0.00"]], tmp_path / "a.png")
+    labels = [label.get_text() for axes in figures[0].axes for label in axes.get_yticklabels()]
+    assert {"mean of ranks", "logme", "digits"} <= set(labels)
+    hollow = [line for line in figures[0].axes[2].lines if line.get_markerfacecolor() == "white"]
+    assert len(hollow) == 1 and hollow[0].get_xdata()[0] == 0.25
