@@ -1,6 +1,8 @@
 """The members of a zoo by name: listed and opened before any computation; damaged ones are left out and reported."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +12,14 @@ from sslkit.distributed import world_size
 from sslkit.errors import UserError
 
 M = TypeVar("M")
+KEPT = 4 * 2**30  # bytes of weights of open networks
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A member of a zoo that was opened once and is not kept in memory. open(): load it again."""
+
+    open: Callable[[], LoadedModel]
 
 
 class Members(dict[str, M]):
@@ -103,9 +113,29 @@ def load_member(
     one: Any, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
 ) -> LoadedModel:
     """Load a member of a zoo, see `evaluation.load_model`; image_size is for models outside a zoo only."""
+    if isinstance(one, Closed):
+        return one.open()
     named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()
     is_entry = isinstance(one, zoos.ZooEntry) or (named and named.is_dir())
     return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans, trust=trust)
+
+
+def open_all(zoo: Any, load: Callable[[Any], LoadedModel], *, most: int = KEPT) -> Members[Any]:
+    """Open every member once, so that an error comes first, and return them by name.
+
+    The first ones, of up to `most` bytes of weights together, stay open; the others are `Closed`, to be opened again
+    when it is their turn: a thousand networks do not fit in memory. load: given -> model.
+    """
+    left = most
+
+    def opened(_: str, one: Any) -> Any:
+        nonlocal left
+        model = load(one)
+        if not isinstance(one, LoadedModel):
+            left -= sum(value.nbytes for value in model.net.state_dict().values())
+        return model if left >= 0 else Closed(partial(load, one))
+
+    return members(zoo).of_each(opened)
 
 
 def _folder_of(one: str | Path) -> Path:

@@ -18,9 +18,10 @@ from evaluation.features.models import LoadedModel
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
-from evaluation.features.zoo_members import Members, load_member, members
+from evaluation.features.zoo_members import Members, load_member, open_all
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.base import Sample
+from evaluation.transferability.param_count import param_count
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -83,12 +84,17 @@ def of_models(
     All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
     """
-    models = members(zoo).of_each(lambda _, one: load_member(one, image_size, in_chans, trust))
+
+    def load(one: Any) -> LoadedModel:
+        return load_member(one, image_size, in_chans, trust)
+
+    models = open_all(zoo, load)
     reading = {"root": root, "on_error": how.get("on_error", "skip")}
     task = sampled(open_split(dataset, split, **reading), max_images, seed)
 
-    def candidate(name: str, model: LoadedModel) -> Candidate:
+    def candidate(name: str, one: Any) -> Candidate:
         say(f"features of {len(task):,} images of {task.name}: {name}")
+        model = load(one)
         found = _candidate(name, model, extract(model, task, task.split, **how), seed, device)
         if not with_untrained:
             return found
@@ -136,7 +142,7 @@ def sampled(task: Split, max_images: int | None, seed: int) -> Split:
 def _candidate(name: str, model: LoadedModel, features: Features, seed: int, device: str) -> Candidate:
     probs = None if model.classifier is None else source_probs(model, features)
     labels = (features.y == 1).astype(np.float64) if features.y.ndim == 2 else None
-    given = {"source_probs": probs, "reference": _reference(model), "model": model.net}
+    given = {"source_probs": probs, "reference": _reference(model), "model": param_count(model)}
     sample = as_sample(features, labels, **given, seed=seed, device=device)
     return Candidate(name, sample, _notes_of(features))
 

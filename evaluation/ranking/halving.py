@@ -16,7 +16,7 @@ from evaluation.datasets import Split, open_split
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.command_line import name_of
-from evaluation.features.zoo_members import load_member, members
+from evaluation.features.zoo_members import load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import METRICS, checked_metrics
@@ -123,7 +123,7 @@ def successive_halving(
     checked("workers", workers, int, least=1, most=256)
     checked_images(image_size=image_size), device_of(device), checked_metrics(metrics)
     given = members(zoo)
-    models = given.of_each(lambda _, one: load_member(one, image_size, trust=trust))
+    models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     if len(models) < 2:
         raise UserError(f"the zoo has {len(models)} model: successive halving chooses among at least 2")
     train, held = divided(_opened(data, root, max_images), seeds[0])
@@ -131,7 +131,7 @@ def successive_halving(
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
     asked = ranking.order[:first]
     place = {"out": out, "device": device, "workers": workers, "progress": progress}
-    chosen = {name: models[name] for name in asked}
+    chosen = {name: load_member(models[name]) for name in asked}
     rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, place, say)
     names = [ranking.models.index(name) for name in asked]
     within = float(ranking.consensus.best[names].sum())
@@ -144,7 +144,7 @@ def successive_halving(
         within=within,
         train=len(train),
         held_out=len(held),
-        checkpoint=name_of(given[winner], models[winner]),
+        checkpoint=name_of(given[winner], chosen[winner]),
         whole_steps=len(models) * (len(rates) + len(seeds)) * steps,
     )
 

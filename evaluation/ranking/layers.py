@@ -17,6 +17,7 @@ from evaluation.datasets import Split
 from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel, at_pooling
 from evaluation.features.pooling import POOLINGS, layers
+from evaluation.features.zoo_members import load_member
 from evaluation.ranking.resampling import half
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import Spec, parse, scored
@@ -54,7 +55,7 @@ class Layers:
 
 
 def best_layers(
-    models: Mapping[str, LoadedModel],
+    models: Mapping[str, Any],
     task: Split,
     metric: str,
     *,
@@ -65,7 +66,8 @@ def best_layers(
 ) -> list[Layers]:
     """Score every layer of every model, and ViTs also by every pooling.
 
-    models: by name. task: labelled images, one class each. metric: one that reads features and scores a single model.
+    models: by name, see `features.zoo_members.load_member`. task: labelled images, one class each.
+    metric: one that reads features and scores a single model.
     splits: divisions into halves. how: options of `evaluation.extract`.
     The best of L noisy scores is too high. So the layer is chosen on one half of each class and scored on the other,
     and a ranking of models by that is not one of their numbers of layers.
@@ -74,7 +76,8 @@ def best_layers(
     """
     spec = checked_metric(metric)
     found = []
-    for name, model in models.items():
+    for name, one in models.items():
+        model = load_member(one)
         names = (*_readable(model), OWN)
         say(f"layers of {name}: {', '.join(names)}")
         samples = []

@@ -3,6 +3,7 @@
 import datetime
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,11 @@ def rank(
     names, candidates = tuple(found), list(found.values())
     if accuracies is not None:
         accuracies = accuracies[[name in found for name in zoo]]
-    scored, failures = [], []
-    for spec in specs:
-        say(f"{spec.name} on {len(candidates)} models")
-        results, failed = _scored(spec, candidates)
-        scored.append((spec, results))
-        failures.append(failed)
+    say(f"{', '.join(_names(specs))} on {len(candidates)} models")
+    with_knn = specs if KNN.name in _names(specs) else [*specs, KNN]
+    scored, failures = _scored(with_knn, candidates)
+    accuracies_by_knn = _accuracies(scored, len(candidates))
+    scored, failures = scored[: len(specs)], failures[: len(specs)]
     say(f"intervals: {bootstrap} redrawn sets of images")
     redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
     columns = [_in_numbers(one, again, len(candidates)) for one, again in zip(scored, redrawn, strict=True)]
@@ -84,7 +84,7 @@ def rank(
         n=len(candidates[0].sample),
         models=names,
         metrics=_names(specs),
-        consensus=consensus(_names(specs), stacked["scores"], redrawn, _accuracies(scored, candidates), seed=seed),
+        consensus=consensus(_names(specs), stacked["scores"], redrawn, accuracies_by_knn, seed=seed),
         notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
@@ -115,30 +115,36 @@ def _candidates(
     return of_models(zoo, dataset, how.pop("split", "train"), **how)
 
 
-def _scored(spec: Spec, candidates: Sequence[Candidate]) -> tuple[dict[int, MetricResult], dict[int, UserError]]:
-    """Return a metric's results, and its errors for invalid features, by model index."""
-    results, failed = {}, {}
+def _scored(
+    specs: Sequence[Spec], candidates: Sequence[Candidate]
+) -> tuple[list[tuple[Spec, dict[int, MetricResult]]], list[dict[int, UserError]]]:
+    """Return each metric's results, and its errors for invalid features, by model index.
+
+    Model by model: the sums that metrics share, (D, D) and more, are dropped before the next one's.
+    """
+    results: list[dict[int, MetricResult]] = [{} for _ in specs]
+    failed: list[dict[int, UserError]] = [{} for _ in specs]
     for m, candidate in enumerate(candidates):
-        if lacking(spec, candidate):
-            continue
-        return_freed_memory()  # so that the memory of each score is measured
-        try:
-            results[m] = of_sample(spec, candidate.sample)
-        except UserError as error:  # caused by the features: the options have been checked before
-            failed[m] = error
-    return results, failed
+        sample = replace(candidate.sample)
+        for k, spec in enumerate(specs):
+            if lacking(spec, candidate):
+                continue
+            return_freed_memory()  # so that the memory of each score is measured
+            try:
+                results[k][m] = of_sample(spec, sample)
+            except UserError as error:  # caused by the features: the options have been checked before
+                failed[k][m] = error
+    return list(zip(specs, results, strict=True)), failed
 
 
 def _names(specs: Sequence[Spec]) -> tuple[str, ...]:
     return tuple(spec.name for spec in specs)
 
 
-def _accuracies(scored: Sequence[tuple[Spec, dict[int, MetricResult]]], candidates: Sequence[Candidate]) -> np.ndarray:
-    """Return leave-one-out kNN accuracies (M,), those at hand or computed; nan for models without classes or rows."""
-    known = next((own for spec, own in scored if spec.name == KNN.name), None)
-    if known is None:
-        known, _ = _scored(KNN, candidates)
-    return np.array([known[m].score if m in known else np.nan for m in range(len(candidates))])
+def _accuracies(scored: Sequence[tuple[Spec, dict[int, MetricResult]]], m: int) -> np.ndarray:
+    """Return leave-one-out kNN accuracies (M,); nan for models without classes or rows."""
+    known = next(own for spec, own in scored if spec.name == KNN.name)
+    return np.array([known[k].score if k in known else np.nan for k in range(m)])
 
 
 def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:

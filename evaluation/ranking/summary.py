@@ -11,8 +11,7 @@ from typing import Any
 from evaluation.datasets import Split, open_split
 from evaluation.datasets._labels import check_classes
 from evaluation.features.command_line import name_of, words
-from evaluation.features.models import LoadedModel
-from evaluation.features.zoo_members import lines_of, load_member, members
+from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
 from evaluation.ranking.layers import OWN, best_layers, checked_metric, table, write
@@ -62,7 +61,7 @@ def rank_tasks(
     checked_metrics(metrics, **drawn)
     if layers is not None:
         checked_metric(layers)
-    models = members(zoo).of_each(lambda _, one: load_member(one, image_size, trust=trust))  # once for all tasks
+    models = open_all(zoo, lambda one: load_member(one, image_size, trust=trust))  # once for all tasks
     for told in lines_of(models.left_out):
         say.line(told)
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
@@ -82,7 +81,8 @@ def rank_tasks(
             _by_layers(models, split, layers, Path(out) / f"{file}{LAYERS}.json", seed, how)
     kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
-    _print_end(rankings, models, kept)
+    best = rankings[-1].best
+    _print_end(rankings, name_of(best, load_member(models[best])), kept)
     return rankings
 
 
@@ -120,7 +120,7 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
 
 
 def _by_layers(
-    models: Mapping[str, LoadedModel], split: Split, metric: str, path: Path, seed: int, how: Mapping[str, Any]
+    models: Mapping[str, Any], split: Split, metric: str, path: Path, seed: int, how: Mapping[str, Any]
 ) -> None:
     """Print and write the layers of the models, and how to measure the first one's best layer."""
     reading = {name: value for name, value in how.items() if name in EXTRACTION}
@@ -129,7 +129,10 @@ def _by_layers(
     say.line(f"written   {write(found, metric, path)}")
     first = found[0]
     if first.chosen != OWN:
-        asked = {"checkpoint": f"{name_of(first.model, models[first.model])}@{first.chosen}", "data": split.name}
+        asked = {
+            "checkpoint": f"{name_of(first.model, load_member(models[first.model]))}@{first.chosen}",
+            "data": split.name,
+        }
         say.line(f"frozen    python recipes/evaluate.py {words({**asked, 'protocols': ['linear', 'knn']})}\n")
 
 
@@ -217,10 +220,10 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
     say.line(f"written   {', '.join(map(str, written))}\n")
 
 
-def _print_end(rankings: Sequence[Ranking], models: Mapping[str, LoadedModel], kept: Mapping[str, Any]) -> None:
+def _print_end(rankings: Sequence[Ranking], best: str, kept: Mapping[str, Any]) -> None:
     """Print the first of each task, the left-out members, and the next command.
 
-    models: by name. kept: options of this command that the next one needs too.
+    best: the last task's best model on a command line. kept: options of this command that the next one needs too.
     """
     for ranking in rankings:
         if ranking.consensus.first():
@@ -230,8 +233,7 @@ def _print_end(rankings: Sequence[Ranking], models: Mapping[str, LoadedModel], k
     last = rankings[-1]
     if not last.consensus.first():
         return
-    best = last.best
-    asked = {"checkpoint": name_of(best, models[best]), "data": last.data.removeprefix(PREFIX)}
+    asked = {"checkpoint": best, "data": last.data.removeprefix(PREFIX)}
     if last.data.startswith(PREFIX):
         say.line(f"next      python recipes/detect.py {words({**asked, **kept})}")
         return

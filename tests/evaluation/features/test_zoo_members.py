@@ -3,7 +3,8 @@
 import pytest
 
 from evaluation.features import zoo_members
-from evaluation.features.zoo_members import Members
+from evaluation.features.models import LoadedModel
+from evaluation.features.zoo_members import Closed, Members, load_member, open_all
 from sslkit.errors import UserError
 
 
@@ -26,3 +27,20 @@ def test_ranks_stop_at_the_first_failure(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(zoo_members, "world_size", lambda: 2)
     with pytest.raises(UserError, match="b is empty"):
         Members({"a": "one", "b": "", "c": "two"}, listed=["a", "b", "c"]).of_each(length)
+
+
+def test_networks_beyond_the_limit_are_closed_and_opened_again_in_their_turn() -> None:
+    names = [f"random:narrow_resnet:{seed}" for seed in range(3)]
+    opened = []
+
+    def load(one: object) -> LoadedModel:
+        opened.append(one)
+        return load_member(one, image_size=8, in_chans=1)
+
+    size = sum(value.nbytes for value in load_member(names[0], 8, 1).net.state_dict().values())
+    found = open_all(names, load, most=size)
+    assert isinstance(found[names[0]], LoadedModel) and isinstance(found[names[1]], Closed)
+    again = load_member(found[names[1]])
+    assert again.name == names[1] and again.image_size == 8 and opened == [*names, names[1]]
+    with pytest.raises(UserError, match="no model 'nowhere'"):
+        open_all([*names, "nowhere"], load, most=0)

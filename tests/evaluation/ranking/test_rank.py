@@ -9,8 +9,11 @@ import torch
 from torch import nn
 
 import evaluation
+from evaluation.ranking import rank as rank_module
+from evaluation.ranking.candidates import of_arrays
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.ranking import intervals, ranks_of, tied_with_best
+from evaluation.ranking.scoring import parse
 from evaluation.transferability import feature_dim
 from evaluation.transferability.base import Score
 from sslkit.data.sources import open_images
@@ -269,3 +272,10 @@ def test_what_only_rounding_parts_shares_a_rank_and_is_tied() -> None:
     assert np.array_equal(ranks_of(scores), [1.5, 3.5, 3.5, 1.5, np.nan], equal_nan=True)
     assert tied_with_best(scores, np.empty((0, 5))).tolist() == [True, False, False, True, False]
     assert tied_with_best(scores, np.tile(scores, (3, 1))).tolist() == [True, False, False, True, False]
+
+
+def test_the_sums_that_metrics_share_are_dropped_with_their_model(zoo: dict) -> None:
+    candidates = of_arrays(zoo)
+    scored, failed = rank_module._scored([parse("h_score"), parse("sfda")], candidates)
+    assert [len(results) for _, results in scored] == [4, 4] and failed == [{}, {}]
+    assert all("scatter" not in vars(one.sample) and "moments" not in vars(one.sample) for one in candidates)
