@@ -25,9 +25,12 @@ tests=(
   tests/evaluation/protocols/test_linear.py
   tests/evaluation/protocols/test_linear_overlap.py
   tests/evaluation/ranking/test_agreement.py
+  tests/evaluation/ranking/test_consensus.py
+  tests/evaluation/ranking/test_layers.py
   tests/evaluation/ranking/test_paired_agreement.py
   tests/evaluation/ranking/test_rank.py
   tests/evaluation/ranking/test_resampling.py
+  tests/evaluation/ranking/test_rounds.py
   tests/evaluation/ranking/test_scoring.py
   tests/evaluation/results/test_choice.py
   tests/evaluation/results/test_comparison.py
