@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from films import HEIGHT, WIDTH, av, cut, numbers_in, write_film, write_sound
+from films import HEIGHT, WIDTH, av, cut, numbers_in, write_film
 
 from sslkit.data.video_reader import UnreadableVideo, VideoReader, check_numbers, open_reader
 from sslkit.errors import UserError
@@ -196,61 +196,6 @@ def test_a_colon_in_a_relative_path_is_no_protocol(
     monkeypatch.chdir(tmp_path)
     path = "a:b/mpeg4.avi"
     assert numbers_in(reader.frames(path, reader.survey(path), np.array([7]), SIZE)).tolist() == [7]
-
-
-def _cut_header(films: Path, folder: Path) -> Path:
-    return cut(Path(film(films, "h264.mp4")), 0.5, folder / "cut.mp4")  # MP4 keeps its index at the end
-
-
-def _text(films: Path, folder: Path) -> Path:
-    (folder / "text.mp4").write_text("this is no film\n" * 40)
-    return folder / "text.mp4"
-
-
-def _empty(films: Path, folder: Path) -> Path:
-    (folder / "empty.avi").touch()
-    return folder / "empty.avi"
-
-
-def _sound(films: Path, folder: Path) -> Path:
-    return write_sound(folder / "sound.mp4")
-
-
-def _no_codec(films: Path, folder: Path) -> Path:
-    content = Path(film(films, "mjpeg.avi")).read_bytes().replace(b"MJPG", b"qqqq")
-    (folder / "codec.avi").write_bytes(content)
-    return folder / "codec.avi"
-
-
-def _no_frames(films: Path, folder: Path) -> Path:
-    content = Path(film(films, "mpeg4.avi")).read_bytes()
-    (folder / "none.avi").write_bytes(content[: content.index(b"movi") + 4])
-    return folder / "none.avi"
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (_cut_header, "not a video, or its header is damaged"),
-        (_text, "not a video, or its header is damaged"),
-        (_empty, "not a video, or its header is damaged"),
-        (_sound, "no video in it, audio only"),
-        (_no_codec, "no decoder for its codec"),
-        (_no_frames, "no frame in it can be decoded"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_what_is_no_video_is_refused_in_one_line(
-    films: Path, tmp_path: Path, make, reason: str, reader: VideoReader
-) -> None:
-    with pytest.raises(UnreadableVideo, match=reason) as raised:
-        reader.survey(str(make(films, tmp_path)))
-    assert "\n" not in str(raised.value)
-
-
-def test_a_file_that_is_gone(tmp_path: Path, reader: VideoReader) -> None:
-    with pytest.raises(UnreadableVideo, match="No such file"):
-        reader.survey(str(tmp_path / "gone.mp4"))
 
 
 def test_a_turned_film_is_set_upright(films: Path, tmp_path: Path, reader: VideoReader) -> None:
