@@ -1,12 +1,12 @@
 """NLEEP: LEEP with a Gaussian mixture of the features instead of a source classifier."""
 
-import warnings as python_warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from evaluation.transferability._diagonal_mixture import fit_diagonal_mixture
+from evaluation.transferability._full_mixture import fit_full_mixture
 from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.leep import leep_terms
@@ -40,24 +40,14 @@ def fitted_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Fi
     for retry in range(RETRIES + 1):
         try:
             return fit(x, components, FLOOR * unit * 10**retry, seed)
-        except (ValueError, UserError) as error:
+        except UserError as error:
             failed = error
     raise UserError(f"nleep: no mixture of {components} Gaussians fits {x.shape[0]} x {x.shape[1]} features: {failed}")
 
 
 def _fit_full(x: Tensor, components: int, floor: float, seed: int) -> Fitted:
-    """Fit scikit-learn's mixture on one thread: with several, sums of its k-means depend on the order in which threads
-    finish, and the many small products wait for each other on a busy machine."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-    from threadpoolctl import threadpool_limits
-
-    mixture = GaussianMixture(components, reg_covar=floor, random_state=seed)
-    with python_warnings.catch_warnings(), threadpool_limits(1):
-        python_warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the diagnostics
-        mixture.fit(x.numpy())
-        found = torch.from_numpy(mixture.predict_proba(x.numpy()))
-    return Fitted(found, mixture.n_iter_, mixture.converged_, floor)
+    mixture = fit_full_mixture(x, components, floor, seed)
+    return Fitted(mixture.responsibilities(x), mixture.steps, mixture.converged, floor)
 
 
 def _fit_diagonal(x: Tensor, components: int, floor: float, seed: int) -> Fitted:

@@ -114,23 +114,24 @@ def test_rows_that_are_equal() -> None:
 
 
 def test_the_floor_rises_until_the_covariances_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sklearn.mixture import GaussianMixture
-
     x, _ = draw()
-    fit, floors = GaussianMixture.fit, []
+    fit, floors = nleep.fit_full_mixture, []
 
-    def ill(self: GaussianMixture, x: np.ndarray) -> GaussianMixture:
-        floors.append(self.reg_covar)
+    def ill(x: torch.Tensor, components: int, floor: float, seed: int) -> object:
+        floors.append(floor)
         if len(floors) < 3:
-            raise ValueError("ill-defined empirical covariance")
-        return fit(self, x)
+            raise UserError("ill-defined covariance")
+        return fit(x, components, floor, seed)
 
-    monkeypatch.setattr(GaussianMixture, "fit", ill)
+    def never(*_: object) -> None:
+        raise UserError("ill-defined covariance")
+
+    monkeypatch.setattr(nleep, "fit_full_mixture", ill)
     rows = torch.from_numpy(x)
     floor = nleep.fitted_mixture(rows, 3, "full", 0).floor
     np.testing.assert_allclose(np.array(floors) / x.var(0).mean(), [1e-6, 1e-5, 1e-4])
     assert floor == floors[-1]
-    monkeypatch.setattr(GaussianMixture, "fit", lambda self, x: (_ for _ in ()).throw(ValueError("ill-defined")))
+    monkeypatch.setattr(nleep, "fit_full_mixture", never)
     with pytest.raises(UserError, match="no mixture of 3 Gaussians fits 150 x 12 features: ill-defined"):
         nleep.fitted_mixture(rows, 3, "full", 0)
 
