@@ -39,6 +39,7 @@ tests=(
   tests/evaluation/transferability
   tests/evaluation/transferability/test_diagonal_mixture.py
   tests/evaluation/transferability/test_eigenbasis.py
+  tests/evaluation/transferability/test_full_mixture.py
   tests/evaluation/transferability/test_scatter.py
   tests/layers/test_queue.py
   tests/layers/test_teacher.py

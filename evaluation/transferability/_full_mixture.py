@@ -3,6 +3,7 @@
 import math
 import warnings as python_warnings
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -11,12 +12,15 @@ from evaluation.transferability._diagonal_mixture import MOST_STEPS, SMALLEST, T
 from sslkit.errors import UserError
 
 NEGLIGIBLE = 1e-25  # responsibility below which a row is left out of a component's covariance
-BLOCK = 2**23  # numbers of a block of components
+BLOCK, PARTS = 2**21, 4  # numbers of a block of components and columns; parts of the columns
 
 
 @dataclass(frozen=True, eq=False)
 class FullMixture:
-    """shares: (V,). means: (V, d). factors: (V, d, d) with precision = factor factor'. steps, converged: of EM."""
+    """shares: (V,). means: (V, d). factors: (V, d, d) upper triangular, with precision = factor factor'.
+
+    steps: of EM. converged: True if before the last step.
+    """
 
     shares: Tensor
     means: Tensor
@@ -57,13 +61,17 @@ def fit_full_mixture(x: Tensor, components: int, floor: float, seed: int) -> Ful
 def _normalized(mixture: FullMixture, x: Tensor) -> tuple[Tensor, float]:
     """Return the responsibilities (N, V) and the mean log-likelihood. O(N V d^2)."""
     n, d = x.shape
-    logs = torch.empty(n, len(mixture.means), dtype=x.dtype)
-    step = max(BLOCK // (n * d), 1)
+    logs = torch.zeros(n, len(mixture.means), dtype=x.dtype)
+    step = max(BLOCK * PARTS // (n * d), 1)
+    ends = sorted({d * part // PARTS for part in range(PARTS + 1)})
     for start in range(0, len(mixture.means), step):
-        factors, means = mixture.factors[start : start + step], mixture.means[start : start + step]
-        offsets = (means[:, None] @ factors).flatten()
-        apart = torch.addmm(offsets, x, factors.transpose(0, 1).reshape(d, -1), beta=-1)
-        logs[:, start : start + step] = apart.square_().view(n, -1, d).sum(2).mul_(-0.5)
+        block = slice(start, start + step)
+        factors, offsets = mixture.factors[block], (mixture.means[block, None] @ mixture.factors[block])[:, 0]
+        for first, last in pairwise(ends):  # of the upper triangular factors, without most of the zeros
+            part = factors[:, :last, first:last].transpose(0, 1).reshape(last, -1)
+            apart = torch.addmm(offsets[:, first:last].flatten(), x[:, :last], part, beta=-1)
+            logs[:, block] -= apart.square_().view(n, -1, last - first).sum(2)
+    logs *= 0.5
     logs += mixture.shares.log() + mixture.factors.diagonal(dim1=1, dim2=2).log().sum(1) - d / 2 * math.log(2 * math.pi)
     top = logs.amax(1, keepdim=True)
     joint = logs.sub_(top).clamp_min_(SMALLEST).exp_()
