@@ -72,9 +72,10 @@ def best_layers(
     The best of L noisy scores is too high. So the layer is chosen on one half of each class and scored on the other,
     and a ranking of models by that is not one of their numbers of layers.
     Returns the models by their corrected score, first the best.
-    Raises UserError for a metric without a score of one model's features.
+    Raises UserError for a metric without a score of one model's features, and for several labels an image.
     """
     spec = checked_metric(metric)
+    check_task(task)
     found = []
     for name, one in models.items():
         model = load_member(one)
@@ -92,8 +93,14 @@ def checked_metric(metric: str) -> Spec:
     """Parse a metric that scores the features of one model. Raises UserError for others."""
     spec = parse(metric)
     if set(spec.needs) != {"features"} or not spec.reads_features or spec.over_zoo is not None:
-        raise UserError(f"layers: {metric} does not score the features of one model alone; give knn or logme first")
+        raise UserError(f"layers: {metric} does not score the features of one model alone; give knn or logme")
     return spec
+
+
+def check_task(task: Split) -> None:
+    """Raise UserError for a task with several labels an image."""
+    if task.y.ndim != 1:
+        raise UserError(f"layers: {task.name} has several labels an image; layers are compared by one class each")
 
 
 def of_samples(

@@ -41,7 +41,7 @@ def open_objects(source: str | Boxes, split: str = "train", root: str | Path = "
     """
     boxes = open_boxes(source, split, root, masks=False)
     rng = generator(seed, "background of objects")
-    pixels, labels, names = [], [], []
+    pixels, labels, names, objects = [], [], [], 0
     order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")
     for row in order:
         target = boxes.target(int(row))
@@ -58,7 +58,8 @@ def open_objects(source: str | Boxes, split: str = "train", root: str | Path = "
                 pixels.append(cropped(image, box))
                 labels.append(label)
                 names.append(f"{boxes.ids[row]} {k} {number}")
-        if sum(label < len(boxes.classes) for label in labels) >= MOST:
+        objects += len(kept)
+        if objects >= MOST:
             break
     if not labels:
         raise UserError(f"{boxes.name} has no objects in its split {split!r}")

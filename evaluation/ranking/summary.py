@@ -14,7 +14,7 @@ from evaluation.features.command_line import name_of, words
 from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
-from evaluation.ranking.layers import OWN, best_layers, checked_metric, table, write
+from evaluation.ranking.layers import OWN, best_layers, check_task, checked_metric, table, write
 from evaluation.ranking.objects import PREFIX, open_objects
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
@@ -69,6 +69,8 @@ def rank_tasks(
         truth_values(accuracies, list(models))
     which = {name: how[name] for name in ("split", "root", "max_images", "on_error") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
+    for split in opened.values() if layers is not None else ():
+        check_task(split)
     rankings = []
     for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
         accuracies = known.get(task)

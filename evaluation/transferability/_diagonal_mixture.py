@@ -35,6 +35,19 @@ def fit_diagonal_mixture(x: Tensor, components: int, floor: float, seed: int) ->
     x: (N, d) float64 on the CPU. floor: added to each variance.
     Source: Bishop, Pattern Recognition and Machine Learning, 2006, section 9.2.2, diagonal covariances.
     """
+    rows = _squares_and_rows(x)
+    first = clustered(x, components, seed)
+    mixture, bound, converged, steps = _maximized(first, rows, floor), -math.inf, False, 0
+    while steps < MOST_STEPS and not converged:
+        responsibilities, new = _normalized(mixture, rows)
+        mixture = _maximized(responsibilities, rows, floor)
+        converged = abs(new - bound) < TOLERANCE
+        bound, steps = new, steps + 1
+    return DiagonalMixture(mixture.shares, mixture.means, mixture.variances, steps, converged)
+
+
+def clustered(x: Tensor, components: int, seed: int) -> Tensor:
+    """Return the clusters (N, V), one-hot, of scikit-learn's k-means, drawn from `seed`."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
@@ -43,15 +56,16 @@ def fit_diagonal_mixture(x: Tensor, components: int, floor: float, seed: int) ->
     with python_warnings.catch_warnings(), threadpool_limits(1):
         python_warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different rows than components
         labels = KMeans(components, n_init=1, random_state=seed).fit(x.numpy()).labels_
-    rows = _squares_and_rows(x)
-    first = torch.nn.functional.one_hot(torch.from_numpy(labels).long(), components).to(x)
-    mixture, bound, converged, steps = _maximized(first, rows, floor), -math.inf, False, 0
-    while steps < MOST_STEPS and not converged:
-        responsibilities, new = _normalized(mixture, rows)
-        mixture = _maximized(responsibilities, rows, floor)
-        converged = abs(new - bound) < TOLERANCE
-        bound, steps = new, steps + 1
-    return DiagonalMixture(mixture.shares, mixture.means, mixture.variances, steps, converged)
+    return torch.nn.functional.one_hot(torch.from_numpy(labels).long(), components).to(x)
+
+
+def normalized(logs: Tensor) -> tuple[Tensor, float]:
+    """Return responsibilities (N, V) and the mean log-likelihood. logs: (N, V) of the joint densities, overwritten."""
+    top = logs.amax(1, keepdim=True)
+    joint = logs.sub_(top).clamp_min_(SMALLEST).exp_()
+    total = joint.sum(1, keepdim=True)
+    likelihood = float((total.log() + top).mean())
+    return joint.div_(total), likelihood
 
 
 def _squares_and_rows(x: Tensor) -> Tensor:
@@ -66,11 +80,7 @@ def _normalized(mixture: DiagonalMixture, rows: Tensor) -> tuple[Tensor, float]:
     d = mixture.means.shape[1]
     constant = (mixture.means.square() * precisions + mixture.variances.log()).sum(1) + d * math.log(2 * math.pi)
     logs = torch.addmm(mixture.shares.log() - constant / 2, rows, weights.T)
-    top = logs.amax(1, keepdim=True)
-    joint = logs.sub_(top).clamp_min_(SMALLEST).exp_()
-    total = joint.sum(1, keepdim=True)
-    likelihood = float((total.log() + top).mean())
-    return joint.div_(total), likelihood
+    return normalized(logs)
 
 
 def _maximized(responsibilities: Tensor, rows: Tensor, floor: float) -> DiagonalMixture:

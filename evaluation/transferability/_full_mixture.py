@@ -1,14 +1,13 @@
 """A mixture of Gaussians with full covariances, fitted by EM: scikit-learn's, step for step, as large products."""
 
 import math
-import warnings as python_warnings
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from evaluation.transferability._diagonal_mixture import MOST_STEPS, SMALLEST, TINY, TOLERANCE
+from evaluation.transferability._diagonal_mixture import MOST_STEPS, TINY, TOLERANCE, clustered, normalized
 from sslkit.errors import UserError
 
 NEGLIGIBLE = 1e-25  # responsibility below which a row is left out of a component's covariance
@@ -40,15 +39,7 @@ def fit_full_mixture(x: Tensor, components: int, floor: float, seed: int) -> Ful
     Raises UserError if a covariance is not positive definite.
     Source: Bishop, Pattern Recognition and Machine Learning, 2006, section 9.2.2.
     """
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
-
-    # One thread: with several, sums depend on the order in which threads finish, and results are not reproducible.
-    with python_warnings.catch_warnings(), threadpool_limits(1):
-        python_warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different rows than components
-        labels = KMeans(components, n_init=1, random_state=seed).fit(x.numpy()).labels_
-    first = torch.nn.functional.one_hot(torch.from_numpy(labels).long(), components).to(x)
+    first = clustered(x, components, seed)
     mixture, bound, converged, steps = _maximized(first, x, floor), -math.inf, False, 0
     while steps < MOST_STEPS and not converged:
         responsibilities, new = _normalized(mixture, x)
@@ -73,11 +64,7 @@ def _normalized(mixture: FullMixture, x: Tensor) -> tuple[Tensor, float]:
             logs[:, block] -= apart.square_().view(n, -1, last - first).sum(2)
     logs *= 0.5
     logs += mixture.shares.log() + mixture.factors.diagonal(dim1=1, dim2=2).log().sum(1) - d / 2 * math.log(2 * math.pi)
-    top = logs.amax(1, keepdim=True)
-    joint = logs.sub_(top).clamp_min_(SMALLEST).exp_()
-    total = joint.sum(1, keepdim=True)
-    likelihood = float((total.log() + top).mean())
-    return joint.div_(total), likelihood
+    return normalized(logs)
 
 
 def _maximized(responsibilities: Tensor, x: Tensor, floor: float) -> FullMixture:
