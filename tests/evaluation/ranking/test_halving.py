@@ -104,7 +104,7 @@ def test_one_model_and_no_data_are_errors(zoo: dict) -> None:
         successive_halving({"one": zoo["seed 0"]}, "digits", **QUICK)
     with pytest.raises(UserError, match="name the task"):
         successive_halving(zoo, None, **QUICK)
-    with pytest.raises(UserError, match="then use recipes/detect.py"):
+    with pytest.raises(UserError, match="then use recipes/detect"):
         successive_halving(zoo, "boxes:clipart_boxes", **QUICK)
 
 
