@@ -42,6 +42,7 @@ class Settings:
     lr: float | list[float] = setting(
         (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "grid of learning rates, selected on a held-out fifth of train", above=0
     )
+    extend: bool = setting(True, "while the selected rate is an end of the grid, try the next one beyond it")
     weight_decay: float | list[float] = setting((0.01,), "likewise", least=0)
     optimizer: str = setting("adamw", "adamw or sgd", choices=("adamw", "sgd"))
     steps: int = setting(200, "steps of each run", least=1, most=10**9)
@@ -49,6 +50,10 @@ class Settings:
     seeds: int | list[int] = setting(
         (0, 1, 2), "random seeds of the runs with the selected rate, on all training images", least=0, most=MOST_SEED
     )
+    closest: int = setting(
+        0, "number of models of each task, the best ones, that are trained with more_seeds too", least=0, most=10**9
+    )
+    more_seeds: int | list[int] = setting((3, 4), "the further seeds of the closest models", least=0, most=MOST_SEED)
     crop: list[float] = setting(
         (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
     )

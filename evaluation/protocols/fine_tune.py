@@ -27,6 +27,7 @@ from sslkit.members import nearest
 
 SELECT = ("held_out", "test")
 NOTHING_CHOSEN = "one setting, nothing chosen"
+MOST_RATES = 12  # learning rates of a grid that is extended
 SHARE = 0.2  # of train, held out to choose by where the data set has no validation images of its own
 _PED_RATES, _PED_DECAYS = (1e-1, 1e-2, 1e-3, 1e-4), (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
 # The public code divides the decay by the rate, so that a step shrinks the weights by the same factor at any rate.
@@ -49,6 +50,7 @@ class Options:
     """
 
     grid: str | Mapping = "ped"
+    extend: bool = False
     steps: Count = 5000
     batch_size: AtLeastTwo = 64
     seeds: Seeds = (0,)
@@ -62,6 +64,7 @@ def fine_tune(
     dataset: Any,
     *,
     grid: str | Mapping[str, Any] = Options.grid,
+    extend: bool = Options.extend,
     steps: int = Options.steps,
     batch_size: int = Options.batch_size,
     seeds: Sequence[int] = Options.seeds,
@@ -89,6 +92,8 @@ def fine_tune(
         "test": Split, "val": Split (optional)}.
     grid: "ped" (SGD with Nesterov momentum, 4 rates from 1e-1 to 1e-4, 5 decays 0, 1e-6 to 1e-3 divided by the rate),
         "itm" (AdamW, 3 rates, 2 decays), or {"lr": [...], "weight_decay": [...], "optimizer": "sgd" | "adamw"}.
+    extend: while the chosen learning rate is an end of the grid, try the next one beyond it, by the factor between the
+        two rates at that end, up to 12 rates; only with select="held_out".
     steps, batch_size: of each run; 5000 and 64 as in the public code. The rate falls to 0 along a cosine.
     select: "test" takes the highest test accuracy of the grid (mean over the seeds) as ITM and others do, over the
         settings, not over epochs; it only reproduces their numbers, and the result is marked leaky.
@@ -109,13 +114,17 @@ def fine_tune(
     seeds = different_seeds(seeds)
     settings = settings_of(grid, steps=steps, batch_size=batch_size, crop=crop, flip=flip, precision=precision)
     check_select(select)
+    check_extend(extend, settings, select)
     task = open_task(load_model(model, image_size=image_size), dataset, root, counts=counts)
     with open_runner(task, out, "fine_tune", device=device, workers=workers, progress=progress) as runner:
-        search = _on_test if select == "test" else _on_held_out
-        tried, tested = search(runner, settings, seeds)
+        if select == "test":
+            tried, tested = _on_test(runner, settings, seeds)
+        else:
+            tried, tested = _on_held_out(runner, settings, seeds, extend)
     named = grid if isinstance(grid, str) else "own"
     chosen = "the highest test accuracy" if select == "test" else "chosen on held-out images"
-    how = f"{named} grid of {len(settings)}, {chosen}" if len(settings) > 1 else NOTHING_CHOSEN
+    points = len(settings) if select == "test" else len(tried)
+    how = f"{named} grid of {points}, {chosen}" if len(settings) > 1 else NOTHING_CHOSEN
     return result_of(
         task,
         tested,
@@ -164,6 +173,14 @@ def check_select(select: str) -> None:
         raise UserError(f"there is no select={select!r}: {nearest(str(select), SELECT)}")
 
 
+def check_extend(extend: bool, settings: Sequence[Setting], select: str = "held_out") -> None:
+    """Raises UserError if a grid cannot be extended: with one rate, or if it is chosen by on test images."""
+    if extend and select == "test":
+        raise UserError("extend=true chooses on held-out images: leave out select=test")
+    if extend and len({setting.lr for setting in settings}) < 2:
+        raise UserError("extend=true needs a grid of at least two learning rates, whose factor it goes on with")
+
+
 def different_seeds(seeds: int | Sequence[int]) -> list[int]:
     """The seeds as ints; one number is one seed.
 
@@ -175,20 +192,40 @@ def different_seeds(seeds: int | Sequence[int]) -> list[int]:
     return found
 
 
-def _on_held_out(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> tuple[list[dict], list[dict]]:
+def _on_held_out(
+    runner: Runner, settings: Sequence[Setting], seeds: Sequence[int], extend: bool
+) -> tuple[list[dict], list[dict]]:
     """The records of the grid on held-out images, and those of the best setting on the test images."""
     task, everything = runner.task, np.ones(len(runner.task.train), bool)
     tried, chosen = [], settings[0]
     if len(settings) > 1:
         held = task.train.own_val if task.train.own_val is not None else task.held_out(everything, SHARE, seeds[0])
         learn, judge = task.rows(~held), task.rows(held)
-        grid = [Trial("select", replace(setting, seed=seeds[0]), learn, judge) for setting in settings]
-        tried = runner.run(grid, "fine_tune: choose")
-        chosen = settings[best(tried, f"fine_tune on {task.name}")]
+        left = list(settings)
+        settings = []
+        while left:
+            settings += left
+            grid = [Trial("select", replace(setting, seed=seeds[0]), learn, judge) for setting in settings]
+            tried = runner.run(grid, "fine_tune: choose")
+            chosen = settings[best(tried, f"fine_tune on {task.name}")]
+            left = beyond(settings, chosen) if extend else []
     final = [Trial("test", replace(chosen, seed=seed), task.rows(everything)) for seed in seeds]
     tested = runner.run(final, "fine_tune: test")
     require_sound(tested, f"fine_tune on {task.name}")
     return tried, tested
+
+
+def beyond(settings: Sequence[Setting], chosen: Setting) -> list[Setting]:
+    """The settings at the next learning rate, if the chosen one is an end of the grid; none otherwise.
+
+    The rate is rounded to three digits. Other hyperparameters are those that were tried at the chosen rate.
+    """
+    rates = sorted({setting.lr for setting in settings})
+    if chosen.lr not in (rates[0], rates[-1]) or len(rates) >= MOST_RATES:
+        return []
+    end, inner = (rates[0], rates[1]) if chosen.lr == rates[0] else (rates[-1], rates[-2])
+    lr = float(f"{end * end / inner:.3g}")
+    return [replace(setting, lr=lr) for setting in settings if setting.lr == chosen.lr]
 
 
 def _on_test(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> tuple[list[dict], list[dict]]:

@@ -5,7 +5,7 @@ evaluation.rank(zoo, "clipart", truth=outcome.truth["clipart"])
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from evaluation import datasets
 from evaluation.datasets import Split, open_split
 from evaluation.datasets._labels import check_classes
-from evaluation.features.checks import checked, checked_images, device_of
+from evaluation.features.checks import checked, checked_images, device_of, whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_member, members
 from evaluation.protocols.fine_tune import as_list, different_seeds, fine_tune, settings_of
@@ -64,11 +64,14 @@ def ground_truth(
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
     lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4),
+    extend: bool = True,
     weight_decay: Sequence[float] = (0.01,),
     optimizer: str = "adamw",
     steps: int = 200,
     batch_size: int = 32,
     seeds: Sequence[int] = (0, 1, 2),
+    closest: int = 0,
+    more_seeds: Sequence[int] = (3, 4),
     crop: Sequence[float] = (0.5, 1.0),
     flip: bool = False,
     precision: str = "float32",
@@ -86,8 +89,9 @@ def ground_truth(
     image_size: side in pixels for models outside a zoo; None: their own, 224 for most. Entries keep theirs.
     trust: see `evaluation.load_model`.
     lr, weight_decay, optimizer: the grid; the best setting of each model on a held-out fifth of the training images
-        is trained on all of them with every seed. steps, batch_size, seeds, crop, flip, precision, device, workers: see
-        `evaluation.fine_tune`.
+        is trained on all of them with every seed. extend, steps, batch_size, seeds, crop, flip, precision, device,
+        workers: see `evaluation.fine_tune`; a grid of one rate is not extended.
+    closest: number of models of each task, those with the highest accuracies, that are also trained with `more_seeds`.
     out: folder of results.jsonl (a line for every model and task), of fine_tune.jsonl (a line for every run of them),
         and of truth.json and truth_details.json with all results of these settings, also of earlier calls. Results
         with the same weights, images and settings are not measured again.
@@ -105,7 +109,9 @@ def ground_truth(
     device_of(device)
     checked("workers", workers, int, least=1, most=256)
     checked_images(image_size=image_size)
-    tuned |= {"grid": grid, "seeds": different_seeds(seeds)}
+    closest = whole_number("closest", closest, 0)
+    more = different_seeds([*different_seeds(seeds), *as_list("more_seeds", more_seeds)]) if closest else []
+    tuned |= {"grid": grid, "extend": bool(extend) and len(set(lr)) > 1, "seeds": different_seeds(seeds)}
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
     settings = json.loads(json.dumps({**tuned, **sizes}))
     tasks = {str(one): _splits(one, root, max_images, max_test_images) for one in _listed(data)}
@@ -120,21 +126,36 @@ def ground_truth(
     records.read()  # report a damaged file before any measurement
     with process_group(device):
         say = say if rank() == 0 else lambda line: None
-        for task, splits in tasks.items():
-            for name, model in models.items():
-                key = _key(name, model, task, splits, settings)
-                done = records.find(key) is not None
-                try:
-                    (record,) = each_recorded([key], records, lambda _, one=model, on=splits: _measured(one, on, how))
-                except Exception as error:  # an error of one network does not stop the others
-                    if world_size() > 1:  # the ranks must do the same calls
-                        raise
-                    failures.append(Failure(name, task, _line(error)))
-                    say(f"FAILED    {failures[-1]}")
-                    continue
-                say(_told(task, name, record, done))
-                _write(records, settings, models, failures, Path(out))
+
+        def measure(task: str, name: str, seeds: list[int]) -> None:
+            model, splits = models[name], tasks[task]
+            key = _key(name, model, task, splits, {**settings, "seeds": seeds})
+            done = records.find(key) is not None
+            try:
+                (record,) = each_recorded([key], records, lambda _: _measured(model, splits, how | {"seeds": seeds}))
+            except Exception as error:  # an error of one network does not stop the others
+                if world_size() > 1:  # the ranks must do the same calls
+                    raise
+                failures.append(Failure(name, task, _line(error)))
+                say(f"FAILED    {failures[-1]}")
+                return
+            say(_told(task, name, record, done))
+            _write(records, settings, models, failures, Path(out))
+
+        for task in tasks:
+            for name in models:
+                measure(task, name, settings["seeds"])
+            for name in _highest(records, settings, models, task, closest):
+                measure(task, name, more)
         return _write(records, settings, models, failures, Path(out))
+
+
+def _highest(
+    records: Records, settings: Mapping, models: Mapping[str, LoadedModel], task: str, count: int
+) -> list[str]:
+    """The `count` models of a task with the highest accuracies by the seeds that all models have, best first."""
+    column = _of_settings(records, settings, models).get(task, {}) if count else {}
+    return sorted((name for name in models if name in column), key=lambda name: -column[name]["value"])[:count]
 
 
 def load_zoo(
@@ -219,16 +240,37 @@ def _write(
 
 
 def _results(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> dict[str, dict[str, Any]]:
-    """Return {task: {model: record}}; for a retrained model the record of its current weights."""
+    """Return {task: {model: record}}, of each model with the most seeds that begin with those of the settings."""
     found: dict[str, dict[str, Any]] = {}
+    seeds = settings["seeds"]
+    for record in sorted(_matching(records, settings, models), key=lambda record: len(record["settings"]["seeds"])):
+        if record["settings"]["seeds"][: len(seeds)] == seeds:
+            _put(found, record)
+    return found
+
+
+def _of_settings(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> dict[str, dict[str, Any]]:
+    """Return {task: {model: record}} of these very seeds."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in _matching(records, settings, models):
+        if record["settings"]["seeds"] == settings["seeds"]:
+            _put(found, record)
+    return found
+
+
+def _matching(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> Iterator[dict[str, Any]]:
+    """Yield the records of these settings with any seeds; of a retrained model that of its current weights."""
     for record in records.read().values():
         check_fields(record, NEEDS, records.path)
         name = record["model"]
         stale = name in models and record["weights"] != models[name].digest
-        if record["settings"] == settings and not stale:
-            kept = {key: value for key, value in record.items() if key not in ("run", "model", "data", "settings")}
-            found.setdefault(record["data"], {})[name] = kept
-    return found
+        if {**record["settings"], "seeds": settings["seeds"]} == settings and not stale:
+            yield record
+
+
+def _put(found: dict[str, dict[str, Any]], record: Mapping[str, Any]) -> None:
+    kept = {key: value for key, value in record.items() if key not in ("run", "model", "data", "settings")}
+    found.setdefault(record["data"], {})[record["model"]] = kept
 
 
 def _line(error: Exception) -> str:

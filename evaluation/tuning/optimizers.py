@@ -19,7 +19,7 @@ def make_optimizer(
     """
     kept = [{**group, "start": group["lr"]} for group in groups if group["params"]]
     if name == "adamw":
-        return torch.optim.AdamW(kept)
+        return torch.optim.AdamW(kept, fused=True)  # a tenth of a step of a small network on a CPU
     return torch.optim.SGD(kept, momentum=momentum, nesterov=nesterov)
 
 

@@ -1,4 +1,4 @@
-"""Tasks of the ranking study that are parts of the embedded sets: class groups, few and many images, fine classes.
+"""Tasks of the ranking study that are parts of the embedded sets: a class group, few images, many classes.
 
 python recipes/benchmarks/ranking_tasks.py runs/tasks      (writes one .npz for each task, a few seconds)
 """
@@ -19,21 +19,24 @@ from sslkit.files import write_whole
 class Part:
     """A part of an embedded set. classes: names, or the number of the most frequent ones. train, test: images a class.
 
-    The test images of a part are test images of the set.
+    pool: splits of the set whose images are divided anew into train and test. None: the test images of a part are test
+    images of the set.
     """
 
     data: str
     classes: Sequence[str] | int
     train: int
     test: int = 10**9
+    pool: Sequence[str] | None = None
 
 
+BOTH = ("train", "test")
 TASKS = {
-    "clipart_living": Part("clipart", ("animals", "food", "plants", "people"), 20),
-    "clipart_things": Part("clipart", ("transportation", "buildings", "tools", "electronics"), 60),
-    "scripts": Part("glyph_scripts", 10, 100, 60),
-    "characters": Part("glyphs", 50, 16),
+    "clipart_few": Part("clipart", 12, 10),
+    "digits_few": Part("digits", 10, 10, 100, BOTH),
+    "mnist_few": Part("mnist5k", 10, 10, 100),
     "clothes": Part("fashion_mnist", ("T-shirt/top", "Pullover", "Dress", "Coat", "Shirt"), 20),
+    "characters": Part("glyphs", 40, 5, 15, ("novel_test",)),  # letters of scripts that no entry was trained on
 }
 
 
@@ -52,15 +55,20 @@ def main(folder: Path) -> None:
 
 def arrays_of(part: Part) -> dict[str, np.ndarray]:
     """The images and labels of both splits, and the names of the classes, in the set's order."""
-    splits = {split: open_images(part.data, split=split) for split in ("train", "test")}
-    names = list(splits["train"].classes)
-    chosen = _chosen(part, names, splits["train"].labels)
+    opened = [open_images(part.data, split=split) for split in part.pool or BOTH]
+    names = list(opened[0].classes)
+    pixels, labels = [images.pixels for images in opened], [images.labels for images in opened]
+    if part.pool is not None:
+        whole, own = np.concatenate(pixels), np.concatenate(labels)
+        first = np.concatenate([np.flatnonzero(own == label)[: part.train] for label in range(len(names))])
+        is_first = np.isin(np.arange(len(own)), first)
+        pixels, labels = [whole[is_first], whole[~is_first]], [own[is_first], own[~is_first]]
+    chosen = _chosen(part, names, labels[0])
     arrays = {"classes": np.array([names[label] for label in chosen])}
-    for split, most in (("train", part.train), ("test", part.test)):
-        images = splits[split]
-        rows = np.concatenate([np.flatnonzero(images.labels == label)[:most] for label in chosen])
-        arrays[f"x_{split}"] = images.pixels[rows]
-        arrays[f"y_{split}"] = np.searchsorted(chosen, images.labels[rows])
+    for split, most, x, y in zip(BOTH, (part.train, part.test), pixels, labels, strict=True):
+        rows = np.concatenate([np.flatnonzero(y == label)[:most] for label in chosen])
+        arrays[f"x_{split}"] = x[rows]
+        arrays[f"y_{split}"] = np.searchsorted(chosen, y[rows])
     return arrays
 
 

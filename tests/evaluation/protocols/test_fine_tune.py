@@ -18,7 +18,7 @@ from evaluation.datasets import open_split
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.protocols.fine_tune import GRIDS, fine_tune, settings_of
+from evaluation.protocols.fine_tune import GRIDS, beyond, fine_tune, settings_of
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import share
 from evaluation.tuning.classifier import Setting, predict, train_classifier
@@ -90,6 +90,26 @@ def test_the_best_setting_on_held_out_images_is_tuned_again_on_all_and_tested(tm
     assert (result.outcomes == right).all() and result.estimate == share(right)
     assert result.paired_on == rows_digest(data["test"].ids, data["test"].y) and not result.leaky
     assert len(lines(tmp_path)) == 7 and result.value > max(0.3, shares[2])
+
+
+def test_a_grid_goes_on_beyond_its_end_until_the_best_is_inside() -> None:
+    base = Setting(lr=0.01, weight_decay=0.5)
+    settings = [base, replace(base, lr=0.003), replace(base, lr=0.003, weight_decay=0.1)]
+    assert [one.lr for one in beyond(settings, base)] == [0.0333]
+    lower = beyond(settings, settings[1])
+    assert [(one.lr, one.weight_decay) for one in lower] == [(0.0009, 0.5), (0.0009, 0.1)]
+    assert beyond([*settings, *lower], settings[1]) == [], "the best is inside"
+    many = [replace(base, lr=2.0**k) for k in range(12)]
+    assert beyond(many, many[-1]) == [], "twelve rates are enough"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"grid": {"lr": [0.1]}}, "at least two learning rates"), ({"select": "test"}, "held-out images")],
+)
+def test_a_grid_that_cannot_be_extended_is_one_line(change: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        fine_tune(model(), few(), **{"grid": GRID, "extend": True, **QUICK, **change})
 
 
 def test_a_second_call_does_nothing_and_gives_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ QUICK = {
     "max_images": 100,
     "max_test_images": 100,
     "lr": [3e-2, 1e-5],
+    "extend": False,
     "steps": 12,
     "batch_size": 32,
     "seeds": [0, 1],
@@ -104,6 +105,27 @@ def test_other_settings_are_another_truth(tmp_path: Path, calls: list[str]) -> N
     assert len(calls) == 3 and set(back.truth["digits"]) == {"narrow", "wide"}
 
 
+def test_the_closest_models_get_more_seeds(tmp_path: Path, calls: list[str]) -> None:
+    plain = ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK)
+    found = ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK | {"closest": 1, "more_seeds": [5]})
+    best = max(plain.truth["digits"], key=plain.truth["digits"].get)
+    (other,) = set(ZOO) - {best}
+    assert len(calls) == 3, "only the best one is tuned again"
+    values = {name: found.results["digits"][name]["values"] for name in ZOO}
+    assert values[best][:2] == plain.results["digits"][best]["values"] and len(values[best]) == 3
+    assert values[other] == plain.results["digits"][other]["values"]
+    assert found.truth["digits"][best] == pytest.approx(np.mean(values[best]))
+    assert len((tmp_path / "fine_tune.jsonl").read_text().splitlines()) == 2 * (2 + 2) + 1  # no run is repeated
+
+
+def test_a_grid_whose_end_is_chosen_is_extended(tmp_path: Path) -> None:
+    found = ground_truth({"wide": ZOO["wide"]}, "digits", out=tmp_path, **QUICK | {"lr": [1e-4, 1e-3], "extend": True})
+    record = found.results["digits"]["wide"]
+    rates = sorted(tried["lr"] for tried in record["grid"])
+    assert rates[:3] == pytest.approx([1e-4, 1e-3, 1e-2]) and rates[0] < record["chosen"]["lr"] < rates[-1]
+    assert found.settings["extend"] and found.settings["grid"]["lr"] == [1e-4, 1e-3]
+
+
 def test_a_model_that_was_trained_anew_is_measured_anew(tmp_path: Path, calls: list[str]) -> None:
     old = ground_truth({"a": ZOO["narrow"]}, ["digits"], out=tmp_path, **QUICK)
     new = ground_truth({"a": ZOO["wide"]}, ["digits"], out=tmp_path, **QUICK)
@@ -171,6 +193,8 @@ def test_entries_keep_their_size_and_others_take_the_one_asked_for(tmp_path: Pat
         ({"data": []}, "name the tasks"),
         ({"lr": []}, "at least one number"),
         ({"seeds": [0, 0]}, "different whole numbers"),
+        ({"closest": 1, "more_seeds": [1]}, "different whole numbers"),
+        ({"closest": -1}, "closest"),
         ({"optimizer": "adam"}, "adamw"),
         ({"steps": 0}, "steps"),
         ({"max_images": 12}, "less than two for each class"),
