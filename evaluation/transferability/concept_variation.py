@@ -44,7 +44,7 @@ def variation(x: Tensor, y: Tensor, alpha: float) -> Tensor:
 
 
 def score(sample: Sample, *, alpha: float = 2.0) -> Score:
-    """Less the mean over images of sum_j W_ij [y_j != y_i] / sum_j W_ij, with W_ij = 2^(-alpha d_ij / (sqrt(D) - d_ij)).
+    """Less the mean over i of sum_j W_ij [y_j != y_i] / sum_j W_ij, with W_ij = 2^(-alpha d_ij / (sqrt(D) - d_ij)).
 
     d: Euclidean distances of the features, each scaled to 0 to 1 over the images. alpha: the larger, the more the
         nearest count.

@@ -1,7 +1,7 @@
 """Ranking quality of transferability metrics on a zoo: against fine-tuning, with baselines and the papers' claims.
 
     python recipes/ground_truth.py zoo=[runs/zoo,efficientnet_lite0] data=[clipart,digits] image_size=64
-    python recipes/benchmarks/ranking_study.py --zoo runs/zoo efficientnet_lite0 --truth runs/truth
+    python recipes/benchmarks/ranking_study.py --zoo runs/zoo efficientnet_lite0 --truth runs/truth runs/truth_many
     python recipes/benchmarks/ranking_study.py --table --markdown      (print the committed results)
 
 Every metric scores the same images of a task, balanced by class and drawn from the training images of fine-tuning. Each
@@ -65,7 +65,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--zoo", nargs="+", help="models, as in recipes/rank.py")
     parser.add_argument(
-        "--truth", type=Path, default=Path("runs/truth"), help="output folder of recipes/ground_truth.py"
+        "--truth", type=Path, nargs="+", default=[Path("runs/truth")], help="output folders of recipes/ground_truth.py"
     )
     parser.add_argument("--data", nargs="+", help="tasks; default all of the ground truth")
     parser.add_argument("--metrics", nargs="+", default=list(METRICS))
@@ -88,7 +88,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     for metric in args.metrics:
         parse(metric)
     truth, details = measured(args.truth)
-    models, failures = load_zoo(args.zoo, details.get("settings", {}).get("image_size"))
+    models, failures = load_zoo(args.zoo, _image_size(details["settings"]))
     if failures:
         raise UserError(f"cannot be loaded: {'; '.join(map(str, failures))}")
     tasks = args.data or list(truth)
@@ -106,18 +106,40 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
         "truth": accuracies,
         "without_truth": {task: [name for name in models if name not in kept[task]] for task in tasks},
         **summarised(cells, accuracies, _seeds(details, kept), draws=args.draws, seed=args.seed),
+        "cost": _cost(details, kept),
         "failed": failed,
     }
 
 
-def measured(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Read truth.json, and truth_details.json if it exists. Raises UserError."""
-    file = folder / TRUTH if folder.is_dir() else folder
-    truth = read_truth(file)
-    if not all(isinstance(column, dict) for column in truth.values()):
-        raise UserError(f"{file} must be {{data: {{model: accuracy}}}}")
-    beside = file.with_name(DETAILS)
-    return truth, json.loads(beside.read_text()) if beside.is_file() else {}
+def measured(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read truth.json of each folder, and truth_details.json if it exists: {task: truth}, {settings, results} by task.
+
+    Raises UserError for a task that is in two of them.
+    """
+    truth: dict[str, Any] = {}
+    details: dict[str, Any] = {"settings": {}, "results": {}}
+    for folder in folders:
+        file = folder / TRUTH if folder.is_dir() else folder
+        found = read_truth(file)
+        if not all(isinstance(column, dict) for column in found.values()):
+            raise UserError(f"{file} must be {{data: {{model: accuracy}}}}")
+        twice = [task for task in found if task in truth]
+        if twice:
+            raise UserError(f"--truth: {twice[0]} is measured in two of the folders")
+        beside = file.with_name(DETAILS)
+        own = json.loads(beside.read_text()) if beside.is_file() else {}
+        truth |= found
+        details["settings"] |= {task: own["settings"] for task in found if "settings" in own}
+        details["results"] |= own.get("results", {})
+    return truth, details
+
+
+def _image_size(settings: Mapping[str, Mapping[str, Any]]) -> int | None:
+    """The side for models outside a zoo, the same in all tasks. Raises UserError."""
+    sizes = {one.get("image_size") for one in settings.values()}
+    if len(sizes) > 1:
+        raise UserError(f"--truth: the folders are of different image sizes: {sorted(map(str, sizes))}")
+    return next(iter(sizes), None)
 
 
 def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
@@ -180,7 +202,7 @@ def about(args: argparse.Namespace, details: Mapping[str, Any]) -> dict[str, Any
         "machine": machine(),
         "seed": args.seed,
         "draws": args.draws,
-        "ground_truth": details.get("settings", "as given, without its settings"),
+        "ground_truth": details["settings"] or "as given, without its settings",
     }
 
 
@@ -194,10 +216,26 @@ def commit() -> str | None:
 
 def _seeds(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[float]]]:
     """{task: {model: accuracy with each seed}}, empty if the ground truth has no seeds."""
-    results = details.get("results", {})
+    results = details["results"]
     return {
         task: {name: results[task][name]["values"] for name in names} for task, names in kept.items() if task in results
     }
+
+
+def _cost(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Runs and hours of the ground truth, and how many models of each task chose an end of their grid."""
+    records = {task: [details["results"][task][name] for name in kept[task]] for task in details["results"]}
+    everything = [record for column in records.values() for record in column]
+    return {
+        "runs": sum(len(record["grid"]) + len(record["values"]) for record in everything),
+        "core_hours": round(sum(record["seconds"] for record in everything) / 3600, 2),
+        "at_an_end": {task: sum(map(_at_an_end, column)) for task, column in records.items()},
+    }
+
+
+def _at_an_end(record: Mapping[str, Any]) -> bool:
+    rates = [tried["lr"] for tried in record["grid"]]
+    return len(rates) > 1 and record["chosen"]["lr"] in (min(rates), max(rates))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
 
 MEASURES = (TAU, "weighted tau (ITM)", "regret@1")
+RELIABLE = (TAU, "Pearson")  # of one half of the seeds with the other
 BASELINES = ("param_count", "feature_dim", "knn", "linear_probe", "random")
 CLAIMS = (  # a metric, the metric it should beat, and the source
     ("ped+logme", "logme", "PED, Li et al. 2023"),
@@ -23,7 +24,7 @@ Truth = Mapping[str, Mapping[str, float]]
 def summarised(
     cells: Mapping[str, Scores], truth: Truth, seeds: Mapping[str, Mapping[str, list[float]]], **how: int
 ) -> dict[str, Any]:
-    """Summarise as metrics, claims, ceiling and chance.
+    """Summarise as metrics, claims, ceiling, reliability and chance.
 
     cells: {task: {metric: {scores, seconds, notes}}}. seeds: {task: {model: accuracies}}. how: draws and seed.
     """
@@ -36,6 +37,7 @@ def summarised(
         "metrics": rows,
         "claims": [_claim(*claim, cells, truth, how) for claim in CLAIMS if {*claim[:2]} <= _everywhere(cells)],
         "ceiling": _ceiling(seeds, how),
+        "reliability": _reliability(seeds, how),
         "chance": {TAU: 0.0, "regret@1": statistics.mean(_chance_regret(column) for column in truth.values())},
         "notes": sorted({note for column in cells.values() for cell in column.values() for note in cell["notes"]}),
     }
@@ -106,6 +108,25 @@ def _ceiling(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[str, i
         for column in columns
     ]
     return {measure: _numbers(over_tasks(tasks, measure, **_n(how))) for measure in MEASURES}
+
+
+def _reliability(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[str, int]) -> dict[str, Any] | None:
+    """Agreement of one half of the seeds of each model, the even places, with the other: over tasks, and in each."""
+    tasks = {
+        task: (
+            {name: statistics.mean(values[::2]) for name, values in column.items()},
+            {name: statistics.mean(values[1::2]) for name, values in column.items()},
+        )
+        for task, column in seeds.items()
+        if column and all(len(values) > 1 for values in column.values())
+    }
+    if not tasks:
+        return None
+    mean = {name: _numbers(over_tasks(list(tasks.values()), name, **_n(how))) for name in RELIABLE}
+    by_task = {
+        task: {name: _numbers(over_tasks([one], name, **_n(how))) for name in RELIABLE} for task, one in tasks.items()
+    }
+    return {"mean": mean, "tasks": by_task}
 
 
 def _chance_regret(truth: Mapping[str, float]) -> float:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -53,7 +54,7 @@ def write_truth(place: Path, truth: dict) -> None:
 def arguments(place: Path, **changes: object) -> argparse.Namespace:
     given = {
         "zoo": ZOO,
-        "truth": place / "truth",
+        "truth": [place / "truth"],
         "data": None,
         "metrics": ["param_count", "logme", "ped+logme", "leep"],
         "images": 60,
@@ -155,15 +156,45 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
     truth = json.loads((place / "truth" / TRUTH).read_text())
     results: dict = {}
     for task, column in truth.items():
-        results[task] = {name: {"values": [v, v + 0.01], "weights": ZOO[name].digest} for name, v in column.items()}
+        run = {"grid": [{"lr": 0.1}, {"lr": 0.01}, {"lr": 0.001}], "chosen": {"lr": 0.01}, "seconds": 360}
+        results[task] = {
+            name: {"values": [v, v + 0.01], "weights": ZOO[name].digest, **run} for name, v in column.items()
+        }
+    results["digits"]["b"]["chosen"] = {"lr": 0.001}
     details = {"settings": {"image_size": None, "seeds": [0, 1]}, "results": results}
     (place / "truth" / DETAILS).write_text(json.dumps(details))
     found = script.study(arguments(place, metrics=["param_count"]))
-    assert found["ceiling"][TAU]["value"] == 1 and found["ground_truth"]["seeds"] == [0, 1]
+    assert found["ceiling"][TAU]["value"] == 1 and found["ground_truth"]["digits"]["seeds"] == [0, 1]
+    assert found["reliability"]["mean"]["Pearson"]["value"] == pytest.approx(1, abs=1e-4)
+    assert found["cost"] == {"runs": 50, "core_hours": 1.0, "at_an_end": {"digits": 1, "fashion_mnist_few": 0}}
     results["digits"]["b"]["weights"] = "others"
     (place / "truth" / DETAILS).write_text(json.dumps(details))
     with pytest.raises(UserError, match="digits: the ground truth of b is of other weights"):
         script.study(arguments(place))
+
+
+def test_the_halves_of_the_seeds_are_the_reliability(script: ModuleType) -> None:
+    import ranking_study_summary
+
+    noisy = {"a": [0.1, 0.4, 0.3], "b": [0.2, 0.3, 0.2], "c": [0.3, 0.2, 0.5], "d": [0.4, 0.1, 0.4]}
+    found = ranking_study_summary._reliability(
+        {"t": noisy, "u": {name: [v[0]] for name, v in noisy.items()}}, {"draws": 10, "seed": 0}
+    )
+    first, second = ([0.2, 0.2, 0.4, 0.4], [0.4, 0.3, 0.2, 0.1])
+    assert set(found["tasks"]) == {"t"}, "one seed has no halves"
+    assert found["tasks"]["t"]["Pearson"]["value"] == pytest.approx(np.corrcoef(first, second)[0, 1], abs=1e-4)
+
+
+def test_tasks_of_several_truths_are_joined(script: ModuleType, place: Path) -> None:
+    whole = json.loads((place / "truth" / TRUTH).read_text())
+    parts = []
+    for task, column in whole.items():
+        (place / task / "truth").mkdir(parents=True)
+        write_truth(place / task, {task: column})
+        parts.append(place / task / "truth")
+    assert set(script.study(arguments(place, truth=parts, metrics=["param_count"]))["truth"]) == set(TASKS)
+    with pytest.raises(UserError, match="digits is measured in two"):
+        script.study(arguments(place, truth=[place / "truth", parts[0]]))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +203,7 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
         ({"zoo": None}, "give the models"),
         ({"metrics": ["logmee"]}, "did you mean 'logme'"),
         ({"data": ["clipart"]}, "the ground truth has no clipart"),
-        ({"truth": Path("nowhere.json")}, "cannot be read"),
+        ({"truth": [Path("nowhere.json")]}, "cannot be read"),
     ],
 )
 def test_mistakes_are_named(change: dict, said: str, script: ModuleType, place: Path) -> None:
