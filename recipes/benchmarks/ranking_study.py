@@ -21,6 +21,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import numpy as np
 from machine import machine
 from ranking_study_summary import summarised
 from ranking_study_table import table
@@ -28,6 +29,7 @@ from ranking_study_table import table
 import evaluation
 from evaluation.datasets import Split, open_split
 from evaluation.features.models import LoadedModel
+from evaluation.ranking.agreement import spearman
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.ground_truth import DETAILS, TRUTH, load_zoo
 from evaluation.ranking.scoring import parse
@@ -101,7 +103,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     accuracies = {task: {name: truth[task][name] for name in kept[task]} for task in tasks}
     return {
         **about(args, details),
-        "models": {name: {"weights": one.digest[:12], "image_size": one.image_size} for name, one in models.items()},
+        "models": {name: described(one) for name, one in models.items()},
         "images": {task: len(split) for task, split in opened.items()},
         "truth": accuracies,
         "without_truth": {task: [name for name in models if name not in kept[task]] for task in tasks},
@@ -159,23 +161,73 @@ def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapp
 def scored(
     opened: Mapping[str, Split], kept: Mapping[str, Sequence[str]], models: Mapping[str, LoadedModel], args: Any
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """{task: {metric: {scores, seconds, notes}}}, and a line for each failure."""
+    """{task: {metric: {scores, seconds, notes, reliability}}}, and a line for each failure."""
     records = Records(args.work / "cells.jsonl")
     cells: dict[str, dict[str, Any]] = {task: {} for task in opened}
     failed = []
     for task, split in opened.items():
+        zoo = {name: models[name] for name in kept[task]}
         for metric in args.metrics:
-            zoo = {name: models[name] for name in kept[task]}
-            identities = [[name, one.digest, one.image_size] for name, one in zoo.items()]
-            key = {"task": task, "images": split.digest, "metric": metric, "models": identities, "seed": args.seed}
             try:
-                (cell,) = each_once([key], records, lambda _, z=zoo, s=split, m=metric: cell_of(z, s, m, args))
+                cell = recorded(records, task, zoo, split, metric, args)
             except UserError as error:
                 failed.append(f"{metric} on {task}: {error}")
                 continue
-            cells[task][metric] = {name: cell[name] for name in ("scores", "seconds", "notes")}
+            cells[task][metric] = {**cell, "reliability": reliability(records, task, zoo, split, metric, args)}
             print(f"{task}: {metric}, {sum(cell['seconds'].values()):.2f} s", flush=True)
     return cells, failed
+
+
+def recorded(
+    records: Records, task: str, zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any
+) -> dict[str, Any]:
+    """The cell of a metric on these images, computed once. Raises UserError."""
+    identities = [[name, one.digest, one.image_size] for name, one in zoo.items()]
+    key = {"task": task, "images": split.digest, "metric": metric, "models": identities, "seed": args.seed}
+    (cell,) = each_once([key], records, lambda _: cell_of(zoo, split, metric, args))
+    return {name: cell[name] for name in ("scores", "seconds", "notes")}
+
+
+def reliability(
+    records: Records, task: str, zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any
+) -> float | None:
+    """Spearman's correlation over models of the scores on one half of the images with those on the other.
+
+    Without the truth. None if a half cannot be scored, and for fewer than three models.
+    """
+    try:
+        first, second = (recorded(records, task, zoo, half, metric, args)["scores"] for half in halves(split))
+    except UserError:
+        return None
+    common = sorted(set(first) & set(second))
+    columns = [[scores[name] for name in common] for scores in (first, second)]
+    if len(common) < FEWEST or any(len(set(column)) < 2 for column in columns):
+        return None
+    return round(spearman(*columns), 4)
+
+
+def halves(split: Split) -> tuple[Split, Split]:
+    """Every second image of each class, and the others; of all images for several labels an image."""
+    y = split.y if split.y.ndim == 1 else np.zeros(len(split))
+    order = np.argsort(y, kind="stable")
+    return split.take(np.sort(order[::2])), split.take(np.sort(order[1::2]))
+
+
+def described(model: LoadedModel) -> dict[str, Any]:
+    """Identity of a model, and what is known of it without an image."""
+    method = model.entry.card.get("method") if model.entry is not None else None
+    return {
+        "weights": model.digest[:12],
+        "image_size": model.image_size,
+        "family": type(model.net).__name__,
+        "parameters": sum(p.numel() for p in model.net.parameters()),
+        "width": model.width,
+        "trained": "with labels"
+        if model.classifier is not None or str(method).startswith("supervised")
+        else "no"
+        if method is None
+        else "without labels",
+    }
 
 
 def cell_of(zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any) -> dict[str, Any]:

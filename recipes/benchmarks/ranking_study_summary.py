@@ -64,6 +64,7 @@ def _row(metric: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping[st
         },
         "seconds_per_model": statistics.mean(seconds) if seconds else None,
         "scores": {task: cell["scores"] for task, cell in found.items()},
+        "reliability": {task: cell["reliability"] for task, cell in found.items()},
     }
 
 
