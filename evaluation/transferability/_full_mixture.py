@@ -1,17 +1,19 @@
 """A mixture of Gaussians with full covariances, fitted by EM: scikit-learn's, step for step, as large products."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from evaluation.transferability._diagonal_mixture import MOST_STEPS, TINY, TOLERANCE, clustered, normalized
+from evaluation.transferability._diagonal_mixture import MOST_STEPS, SMALLEST, TINY, TOLERANCE, clustered, normalized
 from sslkit.errors import UserError
 
 NEGLIGIBLE = 1e-25  # responsibility below which a row is left out of a component's covariance
-BLOCK, PARTS = 2**21, 4  # numbers of a block of components and columns; parts of the columns
+BLOCK, PARTS = 2**20, 4  # numbers of a block of components; the first part is an eighth of the columns, then twice that
+LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,21 +52,56 @@ def fit_full_mixture(x: Tensor, components: int, floor: float, seed: int) -> Ful
 
 
 def _normalized(mixture: FullMixture, x: Tensor) -> tuple[Tensor, float]:
-    """Return the responsibilities (N, V) and the mean log-likelihood. O(N V d^2)."""
-    n, d = x.shape
-    logs = torch.zeros(n, len(mixture.means), dtype=x.dtype)
-    step = max(BLOCK * PARTS // (n * d), 1)
-    ends = sorted({d * part // PARTS for part in range(PARTS + 1)})
-    for start in range(0, len(mixture.means), step):
-        block = slice(start, start + step)
-        factors, offsets = mixture.factors[block], (mixture.means[block, None] @ mixture.factors[block])[:, 0]
-        for first, last in pairwise(ends):  # of the upper triangular factors, without most of the zeros
-            part = factors[:, :last, first:last].transpose(0, 1).reshape(last, -1)
-            apart = torch.addmm(offsets[:, first:last].flatten(), x[:, :last], part, beta=-1)
-            logs[:, block] -= apart.square_().view(n, -1, last - first).sum(2)
-    logs *= 0.5
-    logs += mixture.shares.log() + mixture.factors.diagonal(dim1=1, dim2=2).log().sum(1) - d / 2 * math.log(2 * math.pi)
-    return normalized(logs)
+    """Return the responsibilities (N, V) and the mean log-likelihood. O(N V d^2), far less for narrow components."""
+    return normalized(_log_joint(mixture, x).T.contiguous())
+
+
+def _log_joint(mixture: FullMixture, x: Tensor) -> Tensor:
+    """Return ln (share times density) (V, N), or an upper bound that is negligible beside the row's highest.
+
+    Squares of the distance are added a few columns of the factors at a time; a component that is then already out of a
+    row's reach needs no more of them.
+    """
+    d = x.shape[1]
+    parts = list(pairwise(sorted({0, *(d >> shift for shift in range(PARTS)), d})))
+    constant = mixture.shares.log() + mixture.factors.diagonal(dim1=1, dim2=2).log().sum(1) - d / 2 * LOG_2PI
+    logs = constant[:, None] - _squares(mixture, x, *parts[0]) / 2
+    likely = logs.argmax(0)
+    exact = torch.empty(len(x), dtype=x.dtype)
+    for v in likely.unique().tolist():
+        rows = (likely == v).nonzero()[:, 0]
+        exact[rows] = _completed(mixture, v, x[rows], parts[1:], logs[v, rows], None)
+    reach = exact + SMALLEST
+    for v in range(len(logs)):
+        rows = (logs[v] >= reach).nonzero()[:, 0]
+        logs[v, rows] = _completed(mixture, v, x[rows], parts[1:], logs[v, rows], reach[rows])
+    return logs
+
+
+def _squares(mixture: FullMixture, x: Tensor, first: int, last: int) -> Tensor:
+    """Return (V, N), the squared distances in some columns of the factors, which are 0 below the last one."""
+    n, columns = len(x), last - first
+    squares = torch.empty(len(mixture.means), n, dtype=x.dtype)
+    for block in torch.arange(len(squares)).split(max(BLOCK // (n * columns), 1)):
+        factors = mixture.factors[block[0] : block[-1] + 1, :last, first:last]
+        offsets = (mixture.means[block, None, :last] @ factors)[:, 0]
+        apart = torch.baddbmm(offsets[:, None], x[None, :, :last].expand(len(block), -1, -1), factors, beta=-1)
+        squares[block] = apart.square_().sum(2)
+    return squares
+
+
+def _completed(
+    mixture: FullMixture, v: int, x: Tensor, parts: Sequence[tuple[int, int]], logs: Tensor, reach: Tensor | None
+) -> Tensor:
+    """Return the logarithms (n,) of component v for rows x (n, d) with these parts; rows out of reach as they are."""
+    logs, rows = logs.clone(), torch.arange(len(x))
+    apart = x - mixture.means[v]
+    for first, last in parts:
+        if not len(rows):
+            break
+        logs[rows] -= (apart[rows, :last] @ mixture.factors[v, :last, first:last]).square_().sum(1) / 2
+        rows = rows if reach is None else rows[logs[rows] >= reach[rows]]
+    return logs
 
 
 def _maximized(responsibilities: Tensor, x: Tensor, floor: float) -> FullMixture:

@@ -10,8 +10,8 @@ models.
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +35,18 @@ RIDGE = 1.0  # added rows of the regression, in models
 
 @dataclass(frozen=True)
 class Task:
-    """name, models (M names), truth (M,), scores: metric -> (M,), of metrics that score every model."""
+    """name, models (M names), truth (M,), scores: metric -> (M,), of metrics that score every model.
+
+    covariates: (M, P) of the models, without an image: size, width, family, how they were trained.
+    reliability: metric -> correlation of its scores on two halves of the images, without the truth.
+    """
 
     name: str
     models: tuple[str, ...]
     truth: np.ndarray
     scores: Mapping[str, np.ndarray]
+    covariates: np.ndarray | None = None
+    reliability: Mapping[str, float] = field(default_factory=dict)
 
     def named(self, scores: np.ndarray) -> dict[str, float]:
         return dict(zip(self.models, map(float, scores), strict=True))
@@ -83,6 +89,12 @@ def weighted_by_agreement(tasks: Sequence[Task]) -> Ranker:
     return lambda task: weights @ task.normal(metrics)
 
 
+def weighted_by_reliability(tasks: Sequence[Task]) -> Ranker:
+    """Normal scores weighted by each metric's reliability on the ranked task itself, none below 0."""
+    metrics = common(tasks)
+    return lambda task: np.array([max(0.0, task.reliability.get(name, 0.0)) for name in metrics]) @ task.normal(metrics)
+
+
 def best_single(tasks: Sequence[Task]) -> Ranker:
     best = max(common(tasks), key=lambda name: mean_agreement(tasks, single(name)(tasks)))
     return single(best)(tasks)
@@ -105,12 +117,25 @@ def greedy(tasks: Sequence[Task]) -> Ranker:
 
 def regression(tasks: Sequence[Task]) -> Ranker:
     """Least squares of the truth's normal scores on those of the metrics, with weights of at least 0 and a ridge."""
+    return fitted(tasks, lambda task, metrics: task.normal(metrics).T)
+
+
+def regression_with_covariates(tasks: Sequence[Task]) -> Ranker:
+    """Likewise, with the covariates of the models beside the metrics, whose weights may have either sign."""
+
+    def columns(task: Task, metrics: Sequence[str]) -> np.ndarray:
+        return np.concatenate([task.normal(metrics).T, task.covariates, -task.covariates], 1)
+
+    return fitted(tasks, columns)
+
+
+def fitted(tasks: Sequence[Task], columns: Callable[[Task, Sequence[str]], np.ndarray]) -> Ranker:
     metrics = common(tasks)
-    x = np.concatenate([task.normal(metrics).T for task in tasks])
+    x = np.concatenate([columns(task, metrics) for task in tasks])
     y = np.concatenate([normal_scores(task.truth) for task in tasks])
-    ridge = np.sqrt(RIDGE) * np.eye(len(metrics))
-    weights, _ = nnls(np.concatenate([x, ridge]), np.concatenate([y, np.zeros(len(metrics))]))
-    return lambda task: weights @ task.normal(metrics)
+    ridge = np.sqrt(RIDGE) * np.eye(x.shape[1])
+    weights, _ = nnls(np.concatenate([x, ridge]), np.concatenate([y, np.zeros(x.shape[1])]))
+    return lambda task: columns(task, metrics) @ weights
 
 
 def single(name: str) -> Rule:
@@ -126,8 +151,10 @@ RULES: dict[str, Rule] = {
     "mean of normal scores": mean_of_normal_scores,
     "mean of standardised scores": mean_of_standardised,
     "weighted by agreement": weighted_by_agreement,
+    "weighted by reliability": weighted_by_reliability,
     "greedy choice of metrics": greedy,
     "regression": regression,
+    "regression with covariates": regression_with_covariates,
     "best single metric": best_single,
 }
 
@@ -171,8 +198,22 @@ def read(path: Path) -> tuple[list[Task], list[str]]:
     tasks = []
     for name, truth in kept.items():
         columns = {metric: np.array([own[name][model] for model in truth]) for metric, own in whole.items()}
-        tasks.append(Task(name, tuple(truth), np.array(list(truth.values())), columns))
+        reliability = {metric: study["metrics"][metric].get("reliability", {}).get(name) or 0.0 for metric in whole}
+        accuracies = np.array(list(truth.values()))
+        tasks.append(Task(name, tuple(truth), accuracies, columns, covariates(study["models"], truth), reliability))
     return tasks, [name for name in study["truth"] if name not in kept]
+
+
+def covariates(models: Mapping[str, Mapping], names: Iterable[str]) -> np.ndarray:
+    """Return (M, P): logarithms of parameters and width, one column each family and kind of training; standardised."""
+    known = [models[name] for name in names]
+    numbers = [[np.log(one["parameters"]), np.log(one["width"])] for one in known]
+    kinds = [[one["family"] for one in known], [one["trained"] for one in known]]
+    columns = [np.array(numbers), *(np.array(kind)[:, None] == np.unique(kind) for kind in kinds)]
+    x = np.concatenate(columns, 1).astype(float)
+    x -= x.mean(0)
+    spread = x.std(0)
+    return x[:, spread > 0] / spread[spread > 0]
 
 
 def ranked_by_rules(tasks: Sequence[Task]) -> dict[str, list[tuple[Task, np.ndarray]]]:
