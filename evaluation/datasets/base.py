@@ -27,6 +27,8 @@ class Split:
     classes: their names. ids: (N,) unique str per image, independent of the order of the listing: the path below the
     set's folder, or a hash of the pixels for arrays, numbered where images are equal.
     metric: one of METRICS; it belongs to the data set. groups: (N,) int64, equal for images of one object, or None.
+    boxes: (N, 4) left, upper, right, lower of the object in its whole image, as shares of that; nan for an image of no
+    object; None for images that are not parts of others.
     name, split: for tables. note: printed beside a number (which draw, which copy), or "".
     digest: sha256 of the list of images, their labels and the pixels' options.
     """
@@ -40,6 +42,7 @@ class Split:
     split: str
     groups: np.ndarray | None = field(default=None, repr=False)
     note: str = ""
+    boxes: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def digest(self) -> str:
@@ -50,9 +53,9 @@ class Split:
 
     def take(self, rows: np.ndarray) -> "Split":
         """Select images in the given order. rows: (n,) int64. The classes keep their numbers."""
-        groups = None if self.groups is None else self.groups[rows]
-        images = PickedImages(self.images, rows)
-        return replace(self, images=images, y=self.y[rows], ids=self.ids[rows], groups=groups)
+        parts = {"groups": self.groups, "boxes": self.boxes}
+        parts = {name: None if part is None else part[rows] for name, part in parts.items()}
+        return replace(self, images=PickedImages(self.images, rows), y=self.y[rows], ids=self.ids[rows], **parts)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def of_models(
     def candidate(name: str, one: Any) -> Candidate:
         say(f"features of {len(task):,} images of {task.name}: {name}")
         model = load(one)
-        found = _candidate(name, model, extract(model, task, task.split, **how), seed, device)
+        found = _candidate(name, model, extract(model, task, task.split, **how), task.boxes, seed, device)
         if not with_untrained:
             return found
         say(f"features of the same images: {name} with random weights")
@@ -139,10 +139,12 @@ def sampled(task: Split, max_images: int | None, seed: int) -> Split:
     return task if len(rows) == len(task) else task.take(rows)
 
 
-def _candidate(name: str, model: LoadedModel, features: Features, seed: int, device: str) -> Candidate:
+def _candidate(
+    name: str, model: LoadedModel, features: Features, boxes: np.ndarray | None, seed: int, device: str
+) -> Candidate:
     probs = None if model.classifier is None else source_probs(model, features)
     labels = (features.y == 1).astype(np.float64) if features.y.ndim == 2 else None
-    given = {"source_probs": probs, "reference": _reference(model), "model": param_count(model)}
+    given = {"source_probs": probs, "reference": _reference(model), "model": param_count(model), "boxes": boxes}
     sample = as_sample(features, labels, **given, seed=seed, device=device)
     return Candidate(name, sample, _notes_of(features))
 

@@ -84,5 +84,6 @@ def _made_up() -> Sample:
         reference=(x.mean(0), x.std(0)),
         model=1,
         untrained=torch.randn(ROWS, COLUMNS, generator=rng, dtype=torch.float64),
+        boxes=torch.rand(ROWS, 4, generator=rng, dtype=torch.float64),
         dim=COLUMNS,
     )

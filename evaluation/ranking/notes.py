@@ -17,6 +17,7 @@ LACKS = {
     "source_probs": "no source classifier: no LEEP, no NCE",
     "model": "no network: its size is not known",
     "untrained": "no features of the network with random weights: no KITE",
+    "boxes": "no places of objects, which data=boxes:SET has: no TLogME",
 }
 NO_REFERENCE = "no reference statistics: PED takes those of the task's own images"
 NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
@@ -30,6 +31,7 @@ def lacking(spec: Spec, candidate: Candidate) -> list[str]:
         "source_probs": sample.source_probs,
         "model": sample.model,
         "untrained": sample.untrained,
+        "boxes": sample.boxes,
     }
     found = [LACKS[need] for need in spec.needs if have[need] is None]
     if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):

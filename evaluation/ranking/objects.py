@@ -41,7 +41,7 @@ def open_objects(source: str | Boxes, split: str = "train", root: str | Path = "
     """
     boxes = open_boxes(source, split, root, masks=False)
     rng = generator(seed, "background of objects")
-    pixels, labels, names, objects = [], [], [], 0
+    pixels, labels, names, where, objects = [], [], [], [], 0
     order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")
     for row in order:
         target = boxes.target(int(row))
@@ -58,12 +58,13 @@ def open_objects(source: str | Boxes, split: str = "train", root: str | Path = "
                 pixels.append(cropped(image, box))
                 labels.append(label)
                 names.append(f"{boxes.ids[row]} {k} {number}")
+                where.append(shares(box, image) if label < len(boxes.classes) else [np.nan] * 4)
         objects += len(kept)
         if objects >= MOST:
             break
     if not labels:
         raise UserError(f"{boxes.name} has no objects in its split {split!r}")
-    return _split(boxes, np.stack(pixels), np.array(labels), np.array(names))
+    return _split(boxes, np.stack(pixels), np.array(labels), np.array(names), np.array(where))
 
 
 def cropped(image: Tensor, box: Tensor) -> np.ndarray:
@@ -106,10 +107,16 @@ def _beside(
     return None
 
 
-def _split(boxes: Boxes, pixels: np.ndarray, y: np.ndarray, names: np.ndarray) -> Split:
+def shares(box: Tensor, image: Tensor) -> list[float]:
+    """Return left, upper, right, lower of a box (4,) as shares of the image (3, H, W)."""
+    height, width = image.shape[-2:]
+    return (box.double() / torch.tensor([width, height, width, height])).tolist()
+
+
+def _split(boxes: Boxes, pixels: np.ndarray, y: np.ndarray, names: np.ndarray, where: np.ndarray) -> Split:
     present, y = np.unique(y, return_inverse=True)
     classes = [(*boxes.classes, BACKGROUND)[label] for label in present]
     name = f"{PREFIX}{boxes.name}"
     identity = Identity(name, None, (boxes.split,), y, classes, boxes.licence or None)
     images = ArrayImages(pixels, identity, ImageOptions(split=boxes.split))
-    return Split(images, y, classes, names, "top1", name, boxes.split, note=boxes.note)
+    return Split(images, y, classes, names, "top1", name, boxes.split, note=boxes.note, boxes=where)

@@ -29,6 +29,7 @@ def as_sample(
     reference: Any = None,
     model: Any = None,
     untrained: Any = None,
+    boxes: Any = None,
     seed: int = 0,
     device: str | torch.device = "cpu",
 ) -> Sample:
@@ -41,6 +42,7 @@ def as_sample(
         their sum.
     reference: mean (D,) and std (D,) of the same model's features on its training images.
     untrained: (N, E) features of the same network with random weights, for the same images.
+    boxes: (N, 4) of the objects in their whole images, see `Split`; rows of nan for images of no object.
     seed: from 0 to 2**32 - 1.
     Raises UserError for NaN, shapes that do not match, fewer than two images or classes, an unavailable device.
     """
@@ -53,7 +55,12 @@ def as_sample(
     x = None if x is None else x.to(device)
     y, classes, targets = _labels(labels)
     n = len(y if y is not None else targets)
-    for what, given in (("features", x), ("source_probs", source_probs), ("untrained", untrained)):
+    for what, given in (
+        ("features", x),
+        ("source_probs", source_probs),
+        ("untrained", untrained),
+        ("boxes", boxes),
+    ):
         if given is not None and len(given) != n:
             raise UserError(f"{len(given)} rows of {what} and {n} labels")
     if n < 2:
@@ -69,10 +76,18 @@ def as_sample(
         None if reference is None else _reference(reference, x, device),
         model,
         None if untrained is None else _features(getattr(untrained, "x", untrained))[0].to(device),
+        None if boxes is None else _boxes(boxes).to(device),
         seed,
         dim=0 if x is None else x.shape[1],
         largest=largest,
     )
+
+
+def _boxes(boxes: Any) -> Tensor:
+    found = _tensor(boxes, "boxes").double()
+    if found.dim() != 2 or found.shape[1] != 4:
+        raise UserError(f"boxes must be (N, 4): left, upper, right, lower; not {tuple(found.shape)}")
+    return found
 
 
 def checked_seed(seed: int) -> int:

@@ -49,7 +49,7 @@ class Spec:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The required inputs, of "features", "source_probs", "model", "untrained"."""
+        """The required inputs, of "features", "source_probs", "model", "untrained", "boxes"."""
         own = needs(self.metric)
         return ("features", *own) if len(self.chain) > 1 and "features" not in own else own
 
@@ -76,7 +76,7 @@ def metrics() -> tuple[str, ...]:
 
 
 def needs(name: str) -> tuple[str, ...]:
-    """Return the required inputs of a metric, of "features", "source_probs", "model", "untrained"."""
+    """Return the required inputs of a metric, of "features", "source_probs", "model", "untrained", "boxes"."""
     return getattr(find(name), "NEEDS", ("features",))
 
 
@@ -94,6 +94,7 @@ def score(
     reference: Any = None,
     model: Any = None,
     untrained: Any = None,
+    boxes: Any = None,
     seed: int = 0,
     device: str = "cpu",
     **options: Any,
@@ -101,13 +102,14 @@ def score(
     """Return the transferability score of a model for a task: higher is better.
 
     name: one of `evaluation.metrics()`, or a wrapper and a metric (`ped+logme`); options may be given in brackets.
-    features, labels, source_probs, reference, untrained: see `as_sample` in samples.py. model: the network, or its
-        number of parameters, for `param_count`. seed: of the metrics that draw. device: where to compute.
+    features, labels, source_probs, reference, untrained, boxes: see `as_sample` in samples.py. model: the network, or
+        its number of parameters, for `param_count`. seed: of the metrics that draw. device: where to compute.
     options: of the metric, or of its wrapper (see `help(evaluation.transferability.find(name).score)`).
     Raises UserError for an unknown name or option, unsound input, and metrics that exist only over a zoo.
     """
     spec = parse(name, options)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
+    inputs["boxes"] = boxes
     sample = as_sample(features, labels, **inputs, seed=seed, device=device)
     shared = _checked_input(spec, sample)
     found = _finite(spec, scored(spec, sample))
@@ -131,6 +133,7 @@ def evaluate_metric(
     reference: Any = None,
     model: Any = None,
     untrained: Any = None,
+    boxes: Any = None,
     seed: int = 0,
     device: str = "cpu",
     **options: Any,
@@ -138,6 +141,7 @@ def evaluate_metric(
     """Return the score with its cost, diagnostics and warnings. Arguments and errors as in `score`."""
     spec = parse(name, options)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
+    inputs["boxes"] = boxes
     return_freed_memory()
     return of_sample(spec, as_sample(features, labels, **inputs, seed=seed, device=device))
 
@@ -236,12 +240,14 @@ def _checked_input(spec: Spec, sample: Sample) -> tuple[str, ...]:
         "source_probs": sample.source_probs,
         "model": sample.model,
         "untrained": sample.untrained,
+        "boxes": sample.boxes,
     }
     how = {
         "features": "give features (N, D)",
         "source_probs": "give source_probs (N, S), the probabilities of the classifier that the model was trained with",
         "model": "give model=, the network",
         "untrained": "give untrained (N, E), features of the same network with random weights",
+        "boxes": "give boxes (N, 4), the places of the objects (data=boxes:SET of recipes/rank.py has them)",
     }
     for need in spec.needs:
         if have[need] is None:

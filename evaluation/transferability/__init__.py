@@ -2,7 +2,7 @@
 
 Higher is always better. The keyword arguments of a file's `score` are the metric's options. A file may also define
 
-    NEEDS: of "features" (the default), "source_probs", "model", "untrained", the required inputs;
+    NEEDS: of "features" (the default), "source_probs", "model", "untrained", "boxes", the required inputs;
     READS_FEATURES: False if the metric needs features but does not depend on their values;
     TAKES_NUMBERS: True if labels may be numbers (N, K): several labels per image, regression;
     wrapped(sample, inner, *, options) -> Score: a wrapper, written before a `+` (`ped+logme`); inner(sample) -> Score;

@@ -66,6 +66,7 @@ class Sample:
     classes: C names. source_probs: (N, S) float64 of the source classifier, rows sum to 1. reference: (D,) mean and
     std of the same model's features on its training images. model: the network, for its size.
     untrained: (N, E) features of the same network with random weights.
+    boxes: (N, 4) float64 of the object in its whole image, see `Split`; nan for rows of no object.
     shift: (C, D) float64 added to the rows of each class, or None. origin: the sample without the shift, which has the
     same sums except the means.
     dim: D before `compact`. ones: (D,) the vector of ones after it. diagonal: (D,) the total scatter after it, along
@@ -80,6 +81,7 @@ class Sample:
     reference: tuple[Tensor, Tensor] | None = None
     model: Any = None
     untrained: Tensor | None = None
+    boxes: Tensor | None = None
     seed: int = 0
     shift: Tensor | None = None
     origin: "Sample | None" = None
@@ -208,7 +210,7 @@ class Sample:
             present, y = torch.unique(self.y[rows], return_inverse=True)
             classes = tuple(self.classes[k] for k in present.tolist())
             shift = None if self.shift is None else self.shift[present]
-        parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs", "untrained")}
+        parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs", "untrained", "boxes")}
         picked = {name: None if part is None else part[rows] for name, part in parts.items()}
         return replace(self, y=y, classes=classes, shift=shift, origin=None, diagonal=None, **picked)
 
