@@ -26,7 +26,9 @@ def task() -> dict:
     x = images.pixels[:240, 0].reshape(240, -1) / np.float32(16)
     p = torch.from_numpy(x @ np.random.default_rng(0).normal(size=(64, 12))).softmax(1).numpy()
     z = np.tanh(x @ np.random.default_rng(1).normal(size=(64, 20)))
-    return {"features": x, "labels": images.labels[:240], "source_probs": p, "model": MODEL, "untrained": z}
+    boxes = np.random.default_rng(2).uniform(size=(240, 4))
+    inputs = {"source_probs": p, "model": MODEL, "untrained": z, "boxes": boxes}
+    return {"features": x, "labels": images.labels[:240], **inputs}
 
 
 def values(found: evaluation.MetricResult) -> list[float]:
@@ -63,7 +65,7 @@ class TestEveryMetric:
         assert values(evaluation.evaluate_metric(name, **others)) == values(evaluation.evaluate_metric(name, **task))
 
     def test_it_says_what_it_needs(self, name: str, task: dict) -> None:
-        wanted = {"features", "source_probs", "model", "untrained"}
+        wanted = {"features", "source_probs", "model", "untrained", "boxes"}
         assert set(needs(name)) <= wanted
         absent = dict.fromkeys(wanted - set(needs(name)))
         found = evaluation.evaluate_metric(name, **(task | absent))
@@ -73,7 +75,8 @@ class TestEveryMetric:
         rows = np.r_[0:40]
         labels = np.where(np.arange(40) == 39, 99, task["labels"][rows] % 3)
         part = {"features": task["features"][rows], "labels": labels, "source_probs": task["source_probs"][rows]}
-        found = evaluation.evaluate_metric(name, **part, model=MODEL, untrained=task["untrained"][rows])
+        part |= {extra: task[extra][rows] for extra in ("untrained", "boxes")}
+        found = evaluation.evaluate_metric(name, **part, model=MODEL)
         assert all(map(math.isfinite, values(found)))
 
     def test_terms_are_what_the_score_is_the_mean_of(self, name: str, task: dict) -> None:
