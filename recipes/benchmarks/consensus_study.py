@@ -153,7 +153,7 @@ def of_the_first_study(tasks: Sequence[Task]) -> Ranker:
 
 
 RULES: dict[str, Rule] = {
-    "knn, h_score_regularized, logme": of_the_first_study,
+    ", ".join(FIRST_STUDY): of_the_first_study,
     "mean of ranks": mean_of_ranks,
     "mean of normal scores": mean_of_normal_scores,
     "mean of standardised scores": mean_of_standardised,
@@ -166,13 +166,24 @@ RULES: dict[str, Rule] = {
 }
 
 
+def rules(tasks: Sequence[Task]) -> dict[str, Rule]:
+    """The rules whose metrics and covariates all tasks have."""
+    kept = dict(RULES)
+    if not set(FIRST_STUDY) <= set(common(tasks)):
+        del kept[", ".join(FIRST_STUDY)]
+    if any(task.covariates is None for task in tasks):
+        del kept["regression with covariates"]
+    return kept
+
+
 def chosen(tasks: Sequence[Task]) -> Ranker:
     """The rule that ranks best by leave-one-out within the given tasks, fitted on all of them."""
     return RULES[best_rule(tasks)](tasks)
 
 
 def best_rule(tasks: Sequence[Task]) -> str:
-    return max(RULES, key=lambda name: np.mean([task.agreement(s) for task, s in left_out(tasks, RULES[name])]))
+    found = rules(tasks)
+    return max(found, key=lambda name: np.mean([task.agreement(s) for task, s in left_out(tasks, found[name])]))
 
 
 def left_out(tasks: Sequence[Task], rule: Rule) -> list[tuple[Task, np.ndarray]]:
@@ -207,13 +218,20 @@ def read(path: Path) -> tuple[list[Task], list[str]]:
         columns = {metric: np.array([own[name][model] for model in truth]) for metric, own in whole.items()}
         reliability = {metric: study["metrics"][metric].get("reliability", {}).get(name) or 0.0 for metric in whole}
         accuracies = np.array(list(truth.values()))
-        tasks.append(Task(name, tuple(truth), accuracies, columns, covariates(study["models"], truth), reliability))
+        tasks.append(
+            Task(name, tuple(truth), accuracies, columns, covariates(study.get("models", {}), truth), reliability)
+        )
     return tasks, [name for name in study["truth"] if name not in kept]
 
 
-def covariates(models: Mapping[str, Mapping], names: Iterable[str]) -> np.ndarray:
-    """Return (M, P): logarithms of parameters and width, one column each family and kind of training; standardised."""
-    known = [models[name] for name in names]
+def covariates(models: Mapping[str, Mapping], names: Iterable[str]) -> np.ndarray | None:
+    """Return (M, P): logarithms of parameters and width, one column each family and kind of training; standardised.
+
+    None if the study does not have them.
+    """
+    known = [models.get(name, {}) for name in names]
+    if any("family" not in one for one in known):
+        return None
     numbers = [[np.log(one["parameters"]), np.log(one["width"])] for one in known]
     kinds = [[one["family"] for one in known], [one["trained"] for one in known]]
     columns = [np.array(numbers), *(np.array(kind)[:, None] == np.unique(kind) for kind in kinds)]
@@ -225,7 +243,7 @@ def covariates(models: Mapping[str, Mapping], names: Iterable[str]) -> np.ndarra
 
 def ranked_by_rules(tasks: Sequence[Task]) -> dict[str, list[tuple[Task, np.ndarray]]]:
     """Each task with its scores, by every rule fitted on the others, and by the one chosen on them."""
-    return {"chosen": left_out(tasks, chosen)} | {name: left_out(tasks, rule) for name, rule in RULES.items()}
+    return {"chosen": left_out(tasks, chosen)} | {name: left_out(tasks, rule) for name, rule in rules(tasks).items()}
 
 
 def rows(tasks: Sequence[Task], draws: int) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,36 @@ def test_rules_that_are_fitted_find_the_good_metric(rule: str, tasks: list[study
         assert task.agreement(scores) > 0.8
 
 
+def test_a_reliable_metric_weighs_more(tasks: list[study.Task]) -> None:
+    ranker = study.weighted_by_reliability(tasks)
+    weighed = [
+        ranker(replace(tasks[0], reliability={"good": good, "noisy": 1 - good, "wrong": -0.5})) for good in (0.9, 0.1)
+    ]
+    agreed = [tasks[0].agreement(scores) for scores in weighed]
+    assert agreed[0] > agreed[1]
+    alone = ranker(replace(tasks[0], reliability={"good": 1.0}))
+    assert np.array_equal(alone.argsort(), tasks[0].scores["good"].argsort())
+
+
+def test_covariates_that_tell_the_truth_are_used(tasks: list[study.Task]) -> None:
+    told = [
+        study.Task(t.name, t.models, t.truth, {"noisy": t.scores["noisy"]}, -study.normal_scores(t.truth)[:, None])
+        for t in tasks
+    ]
+    plain, aided = (study.left_out(told, study.RULES[name]) for name in ("regression", "regression with covariates"))
+    for (task, scores), (_, better) in zip(plain, aided, strict=True):
+        assert task.agreement(better) > max(0.9, task.agreement(scores))
+
+
+def test_covariates_are_sizes_and_kinds() -> None:
+    one = {"parameters": 100, "width": 8, "family": "ResNet", "trained": "no"}
+    models = {"a": one, "b": one | {"parameters": 10_000, "family": "ViT"}, "c": one | {"trained": "with labels"}}
+    x = study.covariates(models, "abc")
+    assert x.shape == (3, 5), "the width is the same for all"
+    assert np.allclose(x.mean(0), 0) and np.allclose(x.std(0), 1)
+    assert study.covariates({"a": {}}, "a") is None
+
+
 def test_the_chosen_rule_has_not_seen_the_task_that_it_ranks(tasks: list[study.Task]) -> None:
     left = tasks[0]
     spoiled = study.Task(left.name, left.models, -left.truth, left.scores)
@@ -78,7 +109,8 @@ def test_the_table_has_every_rule_and_the_single_metrics(tasks: list[study.Task]
     renamed = [study.Task(t.name, t.models, t.truth, {"knn": t.scores["good"], **t.scores}) for t in tasks]
     table = study.rows(renamed, draws=20)
     names = [row[0] for row in table[1:]]
-    assert names == ["chosen", *study.RULES, "knn alone"]
+    assert names == ["chosen", *study.rules(renamed), "knn alone"]
+    assert "regression" in names and "regression with covariates" not in names, "these tasks have none"
     assert table[-1][4].startswith("0.00")
 
 
