@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from evaluation.transferability._diagonal_mixture import MOST_STEPS, SMALLEST, TINY, TOLERANCE, clustered, normalized
+from evaluation.transferability._threads import threads
 from sslkit.errors import UserError
 
 NEGLIGIBLE = 1e-25  # responsibility below which a row is left out of a component's covariance
-BLOCK, PARTS = 2**20, 4  # numbers of a block of components; the first part is an eighth of the columns, then twice that
+BLOCK, PARTS = 2**20, 3  # numbers of a block of components; the first part is a quarter of the columns, then as many
 LOG_2PI = math.log(2 * math.pi)
 
 
@@ -115,9 +116,11 @@ def _maximized(responsibilities: Tensor, x: Tensor, floor: float) -> FullMixture
         torch.mm((apart * share[rows, None]).T, apart, out=covariances[v])
     covariances /= counts[:, None, None]
     covariances.diagonal(dim1=1, dim2=2).add_(floor)
-    lower, failed = torch.linalg.cholesky_ex(covariances)
+    with threads(1):
+        lower, failed = torch.linalg.cholesky_ex(covariances)
     if failed.any():
         raise UserError(f"a covariance of {len(means)} Gaussians is not positive definite with a floor of {floor:g}")
     unit = torch.eye(x.shape[1], dtype=x.dtype).expand_as(lower)
-    factors = torch.linalg.solve_triangular(lower, unit, upper=False).mT
+    with threads(1):
+        factors = torch.linalg.solve_triangular(lower, unit, upper=False).mT
     return FullMixture(counts / counts.sum(), means, factors)

@@ -5,23 +5,29 @@ import math
 import torch
 from torch import Tensor
 
-from evaluation.learners.logistic import fit_logistic
+from evaluation.learners.lbfgs import Axes, begin, minimise, softmax_loss
+from evaluation.learners.logistic import DEFAULT_ITER
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 TOL = 1e-5  # of the fitted objective, relative; 1e-7 moves the score by 1e-6 of itself and takes twice as long
 
 
-def classifier(x: Tensor, y: Tensor, shares: Tensor, strength: float) -> tuple[float, Tensor, bool]:
+def classifier(sample: Sample, strength: float) -> tuple[float, Tensor, bool]:
     """Least mean cross-entropy + |W|^2 / (2 strength N), its probabilities (N, C), and whether it was reached.
 
-    x: (N, D) centred. shares: (C,) of the classes, which are the probabilities if the rows of x are all 0.
+    Of the centred features on their principal axes, whose decomposition other metrics share.
     """
-    if not x.any():
-        return float(torch.special.entr(shares).sum()), shares.expand(len(x), -1), True
-    probe = fit_logistic(x.cpu(), y.cpu(), strength, tol=TOL)
-    logits = torch.from_numpy(probe.scores(x.cpu())).to(x)
-    return probe.objective / (strength * len(x)), logits.softmax(1), probe.converged
+    small, shares = sample.compact, sample.moments.shares
+    if not small.scatter.rank:
+        return float(torch.special.entr(shares).sum()), shares.expand(len(sample), -1), True
+    x = small.principal_coordinates(small.scatter.rank)
+    moments = torch.cat([x.square().mean(0), x.new_ones(1)])
+    axes = Axes(x, moments, x.new_zeros(x.shape[1]), torch.eye(0), torch.float64)
+    loss = softmax_loss(sample.labels)
+    state = begin(axes, loss, x.new_zeros(len(shares), len(moments)))
+    found = minimise(axes, loss, state, 1 / (strength * len(x)), TOL, DEFAULT_ITER)
+    return found.value, state.logits.softmax(1), found.gap <= TOL
 
 
 def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Score:
@@ -38,10 +44,10 @@ def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Sc
     for name, value in (("strength", strength), ("variance", variance)):
         if not 0 < value < math.inf:
             raise UserError(f"pactran: {name}={value:g} must be above 0")
-    y, n, c = sample.labels, len(sample), sample.n_classes
+    n, c = len(sample), sample.n_classes
     x = sample.features - sample.moments.mean
     x[:, ~sample.moments.varies] = 0
-    loss, p, converged = classifier(x, y, sample.moments.shares, strength)
+    loss, p, converged = classifier(sample, strength)
     d, unsure = x.shape[1], (p - p.square()).sum(1)
     curvature = float((x.square().sum(1) + 1) @ unsure) + d * c / (strength * n)
     flatness = math.log(curvature * strength * n / (d * c) + 1e-10)
