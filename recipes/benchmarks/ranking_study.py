@@ -93,12 +93,16 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     models, failures = load_zoo(args.zoo, _image_size(details["settings"]))
     if failures:
         raise UserError(f"cannot be loaded: {'; '.join(map(str, failures))}")
-    tasks = args.data or list(truth)
-    missing = [task for task in tasks if task not in truth]
+    wanted = args.data or list(truth)
+    missing = [task for task in wanted if task not in truth]
     if missing:
         raise UserError(f"the ground truth has no {', '.join(missing)}; it has: {', '.join(truth)}")
-    kept = {task: usable(task, truth[task], details, models) for task in tasks}
-    opened = {task: sampled(open_split(task, "train", root=args.root), args.images, 0) for task in tasks}
+    tasks = {titled(task): task for task in wanted}
+    truth = {title: truth[task] for title, task in tasks.items()}
+    kept = {title: usable(title, truth[title], details, models) for title in tasks}
+    opened = {
+        title: sampled(open_split(task, "train", root=args.root), args.images, 0) for title, task in tasks.items()
+    }
     cells, failed = scored(opened, kept, models, args)
     accuracies = {task: {name: truth[task][name] for name in kept[task]} for task in tasks}
     return {
@@ -131,9 +135,14 @@ def measured(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
         beside = file.with_name(DETAILS)
         own = json.loads(beside.read_text()) if beside.is_file() else {}
         truth |= found
-        details["settings"] |= {task: own["settings"] for task in found if "settings" in own}
-        details["results"] |= own.get("results", {})
+        details["settings"] |= {titled(task): own["settings"] for task in found if "settings" in own}
+        details["results"] |= {titled(task): column for task, column in own.get("results", {}).items()}
     return truth, details
+
+
+def titled(task: str) -> str:
+    """The task in the tables: the name of a file without its folder, else as written."""
+    return Path(task).stem if task.endswith(".npz") else task
 
 
 def _image_size(settings: Mapping[str, Mapping[str, Any]]) -> int | None:

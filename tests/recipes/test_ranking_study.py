@@ -115,9 +115,9 @@ def test_finished_cells_are_not_computed_again(
     again = script.study(arguments(place))
     assert asked == [] and again["metrics"] == first["metrics"]
     script.study(arguments(place, metrics=["logme", "knn"]))
-    assert asked == ["knn", "knn"]
+    assert asked == 6 * ["knn"], "on the images of each of two tasks, and on both halves of them"
     script.study(arguments(place, metrics=["logme"], data=["digits"], images=80))
-    assert asked[2:] == ["logme"]
+    assert asked[6:] == 3 * ["logme"]
 
 
 def test_one_cell_that_fails_does_not_stop_the_others(
@@ -171,6 +171,26 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
     (place / "truth" / DETAILS).write_text(json.dumps(details))
     with pytest.raises(UserError, match="digits: the ground truth of b is of other weights"):
         script.study(arguments(place))
+
+
+def test_files_are_named_without_their_folder(script: ModuleType, place: Path) -> None:
+    import ranking_tasks
+
+    file = place / "clothes.npz"
+    np.savez(file, **ranking_tasks.arrays_of(ranking_tasks.TASKS["clothes"]))
+    column = {name: 0.5 + width / 300 for name, width in WIDTHS.items()}
+    write_truth(place, {str(file): column})
+    found = script.study(arguments(place, metrics=["logme"]))
+    assert list(found["truth"]) == ["clothes"] and str(place) not in json.dumps(found)
+    assert -1 <= found["metrics"]["logme"]["reliability"]["clothes"] <= 1
+    assert found["models"]["a"] == {
+        "weights": ZOO["a"].digest[:12],
+        "image_size": 8,
+        "family": "Sequential",
+        "parameters": 64 * 3 + 3,
+        "width": 3,
+        "trained": "no",
+    }
 
 
 def test_the_halves_of_the_seeds_are_the_reliability(script: ModuleType) -> None:

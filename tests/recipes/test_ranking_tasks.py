@@ -33,6 +33,19 @@ def test_a_part_has_the_named_classes_and_keeps_test_images_apart(tmp_path: Path
     assert len(test) == 1000
 
 
+def test_a_pool_is_divided_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = ranking_tasks.TASKS["characters"]
+    arrays = ranking_tasks.arrays_of(part)
+    assert (len(arrays["classes"]), len(arrays["x_train"]), len(arrays["x_test"])) == (40, 200, 600)
+    whole = open_images("glyphs", split="novel_test")
+    assert set(arrays["classes"]) <= set(whole.classes)
+    rows = {pixels.tobytes() for pixels in whole.pixels}
+    train, test = ([pixels.tobytes() for pixels in arrays[f"x_{split}"]] for split in ("train", "test"))
+    assert set(train) <= rows and set(test) <= rows
+    digits = ranking_tasks.arrays_of(ranking_tasks.TASKS["digits_few"])
+    assert np.bincount(digits["y_train"]).tolist() == [10] * 10 and len(digits["x_test"]) == 1000
+
+
 def test_scenes_have_the_classes_of_their_boxes(tmp_path: Path) -> None:
     arrays = ranking_tasks.scenes()
     assert arrays["x_train"].shape == (500, 3, 64, 64) and len(arrays["x_test"]) == 450
