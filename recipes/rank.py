@@ -35,7 +35,7 @@ class Settings:
     data: str | list[str] | None = setting(
         None,
         "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, boxes:DETECTION_SET, "
-        "or a list",
+        "masks:SEGMENTATION_SET, or a list",
     )
     metrics: str | list[str] = setting(METRICS, f"some of {', '.join(metrics())}; options in brackets")
     layers: str | None = setting(

@@ -20,7 +20,7 @@ from evaluation.features.zoo_members import load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import METRICS, checked_metrics
-from evaluation.ranking.objects import PREFIX
+from evaluation.ranking.parts import judged_by, parts
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.rounds import Round, probability, rounds_of, tuned
@@ -164,7 +164,8 @@ def _opened(data: Any, root: str | Path, max_images: int | None) -> Split:
     if data is None:
         raise UserError("name the task: data=clipart, or data=PATH/TO/IMAGES")
     name = data.partition(":")[0] if isinstance(data, str) else ""
-    if f"{name}:" == PREFIX:
-        raise UserError(f"{data}: detectors are not fine-tuned here; rank with data={data}, then use recipes/detect.py")
+    if found := parts(data):
+        recipe, _ = judged_by(found[0])
+        raise UserError(f"{data}: only classifiers are tuned here; rank with data={data}, then use recipes/{recipe}.py")
     learned = datasets.find(name).train if name in datasets.names() else "train"
     return sampled(open_split(data, learned, root=root), max_images, 0)

@@ -15,7 +15,7 @@ from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
 from evaluation.ranking.layers import OWN, best_layers, check_task, checked_metric, table, write
-from evaluation.ranking.objects import PREFIX, open_objects
+from evaluation.ranking.parts import judged_by, open_parts, parts
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
@@ -106,9 +106,9 @@ def open_tasks(
 
 
 def _open(task: Any, split: str, reading: Mapping[str, Any]) -> Split:
-    """Open a task; `boxes:NAME` is the objects of a detection set."""
-    if isinstance(task, str) and task.startswith(PREFIX):
-        return open_objects(task.removeprefix(PREFIX), split, reading["root"])
+    """Open a task; `boxes:NAME` and `masks:NAME` are parts of the images of another set."""
+    if found := parts(task):
+        return open_parts(*found, split, reading["root"])
     return open_split(task, split, **reading)
 
 
@@ -154,12 +154,12 @@ def file_names(tasks: Sequence[str]) -> dict[str, str]:
 
 
 def _short(task: str) -> str:
-    parts = task.split(":")
+    words_of_it = task.split(":")
     if name := name_of_tables(task):
         return _plain(name)
-    if parts[0] == PREFIX.rstrip(":"):
-        return _plain(Path(parts[-1].rstrip("/")).name)
-    kind = parts[1] if parts[0] == "torchvision" and len(parts) > 1 else parts[0]
+    if parts(task):
+        return _plain(Path(words_of_it[-1].rstrip("/")).name)
+    kind = words_of_it[1] if words_of_it[0] == "torchvision" and len(words_of_it) > 1 else words_of_it[0]
     return _plain(Path(kind.rstrip("/")).name.removesuffix(".npz"))
 
 
@@ -235,11 +235,10 @@ def _print_end(rankings: Sequence[Ranking], best: str, kept: Mapping[str, Any]) 
     last = rankings[-1]
     if not last.consensus.first():
         return
-    asked = {"checkpoint": best, "data": last.data.removeprefix(PREFIX)}
-    if last.data.startswith(PREFIX):
-        say.line(f"next      python recipes/detect.py {words({**asked, **kept})}")
-        return
-    say.line(f"next      python recipes/evaluate.py {words({**asked, 'protocols': ['fine_tune'], **kept})}")
+    found = parts(last.data)
+    recipe, options = judged_by(found[0]) if found else ("evaluate", {"protocols": ["fine_tune"]})
+    asked = {"checkpoint": best, "data": found[1] if found else last.data}
+    say.line(f"next      python recipes/{recipe}.py {words({**asked, **options, **kept})}")
 
 
 def line(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation import datasets
 from evaluation.features.command_line import words
-from evaluation.ranking.objects import PREFIX as OBJECTS
+from evaluation.ranking.parts import parts
 from evaluation.ranking.ranking import Ranking
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
@@ -116,10 +116,10 @@ def ranking(found: Ranking, zoo: Path, entries: Collection[str]) -> str:
 def ranking_with_truth(found: Ranking, zoo: Path, entries: Collection[str]) -> tuple[str, str]:
     """Return the commands that measure the ground truth of a ranking and then rank with it; "" as for `ranking`.
 
-    Also "" for a detection set: ground_truth.py trains no detectors.
+    Also "" for detection and segmentation sets: ground_truth.py trains classifiers only.
     """
     again = ranking(found, zoo, entries)
-    if not again or found.data.startswith(OBJECTS):
+    if not again or parts(found.data):
         return "", ""
     size = {"image_size": found.made["image_size"]} if found.made.get("image_size") else {}
     measured = {"zoo": _models(found, zoo, entries), "data": found.data, **size, "out": TRUTH}

@@ -104,11 +104,12 @@ def table(runs: dict[str, Any]) -> str:
     for key, scores in runs.items():
         kind, *rest = key.split(" | ")
         if kind == "scores":
-            columns.append([*rest, *_agreement(truth, scores)])
+            columns.append([*rest, *agreement_cells(truth, scores)])
     return f"{markdown(rows, [1])}\n\n{markdown(columns, range(2, len(columns[0])))}"
 
 
-def _agreement(truth: dict[str, float], scores: dict[str, float]) -> list[str]:
+def agreement_cells(truth: dict[str, float], scores: dict[str, float]) -> list[str]:
+    """Cells of SHOWN with their intervals over models; "-" where there is no value."""
     names = list(truth)
     try:
         found = agreement(np.array([truth[name] for name in names]), np.array([scores[name] for name in names]))

@@ -67,6 +67,13 @@ def test_a_detection_set_is_ranked_by_its_objects_and_next_is_detection(place: P
     assert wrong.returncode == 2 and "there is no detection set 'nowhere'" in wrong.stderr, wrong.stderr
 
 
+def test_a_segmentation_set_is_ranked_by_windows(place: Path, typed) -> None:
+    words = ["zoo=zoo", "data=masks:clipart_boxes", "metrics=[knn]", "max_images=60", "bootstrap=0"]
+    done = typed("rank", *words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "masks:clipart_boxes: 60 images" in done.stdout and "protocols=[linear_seg,knn_seg]" in done.stdout
+
+
 def test_layers_are_compared_and_the_command_for_frozen_features_runs(place: Path, typed) -> None:
     done = typed("rank", "zoo=zoo", "data=digits.npz", "metrics=[knn]", "layers=knn", "bootstrap=0", cwd=place)
     assert done.returncode == 0, done.stderr
