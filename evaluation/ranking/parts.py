@@ -1,4 +1,4 @@
-"""Tasks made of parts of images: `boxes:SET`, objects of a detection set, `masks:SET`, windows of a segmentation set."""
+"""Tasks made of parts of images: `boxes:SET`, objects of a detection set; `masks:SET`, windows of a segmentation one."""
 
 from pathlib import Path
 

@@ -6,8 +6,8 @@
 
 Truth: mIoU of linear_seg on the 150 test images of clipart_boxes at the network's own size, a linear classifier of
 frozen patches fitted to the 500 training images; nothing is fine-tuned. Scores: of 500 windows of the training images
-(`data=masks:clipart_boxes` of recipes/rank.py); beside them, of 500 whole drawings (`data=clipart`). Networks whose last
-map has a single place are left out. Intervals are over models.
+(`data=masks:clipart_boxes` of recipes/rank.py); beside them, of 500 whole drawings (`data=clipart`). Networks whose
+last map has a single place are left out. Intervals are over models.
 """
 
 import argparse
