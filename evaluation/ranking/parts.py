@@ -1,4 +1,4 @@
-"""Tasks made of parts of images: `boxes:SET`, objects of a detection set; `masks:SET`, windows of a segmentation one."""
+"""Tasks made of parts of images: `boxes:SET`, objects of a detection set; `masks:SET`, windows of one with masks."""
 
 from pathlib import Path
 
