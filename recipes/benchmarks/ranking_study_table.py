@@ -17,10 +17,28 @@ def table(found: Mapping[str, Any], markdown: bool = False) -> str:
         f"A metric against another, paired: difference in mean weighted tau (Vigna), {counts}",
         show([["metric", "against", "claimed by", "difference", *tasks, "higher in", "says"], *_claims(found, tasks)]),
     ]
+    if found.get("reliability"):
+        sections.append(_truth_itself(found))
     left_out = [f"{task}: no truth of {', '.join(names)}" for task, names in found["without_truth"].items() if names]
     if missing := [*left_out, *found["failed"]]:
         sections.append("\n".join(["not in the numbers:", *(f"  {line}" for line in missing)]))
     return "\n\n".join(sections)
+
+
+def _truth_itself(found: Mapping[str, Any]) -> str:
+    """Lines on the truth: its reliability, in the mean and by task, and what it cost."""
+    mean, tasks = found["reliability"]["mean"], found["reliability"]["tasks"]
+    by_task = ", ".join(f"{task} {_value(one[TAU])} and {_value(one['Pearson'])}" for task, one in tasks.items())
+    lines = [
+        "The truth, one half of each model's seeds against the other half: weighted tau "
+        f"{_cell(mean[TAU])}, Pearson {_cell(mean['Pearson'])}; {by_task}."
+    ]
+    if cost := found.get("cost"):
+        ends = ", ".join(f"{task} {count}" for task, count in cost["at_an_end"].items() if count)
+        lines.append(
+            f"{cost['runs']:,} runs, {cost['core_hours']:g} hours of a core; at an end of the grid: {ends or 'none'}."
+        )
+    return "\n".join(lines)
 
 
 def _header(tasks: Sequence[str]) -> list[str]:
