@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
 import consensus_plot
+import consensus_rules as rules
 import consensus_study as study
 import ranking_tasks
 from matplotlib.figure import Figure
@@ -76,12 +77,12 @@ def tasks() -> list[study.Task]:
 
 @pytest.mark.parametrize("rule", ["greedy choice of metrics", "regression", "best single metric"])
 def test_rules_that_are_fitted_find_the_good_metric(rule: str, tasks: list[study.Task]) -> None:
-    for task, scores in study.left_out(tasks, study.RULES[rule]):
+    for task, scores in study.left_out(tasks, rules.RULES[rule]):
         assert task.agreement(scores) > 0.8
 
 
 def test_a_reliable_metric_weighs_more(tasks: list[study.Task]) -> None:
-    ranker = study.weighted_by_reliability(tasks)
+    ranker = rules.weighted_by_reliability(tasks)
     weighed = [
         ranker(replace(tasks[0], reliability={"good": good, "noisy": 1 - good, "wrong": -0.5})) for good in (0.9, 0.1)
     ]
@@ -96,7 +97,7 @@ def test_covariates_that_tell_the_truth_are_used(tasks: list[study.Task]) -> Non
         study.Task(t.name, t.models, t.truth, {"noisy": t.scores["noisy"]}, -study.normal_scores(t.truth)[:, None])
         for t in tasks
     ]
-    plain, aided = (study.left_out(told, study.RULES[name]) for name in ("regression", "regression with covariates"))
+    plain, aided = (study.left_out(told, rules.RULES[name]) for name in ("regression", "regression with covariates"))
     for (task, scores), (_, better) in zip(plain, aided, strict=True):
         assert task.agreement(better) > max(0.9, task.agreement(scores))
 
@@ -125,6 +126,16 @@ def test_the_table_has_every_rule_and_the_single_metrics(tasks: list[study.Task]
     assert names == ["chosen", *study.rules(renamed), "knn alone"]
     assert "regression" in names and "regression with covariates" not in names, "these tasks have none"
     assert table[-1][4].startswith("0.00")
+
+
+def test_differences_are_paired_with_each_single_metric(tasks: list[study.Task]) -> None:
+    renamed = [
+        study.Task(t.name, t.models, t.truth, {"knn": t.scores["good"], "itm": t.scores["wrong"]}) for t in tasks
+    ]
+    header, *lines = study.against(renamed, draws=20)
+    assert header == ["rule, less", "knn", "itm"]
+    row = next(line for line in lines if line[0] == "best single metric")
+    assert row[1].startswith("+0.00") and float(row[2].split()[0]) > 0.5
 
 
 def test_calibration_sets_probabilities_beside_the_facts(tasks: list[study.Task]) -> None:
