@@ -41,7 +41,7 @@ from sslkit.files import write_whole
 
 OUT = Path(__file__).parent / "results" / "ranking_study.json"
 PED = ("ped+logme", "ped+sfda", "ped+gbc")
-METRICS = (*(name for name in evaluation.metrics() if name != "ped"), *PED)  # ped alone is ped+sfda
+METRICS = (*(name for name in evaluation.metrics() if name not in ("ped", "tlogme")), *PED)  # of classification
 FEWEST = 3  # smallest number of models with ground truth for a task
 
 
@@ -285,7 +285,8 @@ def _seeds(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dic
 
 def _cost(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Runs and hours of the ground truth, and how many models of each task chose an end of their grid."""
-    records = {task: [details["results"][task][name] for name in kept[task]] for task in details["results"]}
+    results = details["results"]
+    records = {task: [results[task][name] for name in names] for task, names in kept.items() if task in results}
     everything = [record for column in records.values() for record in column]
     return {
         "runs": sum(len(record["grid"]) + len(record["values"]) for record in everything),

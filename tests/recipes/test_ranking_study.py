@@ -167,6 +167,8 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
     assert found["ceiling"][TAU]["value"] == 1 and found["ground_truth"]["digits"]["seeds"] == [0, 1]
     assert found["reliability"]["mean"]["Pearson"]["value"] == pytest.approx(1, abs=1e-4)
     assert found["cost"] == {"runs": 50, "core_hours": 1.0, "at_an_end": {"digits": 1, "fashion_mnist_few": 0}}
+    part = script.study(arguments(place, metrics=["param_count"], data=["digits"]))
+    assert part["cost"]["runs"] == 25 and list(part["reliability"]["tasks"]) == ["digits"]
     shown = script.table(found)
     assert "The truth, one half of each model's seeds against the other half: weighted tau 1.00" in shown
     assert "50 runs, 1 hours of a core; at an end of the grid: digits 1." in shown
