@@ -15,7 +15,6 @@ from typing import Any
 
 from command import run_plain
 
-from evaluation.ranking.checks import METRICS
 from evaluation.ranking.scoring import metrics
 from sslkit.settings import MOST_SEED, setting
 
@@ -31,7 +30,9 @@ class Settings:
     data: str | None = setting(
         None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set"
     )
-    metrics: str | list[str] = setting(METRICS, f"some of {', '.join(metrics())}; options in brackets")
+    metrics: str | list[str] | None = setting(
+        None, f"some of {', '.join(metrics())}; options in brackets; null: knn, or logme for several labels an image"
+    )
     first: int = setting(8, "models that are fine-tuned, the first by the metrics", least=2, most=10**6)
     steps: int = setting(200, "steps of the last round; each round before it has half of the next", least=1, most=10**9)
     lr: float | list[float] = setting(

@@ -1,6 +1,7 @@
 """Rank the checkpoints of a zoo by their expected accuracy after fine-tuning on a task, in seconds.
 
-python recipes/rank.py zoo=runs/zoo data=clipart metrics=[ped+logme,itm,logme,leep]
+python recipes/rank.py zoo=runs/zoo data=clipart
+python recipes/rank.py zoo=runs/zoo data=clipart metrics=[knn,h_score_regularized,logme]
 python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0,timm:resnet18] data=[clipart,glyph_scripts,digits]
 python recipes/rank.py zoo=runs/zoo data=path/to/images metrics='["ped(lam=0.3)+logme","nleep(covariance=diag)"]'
 python recipes/rank.py zoo=runs/zoo data=boxes:clipart_boxes metrics=[knn,logme]
@@ -16,7 +17,7 @@ from typing import Any
 
 from command import run_plain
 
-from evaluation.ranking.checks import BOOTSTRAP, METRICS
+from evaluation.ranking.checks import BOOTSTRAP
 from evaluation.ranking.scoring import metrics
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, setting
@@ -37,7 +38,9 @@ class Settings:
         "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, boxes:DETECTION_SET, "
         "masks:SEGMENTATION_SET, or a list",
     )
-    metrics: str | list[str] = setting(METRICS, f"some of {', '.join(metrics())}; options in brackets")
+    metrics: str | list[str] | None = setting(
+        None, f"some of {', '.join(metrics())}; options in brackets; null: knn, or logme for several labels an image"
+    )
     layers: str | None = setting(
         None, "metric, such as knn, by which the layers of each model are compared too; null: not"
     )

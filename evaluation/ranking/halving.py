@@ -19,7 +19,7 @@ from evaluation.features.command_line import name_of
 from evaluation.features.zoo_members import load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled
-from evaluation.ranking.checks import METRICS, checked_metrics
+from evaluation.ranking.checks import checked_metrics
 from evaluation.ranking.parts import judged_by, parts
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
@@ -72,7 +72,7 @@ class Halving:
 def successive_halving(
     zoo: Any,
     data: Any,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] | None = None,
     *,
     first: int = 8,
     steps: int = 200,

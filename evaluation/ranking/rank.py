@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
-from evaluation.ranking.checks import BOOTSTRAP, METRICS, checked_metrics, truth_values
+from evaluation.ranking.checks import BOOTSTRAP, OF_NUMBERS, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus
 from evaluation.ranking.notes import lacking, no_agreement, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
@@ -36,7 +36,7 @@ KNN = parse("knn")  # the accuracies behind the expected regret of the consensus
 def rank(
     zoo: Any,
     dataset: Any = None,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] | None = None,
     *,
     truth: Mapping[str, float] | Sequence[float] | None = None,
     bootstrap: int = BOOTSTRAP,
@@ -50,7 +50,8 @@ def rank(
     zoo: a folder of zoo entries, a list of models (`evaluation.load_model`), a mapping of names to models; or a mapping
         of names to Features or pairs (x, y) of the same images, without dataset and `how`.
     dataset: see `evaluation.open_split`; its split `split="train"` is used.
-    metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. If a model
+    metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. None: `knn`, or `logme` for
+        several labels an image, which the study of recipes/benchmarks found as good as any combination. If a model
         lacks an input (LEEP without a source classifier) or has invalid features, its score is nan, with a note.
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
     bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
@@ -66,6 +67,8 @@ def rank(
     twins = any("untrained" in spec.needs for spec in specs)
     found = _candidates(zoo, dataset, twins, seed=seed, device=device, say=say, **how)
     names, candidates = tuple(found), list(found.values())
+    if metrics is None and candidates[0].sample.y is None:
+        specs = checked_metrics(OF_NUMBERS)
     if accuracies is not None:
         accuracies = accuracies[[name in found for name in zoo]]
     say(f"{', '.join(_names(specs))} on {len(candidates)} models")

@@ -50,6 +50,7 @@ def _agreement(axes: Axes, lines: Sequence[tuple], study: Mapping[str, Any]) -> 
         axes.axvline(ceiling["value"], color="black", linewidth=0.8, linestyle=":")
         axes.text(ceiling["value"], len(lines) - 0.3, "fine-tuning with one seed", fontsize=7, ha="center")
     axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_ylim(-0.8, len(lines) + 0.2)
     axes.set_yticks(range(len(lines)), [line[0] for line in lines])
     for label, line in zip(axes.get_yticklabels(), lines, strict=True):
         label.set_color(line[3] if line[3] == RULE else "#222222")
