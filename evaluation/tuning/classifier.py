@@ -106,7 +106,7 @@ def train_classifier(
     net = with_head(model, classes).to(pixels.device).train()
     training = Training(
         net,
-        make_optimizer(setting.optimizer, _groups(net, setting)),
+        make_optimizer(setting.optimizer, _groups(net, setting), fused=True),
         steps=setting.steps,
         rate=lambda step: cosine(step, setting.steps),
         batches=lambda first: training_batches(model, pixels, setting, first),

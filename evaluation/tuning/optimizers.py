@@ -11,15 +11,21 @@ _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def make_optimizer(
-    name: str, groups: Iterable[Mapping[str, Any]], *, momentum: float = 0.9, nesterov: bool = True
+    name: str,
+    groups: Iterable[Mapping[str, Any]],
+    *,
+    momentum: float = 0.9,
+    nesterov: bool = True,
+    fused: bool = False,
 ) -> torch.optim.Optimizer:
     """Return "sgd" with momentum, or "adamw" with PyTorch's betas.
 
     groups: {"params", "lr", "weight_decay"}; empty ones are left out. Each stores its initial learning rate in "start".
+    fused: AdamW in one kernel, which saves a tenth of a step of a small network on a CPU and rounds otherwise.
     """
     kept = [{**group, "start": group["lr"]} for group in groups if group["params"]]
     if name == "adamw":
-        return torch.optim.AdamW(kept, fused=True)  # a tenth of a step of a small network on a CPU
+        return torch.optim.AdamW(kept, fused=fused)
     return torch.optim.SGD(kept, momentum=momentum, nesterov=nesterov)
 
 

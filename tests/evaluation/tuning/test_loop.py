@@ -28,8 +28,7 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 
 def test_each_step_is_the_optimizers_with_its_rate_and_dropout() -> None:
     net, losses = network(), []
-    # Fused as the loop's: a bias before batch norm has a gradient of rounding alone, which AdamW makes a whole step of.
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.01, fused=True)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.01)
     for step, (x, y) in enumerate(batches(0)):
         optimizer.param_groups[0]["lr"] = 0.1 * (1 - step / STEPS)
         torch.manual_seed(dropout_seed(5, step))
