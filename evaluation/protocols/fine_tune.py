@@ -174,7 +174,7 @@ def check_select(select: str) -> None:
 
 
 def check_extend(extend: bool, settings: Sequence[Setting], select: str = "held_out") -> None:
-    """Raises UserError if a grid cannot be extended: with one rate, or if it is chosen by on test images."""
+    """Raises UserError if a grid cannot be extended: with one rate, or if test images choose."""
     if extend and select == "test":
         raise UserError("extend=true chooses on held-out images: leave out select=test")
     if extend and len({setting.lr for setting in settings}) < 2:

@@ -55,12 +55,8 @@ def as_sample(
     x = None if x is None else x.to(device)
     y, classes, targets = _labels(labels)
     n = len(y if y is not None else targets)
-    for what, given in (
-        ("features", x),
-        ("source_probs", source_probs),
-        ("untrained", untrained),
-        ("boxes", boxes),
-    ):
+    rows = {"features": x, "source_probs": source_probs, "untrained": untrained, "boxes": boxes}
+    for what, given in rows.items():
         if given is not None and len(given) != n:
             raise UserError(f"{len(given)} rows of {what} and {n} labels")
     if n < 2:

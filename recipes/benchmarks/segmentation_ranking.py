@@ -63,7 +63,7 @@ def measure(zoo: list[str]) -> None:
 
 
 def has_map(model: LoadedModel) -> bool:
-    """Whether the network's last map has several places, as linear_seg needs."""
+    """Return True if the network's last map has several places, as linear_seg needs."""
     try:
         check_network(model, "linear_seg")
     except UserError:

@@ -279,3 +279,15 @@ def test_the_sums_that_metrics_share_are_dropped_with_their_model(zoo: dict) -> 
     scored, failed = rank_module._scored([parse("h_score"), parse("sfda")], candidates)
     assert [len(results) for _, results in scored] == [4, 4] and failed == [{}, {}]
     assert all("scatter" not in vars(one.sample) and "moments" not in vars(one.sample) for one in candidates)
+
+
+def test_without_metrics_it_is_knn_and_logme_for_several_labels() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 40, 5)), np.arange(40) % 4
+    several = (rng.random((40, 3)) > 0.5).astype(float)
+    found = evaluation.rank({"a": (x[0], y), "b": (x[1], y)}, bootstrap=0)
+    assert found.metrics == ("knn",) and found.consensus.metrics == ("knn",)
+    found = evaluation.rank({"a": (x[0], several), "b": (x[1], several)}, bootstrap=0)
+    assert found.metrics == ("logme",) and np.isfinite(found.scores).all()
+    with pytest.raises(UserError, match="no metric to rank by"):
+        evaluation.rank({"a": (x[0], y)}, metrics=[])
