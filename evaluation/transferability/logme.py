@@ -112,6 +112,15 @@ def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
     return Fit(*found), rounds
 
 
+def posterior_mean(axes: Axes, targets: Targets, tau: Tensor) -> Tensor:
+    """Return the weights (d, K) of the linear models at tau (K,), in the eigenbasis of the features."""
+    roots = axes.values.sqrt()[:, None]
+    inverse = 1 / (axes.values[:, None] + tau)
+    tilted, lift = axes.inverse_mean(inverse)
+    gap = (targets.mean - (tilted * roots * targets.along).sum(0)) / lift
+    return inverse * roots * targets.along + axes.n * gap * tilted
+
+
 def evidence(axes: Axes, fit: Fit) -> Tensor:
     """Return the log evidence per image (K,) (You et al. 2021, eq. 2), with D/2 ln a and the determinant combined:
     their terms for directions without features cancel."""

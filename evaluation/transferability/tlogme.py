@@ -1,8 +1,8 @@
 """TLogME: LogME of the classes and of the places of objects, for detection."""
 
+from evaluation.transferability._objects import objects_of
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.logme import centred_axes, class_targets, logme, number_targets
-from sslkit.errors import UserError
 
 NEEDS = ("features", "boxes")
 
@@ -18,16 +18,11 @@ def score(sample: Sample) -> Score:
     pooled inside of the box from a map of the whole image; crops of `data=boxes:SET` see a margin of it only.
     Not for: sets whose objects are all of one class, or all in one place.
     """
-    rows = sample.boxes.isfinite().all(1).nonzero()[:, 0]
-    objects = sample.take(rows)
-    if len(rows) < 2 or objects.n_classes < 2:
-        raise UserError(f"tlogme: {len(rows)} rows with a box, of {objects.n_classes} classes: it needs two of each")
-    if bool((objects.boxes == objects.boxes[0]).all()):
-        raise UserError("tlogme: all boxes are equal: there are no places to predict")
+    objects = objects_of(sample, "tlogme")
     small = objects.compact
     axes, onto = centred_axes(small.scatter)
     classes, _ = logme(axes, class_targets(small.scatter, onto))
     moving = objects.boxes[:, (objects.boxes != objects.boxes[0]).any(0)]
     places, _ = logme(axes, number_targets(small, moving, onto))
     parts = {"classes": float(classes.mean()), "places": float(places.mean())}
-    return Score((parts["classes"] + parts["places"]) / 2, {**parts, "objects": len(rows)})
+    return Score((parts["classes"] + parts["places"]) / 2, {**parts, "objects": len(objects)})

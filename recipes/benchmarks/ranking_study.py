@@ -32,7 +32,7 @@ from evaluation.features.models import LoadedModel
 from evaluation.ranking.agreement import spearman
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.ground_truth import DETAILS, TRUTH, load_zoo
-from evaluation.ranking.scoring import parse
+from evaluation.ranking.scoring import needs, parse
 from evaluation.ranking.summary import read_truth
 from evaluation.results.records import Records, each_once
 from sslkit.allocator import keep_freed_memory
@@ -41,7 +41,7 @@ from sslkit.files import write_whole
 
 OUT = Path(__file__).parent / "results" / "ranking_study.json"
 PED = ("ped+logme", "ped+sfda", "ped+gbc")
-METRICS = (*(name for name in evaluation.metrics() if name not in ("ped", "tlogme")), *PED)  # of classification
+METRICS = (*(name for name in evaluation.metrics() if name != "ped" and "boxes" not in needs(name)), *PED)
 FEWEST = 3  # smallest number of models with ground truth for a task
 
 
