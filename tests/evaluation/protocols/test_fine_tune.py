@@ -36,12 +36,8 @@ def network() -> torch.nn.Module:
     """6 x 2 x 2 features of a digit."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        layers = [
-            torch.nn.Conv2d(1, 6, 3, bias=False),
-            torch.nn.BatchNorm2d(6),
-            torch.nn.ReLU(),
-            torch.nn.AdaptiveAvgPool2d(2),
-        ]
+        convolution = torch.nn.Conv2d(1, 6, 3, bias=False)
+        layers = [convolution, torch.nn.BatchNorm2d(6), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(2)]
         return torch.nn.Sequential(*layers, torch.nn.Flatten())
 
 
