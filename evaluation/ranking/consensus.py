@@ -15,7 +15,9 @@ from scipy.stats import rankdata
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 
-AGREEMENT = 0.6  # correlation of kNN and fine-tuning as normal scores: mean of nine tasks, see recipes/benchmarks
+# Means over the tasks of recipes/benchmarks ("Ranking study"), on models that were fine-tuned:
+AGREEMENT = 0.6  # correlation of kNN's scores with the accuracy after fine-tuning, both as normal scores
+SPREAD = 0.6  # the best accuracy less the mean, after fine-tuning over that of kNN
 DRAWS = 2000  # at least, of images, metrics and fine-tuning
 SURE = 0.9  # probability of a shortlist
 MOST_LISTED = 4  # models of a shortlist that are named
@@ -82,6 +84,8 @@ def consensus(
     redrawn: Sequence[np.ndarray] = (),
     accuracies: np.ndarray | None = None,
     *,
+    agreement: float = AGREEMENT,
+    spread: float = SPREAD,
     seed: int = 0,
 ) -> Consensus:
     """Combine K metrics of M models.
@@ -91,11 +95,13 @@ def consensus(
     redrawn: of each metric (B, m) scores on B redrawn sets of images of the m models that it scores, or (0, m); nan
         where there are none. Empty for fixed images.
     accuracies: (M,) a cheap measurement of accuracy, here of leave-one-out kNN; nan for models without.
+    agreement, spread: correlation of the normal scores of the consensus and of the models after fine-tuning, and the
+        differences in accuracy after fine-tuning over those of `accuracies`.
     The score is the mean over the metrics of the normal score of the rank (van der Waerden): unlike mean ranks it
     keeps differences at the top, unlike standardised scores it is not carried by one outlier.
     Probabilities are a simulation: draw a set of images, weights of the metrics (Dirichlet, the Bayesian bootstrap),
-    and the order after fine-tuning, whose normal scores correlate with the consensus by AGREEMENT. In each draw the
-    models' accuracies are those of kNN, in that order.
+    and the order after fine-tuning, whose normal scores correlate with the consensus by `agreement`. In each draw the
+    models' accuracies are those of kNN, in that order, `spread` times as far apart.
     """
     m, scored = len(scores), ~np.isnan(scores).all(1)
     shapes = {"score": m, "rank": m, "interval": (m, 2), "best": m, "regret": m}
@@ -108,11 +114,11 @@ def consensus(
     found["rank"][scored] = rankdata(-levelled(mean))
     drawn = _drawn(own, [redrawn[k] for k in chosen] if redrawn else [], seed)
     found["interval"][scored] = np.percentile(drawn, [2.5, 97.5], axis=0).T
-    places = _places_after_fine_tuning(drawn, seed)
+    places = _places_after_fine_tuning(drawn, agreement, seed)
     found["best"][scored] = (places == 0).mean(0)
     if accuracies is not None and not np.isnan(accuracies[scored]).any():
         falling = -np.sort(-accuracies[scored])
-        found["regret"][scored] = (falling[0] - falling[places]).mean(0)
+        found["regret"][scored] = spread * (falling[0] - falling[places]).mean(0)
     return Consensus(tuple(names[k] for k in chosen), **found)
 
 
@@ -145,10 +151,10 @@ def _filled(redrawn: Sequence, scores: np.ndarray, count: int) -> np.ndarray:
     return np.where(np.isnan(redrawn).any(1, keepdims=True), scores, redrawn)
 
 
-def _places_after_fine_tuning(drawn: np.ndarray, seed: int) -> np.ndarray:
+def _places_after_fine_tuning(drawn: np.ndarray, agreement: float, seed: int) -> np.ndarray:
     """Return places (draws, M) from 0, the best, of a simulated fine-tuning of each draw."""
     noise = generator(seed, "consensus: fine-tuning").standard_normal(drawn.shape)
-    spread = drawn.std(1, keepdims=True)
-    standard = np.divide(drawn - drawn.mean(1, keepdims=True), spread, out=np.zeros_like(drawn), where=spread > 0)
-    tuned = AGREEMENT * standard + np.sqrt(1 - AGREEMENT**2) * noise
+    apart = drawn.std(1, keepdims=True)
+    standard = np.divide(drawn - drawn.mean(1, keepdims=True), apart, out=np.zeros_like(drawn), where=apart > 0)
+    tuned = agreement * standard + np.sqrt(1 - agreement**2) * noise
     return np.argsort(np.argsort(-tuned, axis=1), axis=1)

@@ -19,7 +19,7 @@ def draw(
 ) -> None:
     """Write three panels: weighted tau with 95 % over models, milliseconds a model, P(best) of the really best model.
 
-    study: the results of ranking_study.py. rules: by name. calibration: rows of task, correlation, P(best), ...
+    study: the results of ranking_study.py. rules: by name. calibration: rows of task, correlation, spread, P(best), ...
     """
     lines = [(name, one.value, one.interval, RULE, None) for name, one in rules.items()]
     whole = study["n_models"]
@@ -70,7 +70,7 @@ def _cost(axes: Axes, lines: Sequence[tuple]) -> None:
 
 
 def _probability(axes: Axes, calibration: Sequence[Sequence[str]], models: int) -> None:
-    for place, (_, _, probability, inside, *_) in enumerate(calibration):
+    for place, (_, _, _, probability, inside, *_) in enumerate(calibration):
         filled = float(inside) == 1
         axes.plot(float(probability), place, "o", color=RULE, markerfacecolor=RULE if filled else "white", markersize=5)
     axes.axvline(1 / models, color="black", linewidth=0.8, linestyle=":")

@@ -15,18 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from consensus_calibration import calibration, constants, further
 from consensus_plot import draw
 from consensus_rules import Task, best_rule, chosen, common, left_out, rules, single
 from machine import machine
 
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.checks import METRICS
-from evaluation.ranking.consensus import consensus, normal_scores
 from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
 from sslkit.files import write_whole
 from sslkit.text_tables import markdown
 
 STUDY = Path(__file__).parent / "results" / "ranking_study.json"
+FIRST = STUDY.with_name("ranking_study_first.json")
 AGAINST = ("knn", "h_score", "logme", "ped+logme", "itm")
 SHOWN = (TAU, "regret@1", "recall@3")
 
@@ -112,35 +113,6 @@ def _named(ranked: Sequence[tuple[Task, np.ndarray]]) -> list[tuple[dict[str, fl
     return [(task.named(task.truth), task.named(scores)) for task, scores in ranked]
 
 
-def calibration(tasks: Sequence[Task], metrics: Sequence[str]) -> list[list[str]]:
-    """The consensus of the metrics on each task: its correlation with the truth, its probabilities beside the facts.
-
-    The correlation is that of normal scores. "in the shortlist": 1 if the really best model is among those that contain
-    the best with 90 %, else 0.
-    """
-    table = [["task", "correlation", "P(best) of the best", "in the shortlist", "expected regret", "measured regret"]]
-    numbers = []
-    for task in tasks:
-        scores = np.stack([task.scores[name] for name in metrics], 1)
-        found = consensus(metrics, scores, accuracies=task.scores.get("knn"))
-        best, first = int(task.truth.argmax()), found.first()[0]
-        numbers.append(
-            [
-                float(np.corrcoef(found.score, normal_scores(task.truth))[0, 1]),
-                float(found.best[best]),
-                float(best in found.shortlist()),
-                100 * float(found.regret[first]),
-                100 * float(task.truth[best] - task.truth[first]),
-            ]
-        )
-        table.append([task.name, *_numbers(numbers[-1])])
-    return [*table, ["mean", *_numbers(np.mean(numbers, 0))]]
-
-
-def _numbers(row: Sequence[float]) -> list[str]:
-    return [f"{value:.2f}" for value in row]
-
-
 def _cell(found: Agreement, measure: str, sign: str = "") -> str:
     scale = 100 if measure == "regret@1" else 1
     bounds = "" if found.interval is None else " ({:.2f} to {:.2f})".format(*(scale * end for end in found.interval))
@@ -153,6 +125,7 @@ def main() -> None:
     parser.add_argument(
         "--metrics", nargs="+", default=METRICS, help="of the consensus whose probabilities are checked"
     )
+    parser.add_argument("--also", type=Path, nargs="*", default=[FIRST], help="further studies, for its probabilities")
     parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of models")
     parser.add_argument("--out", type=Path, default=STUDY.with_name("consensus_study.json"))
     parser.add_argument("--picture", type=Path, default=STUDY.with_name("consensus_study.png"))
@@ -167,13 +140,14 @@ def main() -> None:
     for name, rule in picked.items():
         print(f"{name}: chosen on the others: {rule}")
     known = [name for name in args.metrics if name in common(tasks)]
-    checked = calibration(tasks, known)
-    print(f"\nthe consensus of {', '.join(known)}")
+    everything = tasks + [task for path in args.also for task in further(path, known)]
+    checked = calibration(everything, known)
+    print(f"\nthe consensus of {', '.join(known)}; means over all tasks: {constants(everything, known)}")
     print(markdown(checked, range(1, len(checked[0]))))
     agreements = {
         name: over_tasks(_named(ranked), TAU, n=args.draws) for name, ranked in ranked_by_rules(tasks).items()
     }
-    draw(json.loads(args.study.read_text()), agreements, checked[1:-1], args.picture)
+    draw(json.loads(args.study.read_text()), agreements, checked[1 : len(tasks) + 1], args.picture)
     made = {"date": datetime.date.today().isoformat(), "machine": machine(), "draws": args.draws}
     found = {**made, **tables, "chosen on the others": picked, "consensus of": known, "calibration": checked}
     with write_whole(args.out) as partial:

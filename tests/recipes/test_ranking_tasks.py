@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from evaluation.datasets import open_split
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.ranking.agreement import Agreement
+from evaluation.ranking.consensus import normal_scores
 from sslkit.data.sources import open_images
 
 
@@ -94,7 +95,7 @@ def test_a_reliable_metric_weighs_more(tasks: list[study.Task]) -> None:
 
 def test_covariates_that_tell_the_truth_are_used(tasks: list[study.Task]) -> None:
     told = [
-        study.Task(t.name, t.models, t.truth, {"noisy": t.scores["noisy"]}, -study.normal_scores(t.truth)[:, None])
+        study.Task(t.name, t.models, t.truth, {"noisy": t.scores["noisy"]}, -normal_scores(t.truth)[:, None])
         for t in tasks
     ]
     plain, aided = (study.left_out(told, rules.RULES[name]) for name in ("regression", "regression with covariates"))
@@ -145,13 +146,33 @@ def test_calibration_sets_probabilities_beside_the_facts(tasks: list[study.Task]
     header, *rows, mean = study.calibration(accurate, ["knn", "good"])
     for task, row in zip(accurate, rows, strict=True):
         found = dict(zip(header, row, strict=True))
-        score = study.normal_scores(np.stack([task.scores["knn"], task.scores["good"]])).mean(0)
-        expected = np.corrcoef(score, study.normal_scores(task.truth))[0, 1]
+        score = normal_scores(np.stack([task.scores["knn"], task.scores["good"]])).mean(0)
+        expected = np.corrcoef(score, normal_scores(task.truth))[0, 1]
         assert float(found["correlation"]) == pytest.approx(expected, abs=0.006) and expected > 0.9
         assert found["task"] == task.name and found["in the shortlist"] == "1.00"
         first = score.argmax()
         assert float(found["measured regret"]) == pytest.approx(100 * (task.truth.max() - task.truth[first]), abs=0.006)
-    assert mean[0] == "mean" and 0 < float(mean[2]) < 1
+        assert found["spread"] == "1.00"
+    assert mean[0] == "mean" and 0 < float(mean[3]) <= 1 and mean[4] == "1.00"
+
+
+def test_constants_of_a_task_come_from_the_others(tasks: list[study.Task]) -> None:
+    """Half as far apart after fine-tuning: the task itself says 0.5, the others say 1, so its regret is that of 1."""
+    plain = [study.Task(t.name, t.models, t.truth / 10, {"knn": t.truth / 10, **t.scores}) for t in tasks]
+    narrow = study.Task(plain[0].name, plain[0].models, plain[0].truth / 2, plain[0].scores)
+    told = [study.calibration([one, *plain[1:]], ["noisy"])[1] for one in (plain[0], narrow)]
+    assert [row[2] for row in told] == ["1.00", "0.50"]
+    assert told[0][6] == told[1][6] and float(told[0][6]) > 0
+
+
+def test_a_further_study_keeps_the_models_that_every_metric_scores(tmp_path: Path) -> None:
+    truth = {"a": {"x": 0.1, "y": 0.2, "z": 0.3}}
+    metrics = {"knn": {"scores": {"a": {"x": 1.0, "z": 3.0}}}, "logme": {"scores": truth}}
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps({"truth": truth, "metrics": metrics}))
+    (task,) = study.further(file, ["logme"])
+    assert task.name == "a (before)" and task.models == ("x", "z")
+    assert task.truth.tolist() == [0.1, 0.3] and task.scores["knn"].tolist() == [1, 3]
 
 
 def test_tasks_without_a_score_of_knn_are_left_out(tmp_path: Path) -> None:
@@ -175,7 +196,7 @@ def test_the_picture_shows_rules_metrics_and_tasks(tmp_path: Path) -> None:
     figures = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda self, path, **_: figures.append(self))
-        consensus_plot.draw(found, rules, [["digits", "0.70", "0.25", "0.00"]], tmp_path / "a.png")
+        consensus_plot.draw(found, rules, [["digits", "0.70", "0.60", "0.25", "0.00"]], tmp_path / "a.png")
     labels = [label.get_text() for axes in figures[0].axes for label in axes.get_yticklabels()]
     assert {"mean of ranks", "logme", "digits"} <= set(labels)
     hollow = [line for line in figures[0].axes[2].lines if line.get_markerfacecolor() == "white"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from evaluation.ranking.consensus import AGREEMENT, Consensus, consensus, normal_scores
+from evaluation.ranking.consensus import AGREEMENT, SPREAD, Consensus, consensus, normal_scores
 
 NAMES = ("knn", "logme", "parc")
 
@@ -47,9 +47,16 @@ def test_probabilities_are_those_of_fine_tuning_that_agrees_as_assumed() -> None
     right = np.bincount(tuned.argmax(1), minlength=5) / len(tuned)
     falling = np.array([0.9, 0.8, 0.6, 0.5, 0.1])
     places = (-tuned).argsort(1).argsort(1)
-    found = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1])
+    found = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1], spread=1)
     assert np.allclose(found.best, right, atol=0.04)
     assert np.allclose(found.regret, falling[0] - falling[places].mean(0), atol=0.02)
+    narrow = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1])
+    assert np.allclose(narrow.regret, SPREAD * found.regret)
+
+
+def test_metrics_that_agree_more_are_surer() -> None:
+    first = [consensus(("knn",), np.arange(5.0)[:, None], agreement=agreement).best[4] for agreement in (0.0, 0.5, 1.0)]
+    assert first[0] == pytest.approx(0.2, abs=0.04) and first[0] < first[1] < first[2] == 1
 
 
 def test_redrawn_images_that_swap_two_models_bring_their_probabilities_together() -> None:
