@@ -1,0 +1,77 @@
+"""Seconds and memory of every transferability metric on one model: each alone, and all of them together.
+
+    python recipes/benchmarks/all_metrics_speed.py      (two minutes; writes results/)
+
+The features are those of transferability_speed.py, N = 5,000, D = 2,048, C = 100; source probabilities and features of
+an untrained network are made up. Two threads; medians of three repeats on samples without a shared sum, after one of a
+small sample that loads libraries. Together: one sample, whose sums the metrics share. The metrics of boxes have no
+boxes here.
+"""
+
+import os
+import time
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numpy as np
+import torch
+from results import keep
+from transferability_speed import SIZES, THREADS, TOGETHER, data
+
+import evaluation
+from evaluation.ranking.memory import PeakMemory
+from evaluation.ranking.samples import as_sample
+from evaluation.ranking.scoring import needs, of_sample, parse
+from evaluation.transferability.base import Sample
+
+RESULTS = "all_metrics_speed"
+SIZE = "N=5000 D=2048 C=100"
+EVERY = tuple(name for name in evaluation.metrics() if name != "ped" and "boxes" not in needs(name))
+REPEATS = 3
+
+
+def main() -> None:
+    torch.set_num_threads(THREADS)
+    made = arrays(SIZE)
+    together({"x": made["x"][:300, :32], "y": np.arange(300) % 10}, EVERY)
+    for name in (*EVERY, "ped+logme"):
+        seconds = [together(made, (name,)) for _ in range(REPEATS)]
+        keep(RESULTS, name, summary(seconds))
+        print(f"{name:<24} {np.median(seconds):6.2f} s", flush=True)
+    for told, names in (("the seven quick ones together", TOGETHER), ("all together", EVERY)):
+        seconds = [together(made, names) for _ in range(REPEATS)]
+        with PeakMemory() as peak:
+            together(made, names)
+        keep(RESULTS, told, {**summary(seconds), "peak_mb": round(peak.peak / 1e6)})
+        print(f"{told:<32} {np.median(seconds):6.2f} s, {peak.peak / 1e6:.0f} MB beyond the features", flush=True)
+
+
+def arrays(size: str) -> dict[str, np.ndarray]:
+    """Features, labels, source probabilities (N, 50) and features of an untrained network (N, D)."""
+    x, y = data(*SIZES[size])
+    rng = np.random.default_rng(1)
+    probabilities = rng.dirichlet(np.ones(50), len(y))
+    return {"x": x, "y": y, "source_probs": probabilities, "untrained": rng.normal(size=x.shape).astype(np.float32)}
+
+
+def together(made: dict[str, np.ndarray], names: tuple[str, ...]) -> float:
+    """Seconds of the metrics on one new sample."""
+    start = time.perf_counter()
+    sample = sample_of(**made)
+    for name in names:
+        of_sample(parse(name), sample)
+    return time.perf_counter() - start
+
+
+def sample_of(x: np.ndarray, y: np.ndarray, **further: np.ndarray) -> Sample:
+    if not further:
+        further = {"source_probs": np.full((len(y), 4), 0.25), "untrained": x[:, ::-1].copy()}
+    return as_sample(x, y, reference=(x.mean(0), x.std(0)), model=torch.nn.Linear(2, 2), **further)
+
+
+def summary(seconds: list[float]) -> dict[str, float]:
+    return {name: round(float(of(seconds)), 3) for name, of in (("median", np.median), ("min", min), ("max", max))}
+
+
+if __name__ == "__main__":
+    main()
