@@ -103,6 +103,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
         title: sampled(open_split(task, "train", root=args.root), args.images, 0) for title, task in tasks.items()
     }
     cells, failed = scored(opened, kept, models, args)
+    apart = [title for title, split in opened.items() if split.y.ndim > 1]
     accuracies = {task: {name: truth[task][name] for name in kept[task]} for task in tasks}
     return {
         **about(args, details),
@@ -110,7 +111,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
         "images": {task: len(split) for task, split in opened.items()},
         "truth": accuracies,
         "without_truth": {task: [name for name in models if name not in kept[task]] for task in tasks},
-        **summarised(cells, accuracies, _seeds(details, kept), draws=args.draws, seed=args.seed),
+        **summarised(cells, accuracies, _seeds(details, kept), apart, draws=args.draws, seed=args.seed),
         "cost": _cost(details, kept),
         "failed": failed,
     }

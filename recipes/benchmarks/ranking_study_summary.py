@@ -1,7 +1,7 @@
 """Summary of the ranking study: agreement of metrics with the ground truth by task and over tasks, papers' claims."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.ranking.agreement import Agreement, agreement
@@ -22,23 +22,31 @@ Truth = Mapping[str, Mapping[str, float]]
 
 
 def summarised(
-    cells: Mapping[str, Scores], truth: Truth, seeds: Mapping[str, Mapping[str, list[float]]], **how: int
+    cells: Mapping[str, Scores],
+    truth: Truth,
+    seeds: Mapping[str, Mapping[str, list[float]]],
+    apart: Sequence[str] = (),
+    **how: int,
 ) -> dict[str, Any]:
     """Summarise as metrics, claims, ceiling, reliability and chance.
 
     cells: {task: {metric: {scores, seconds, notes}}}. seeds: {task: {model: accuracies}}. how: draws and seed.
+    apart: tasks that few metrics can score, as those of several labels an image; they take no part in the means.
     """
     metrics = list(dict.fromkeys(metric for column in cells.values() for metric in column))
-    rows = {metric: _row(metric, cells, truth, how) for metric in metrics}
+    common = [task for task in truth if task not in apart] or list(truth)
+    rows = {metric: _row(metric, cells, truth, common, how) for metric in metrics}
     models = {name for column in truth.values() for name in column}
+    among = {task: cells[task] for task in common}
     return {
         "n_models": len(models),
         "n_tasks": len(truth),
+        "mean_of": common,
         "metrics": rows,
-        "claims": [_claim(*claim, cells, truth, how) for claim in CLAIMS if {*claim[:2]} <= _everywhere(cells)],
-        "ceiling": _ceiling(seeds, how),
+        "claims": [_claim(*claim, among, truth, how) for claim in CLAIMS if {*claim[:2]} <= _everywhere(among)],
+        "ceiling": _ceiling({task: column for task, column in seeds.items() if task in common}, how),
         "reliability": _reliability(seeds, how),
-        "chance": {TAU: 0.0, "regret@1": statistics.mean(_chance_regret(column) for column in truth.values())},
+        "chance": {TAU: 0.0, "regret@1": statistics.mean(_chance_regret(truth[task]) for task in common)},
         "notes": sorted({note for column in cells.values() for cell in column.values() for note in cell["notes"]}),
     }
 
@@ -48,24 +56,32 @@ def _everywhere(cells: Mapping[str, Scores]) -> set[str]:
     return set.intersection(*(set(column) for column in cells.values()))
 
 
-def _row(metric: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping[str, int]) -> dict[str, Any]:
-    """Row of one metric. models: number scored in every task; mean: None for fewer than three in each."""
+def _row(
+    metric: str, cells: Mapping[str, Scores], truth: Truth, common: Sequence[str], how: Mapping[str, int]
+) -> dict[str, Any]:
+    """Row of one metric. models: number scored in every task of `common`; mean: over these, None for fewer than three.
+
+    tasks: agreement on each task.
+    """
     found = {task: column[metric] for task, column in cells.items() if metric in column}
+    among = {task: cell for task, cell in found.items() if task in common}
     seconds = [value for cell in found.values() for value in cell["seconds"].values()]
     return {
         "baseline": metric in BASELINES,
-        "models": min(len(cell["scores"]) for cell in found.values()),
+        "models": min((len(cell["scores"]) for cell in among.values()), default=0),
         "tasks": {task: _on_task(truth[task], cell["scores"], how) for task, cell in found.items()},
-        "mean": {
-            measure: _numbers(
-                over_tasks([(truth[task], cell["scores"]) for task, cell in found.items()], measure, **_n(how))
-            )
-            for measure in MEASURES
-        },
+        "mean": {measure: _mean(measure, truth, among, how) for measure in MEASURES},
         "seconds_per_model": statistics.mean(seconds) if seconds else None,
         "scores": {task: cell["scores"] for task, cell in found.items()},
         "reliability": {task: cell["reliability"] for task, cell in found.items()},
     }
+
+
+def _mean(
+    measure: str, truth: Truth, among: Mapping[str, Mapping[str, Any]], how: Mapping[str, int]
+) -> dict[str, Any] | None:
+    pairs = [(truth[task], cell["scores"]) for task, cell in among.items()]
+    return _numbers(over_tasks(pairs, measure, **_n(how))) if pairs else None
 
 
 def _on_task(truth: Mapping[str, float], scores: Mapping[str, float], how: Mapping[str, int]) -> dict[str, Any]:

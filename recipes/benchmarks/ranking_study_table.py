@@ -10,7 +10,10 @@ def table(found: Mapping[str, Any], markdown: bool = False) -> str:
     """Format the results file. Metrics are sorted by mean tau; those with some models or tasks only come last."""
     show = _markdown if markdown else _text
     tasks = list(found["truth"])
-    counts = f"{found['n_models']} models, {found['n_tasks']} task{'s' if found['n_tasks'] > 1 else ''}"
+    common = found.get("mean_of", tasks)
+    apart = [task for task in tasks if task not in common]
+    counts = f"{found['n_models']} models, {len(common)} task{'s' if len(common) > 1 else ''}"
+    counts += f" (without {', '.join(apart)}, of several labels an image)" if apart else ""
     sections = [
         f"{counts}; weighted tau (Vigna) and regret@1 in points of accuracy: means over the tasks, 95 % over models",
         show([_header(tasks), *_rows(found, tasks)]),
@@ -46,9 +49,11 @@ def _header(tasks: Sequence[str]) -> list[str]:
 
 
 def _rows(found: Mapping[str, Any], tasks: Sequence[str]) -> list[list[str]]:
+    common = found.get("mean_of", tasks)
+
     def order(item: tuple[str, Mapping]) -> tuple:
         mean = item[1]["mean"][TAU]
-        whole = item[1]["models"] == most and len(item[1]["tasks"]) == len(tasks)
+        whole = item[1]["models"] == most and set(common) <= set(item[1]["tasks"])
         return not whole, -(mean["value"] if mean else -2)
 
     most = max(row["models"] for row in found["metrics"].values())
@@ -66,7 +71,7 @@ def _rows(found: Mapping[str, Any], tasks: Sequence[str]) -> list[list[str]]:
 
 def _row(name: str, row: Mapping[str, Any], tasks: Sequence[str]) -> list[str]:
     shown = f"{name} (baseline)" if row["baseline"] else name
-    if len(row["tasks"]) < len(tasks):
+    if not set(tasks) <= set(row["tasks"]):
         shown += f", {len(row['tasks'])} of {len(tasks)} tasks"
     values = [_value(row["tasks"].get(task, {}).get(TAU)) for task in tasks]
     seconds = row["seconds_per_model"]

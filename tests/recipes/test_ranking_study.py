@@ -259,3 +259,22 @@ def test_the_command_writes_and_prints_tables(tmp_path: Path, script: ModuleType
     assert {one["image_size"] for one in found["models"].values()} == {16}
     shown = typed(*call, "--table", "--markdown", cwd=tmp_path)
     assert shown.returncode == 0 and "| random (baseline) | 3 | " in shown.stdout, shown.stderr
+
+
+def test_a_task_of_several_labels_takes_no_part_in_the_means(script: ModuleType) -> None:
+    from ranking_study_summary import summarised
+    from ranking_study_table import table
+
+    truth = {task: {"a": 0.1, "b": 0.2, "c": 0.4} for task in ("plain", "scenes")}
+    cell = {"seconds": {"a": 0.1}, "notes": [], "reliability": None}
+    right, wrong = ({name: sign * value for name, value in truth["plain"].items()} for sign in (1, -1))
+    cells = {
+        "plain": {"knn": {**cell, "scores": right}, "parc": {**cell, "scores": right}},
+        "scenes": {"knn": {**cell, "scores": {}}, "parc": {**cell, "scores": wrong}},
+    }
+    found = summarised(cells, truth, {}, ["scenes"], draws=10, seed=0)
+    for row in found["metrics"].values():
+        assert row["models"] == 3 and row["mean"][TAU]["value"] == 1
+    assert found["metrics"]["parc"]["tasks"]["scenes"][TAU]["value"] == -1
+    told = table({**found, "truth": truth, "without_truth": {}, "failed": []})
+    assert "1 task (without scenes, of several labels an image)" in told
