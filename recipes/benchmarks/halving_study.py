@@ -58,6 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, nargs="+", default=[4, 8], help="models that are tuned")
     parser.add_argument("--repeats", type=int, default=2, help="choices by other held-out images and seeds")
     parser.add_argument("--cache", default="runs/cache", help="folder of the features")
+    parser.add_argument("--work", type=Path, default=Path("runs/halving_study"), help="folder of the finished runs")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="print the results and exit")
     return parser.parse_args()
@@ -75,16 +76,17 @@ def measure(args: argparse.Namespace) -> None:
     for task in wanted:
         kept = usable(titled(task), truth[task], details, models)
         keep(RESULTS, f"truth | {titled(task)}", of_truth(truth[task], details["results"][titled(task)], kept))
+    place = {"cache": args.cache, "out": args.work}
     runs = itertools.product(range(args.repeats), args.first, wanted)
     for repeat, first, task in tqdm(list(runs), unit="choice", leave=False, disable=None):
         key = f"choice | {titled(task)} | {first} | {repeat}"
         if key not in load(RESULTS)["runs"]:
-            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], args.cache))
+            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], place))
 
 
 def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
     """Accuracies of a task on test images, the model that is best on held-out images, and the seconds of all."""
-    held_out = {name: records[name]["chosen"]["value"] for name in kept}
+    held_out = {name: of_chosen_rate(records[name]) for name in kept}
     return {
         "accuracies": {name: truth[name] for name in kept},
         "best held out": max(held_out, key=held_out.get),
@@ -92,15 +94,21 @@ def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Seque
     }
 
 
+def of_chosen_rate(record: Mapping[str, Any]) -> float:
+    """The accuracy on held-out training images with the rate that was chosen by it."""
+    chosen = record["chosen"]["lr"]
+    return next(tried["value"] for tried in record["grid"] if tried["lr"] == chosen)
+
+
 def choice(
-    models: Mapping[str, LoadedModel], task: str, first: int, repeat: int, settings: Mapping[str, Any], cache: str
+    models: Mapping[str, LoadedModel], task: str, first: int, repeat: int, settings: Mapping[str, Any], place: Mapping
 ) -> dict[str, Any]:
-    """Choose once. The metric is the default of recipes/rank.py."""
+    """Choose once, by the default metric of recipes/rank.py. place: folders of the features and finished runs."""
     seeds = [SEEDS * repeat + seed for seed in range(SEEDS)]
     same = {name: settings[name] for name in ("steps", "batch_size", "crop", "flip", "precision", "max_images")}
     grid = settings["grid"]
     same |= {"lr": grid["lr"], "optimizer": grid["optimizer"], "weight_decay": grid["weight_decay"][0]}
-    found = successive_halving(dict(models), task, first=first, seeds=seeds, cache=cache, progress=False, **same)
+    found = successive_halving(dict(models), task, first=first, seeds=seeds, **place, progress=False, **same)
     return {
         "ranked first": found.ranking.order[0],
         "tuned": [arm.model for arm in found.rounds[0].arms],
@@ -122,7 +130,8 @@ def table(runs: Mapping[str, Any]) -> str:
             _, task, first, _ = key.split(" | ")
             choices.setdefault((task, int(first)), []).append(one)
     firsts = sorted({first for _, first in choices})
-    regrets = {task: by_task(truths[task], {first: choices[task, first] for first in firsts}) for task in truths}
+    done = [task for task in truths if all((task, first) in choices for first in firsts)]
+    regrets = {task: by_task(truths[task], {first: choices[task, first] for first in firsts}) for task in done}
     names = list(next(iter(regrets.values())))
     rows = [["task", *names], *([task, *_cells(one.values())] for task, one in regrets.items())]
     rows.append(["mean", *_cells([np.mean([one[name] for one in regrets.values()]) for name in names])])

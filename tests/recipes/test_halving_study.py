@@ -48,11 +48,14 @@ def test_choices_are_looked_up_in_a_measured_truth(tmp_path: Path, monkeypatch: 
     how = {"steps": 4, "batch_size": 16, "seeds": [0, 1], "lr": [1e-2, 1e-3], "extend": False, "max_images": 100}
     truth = ground_truth(zoo, "digits", out=tmp_path / "truth", max_test_images=100, progress=False, **how)
     args = argparse.Namespace(zoo=zoo, truth=[tmp_path / "truth"], data=None, first=[2], repeats=1, cache=None)
+    args.work = tmp_path / "work"
     study.measure(args)
     runs = results.load(study.RESULTS)["runs"]
     assert set(runs) == {"truth | digits", "choice | digits | 2 | 0"}
     choice = runs["choice | digits | 2 | 0"]
     assert runs["truth | digits"]["accuracies"] == truth.truth["digits"]
+    tried = {name: study.of_chosen_rate(record) for name, record in truth.results["digits"].items()}
+    assert runs["truth | digits"]["best held out"] == max(tried, key=tried.get)
     assert choice["chosen"] in choice["tuned"] and choice["ranked first"] in choice["tuned"]
     told = study.table(runs)
     assert "halving, 2 models" in told and "| digits |" in told
