@@ -100,9 +100,8 @@ def rounds_of(models: int) -> int:
 def probability(rounds: Sequence[Round], draws: int = DRAWS, seed: int = 0) -> float:
     """Return the probability that the winner beats every other model, each compared in its last round.
 
-    By a bootstrap of held-out images, the same for all models, and of seeds where there are several, about accuracies
-    that are shrunken together: the winner was chosen by these images, so its lead is partly their chance. A draw in
-    which another model is equal counts a half. nan if the correct images are not known.
+    By a bootstrap of held-out images, the same for all models, and of seeds where there are several. A draw in which
+    another model is equal counts a half. nan if the correct images are not known.
     """
     winner = rounds[-1].arms[0].model
     if any(arm.right is None for one in rounds for arm in one.arms if len(arm.values)):
@@ -112,29 +111,11 @@ def probability(rounds: Sequence[Round], draws: int = DRAWS, seed: int = 0) -> f
     counts = rng.multinomial(n, np.full(n, 1 / n), size=draws)
     margin = np.full(draws, np.inf)
     for one in rounds:
-        sound = [arm for arm in one.arms if len(arm.values)]
-        columns = shrunken(
-            np.stack([_redrawn(arm.right, counts, rng) for arm in sound], 1), np.array([arm.value for arm in sound])
-        )
-        drawn = {arm.model: column for arm, column in zip(sound, columns.T, strict=True)}
+        drawn = {arm.model: _redrawn(arm.right, counts, rng) for arm in one.arms if len(arm.values)}
         for other in one.arms if one is rounds[-1] else one.dropped:
             if other.model != winner and other.model in drawn:
                 margin = np.minimum(margin, drawn[winner] - drawn[other.model])
     return float((margin > ROUNDING).mean() + 0.5 * (np.abs(margin) <= ROUNDING).mean())
-
-
-def shrunken(drawn: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return draws (B, M) of M accuracies (M,) moved towards their mean by the share of their variance that is noise.
-
-    The noise is the variance of a model's draws about the mean of all models in the same draw. Empirical Bayes with
-    normal accuracies of one variance: Efron and Morris, Stein's Estimation Rule and its Competitors, JASA 1973.
-    """
-    if len(values) < 2:
-        return drawn
-    noise = (drawn - drawn.mean(1, keepdims=True)).var(0).sum() / (len(values) - 1)
-    spread = values.var(ddof=1)
-    share = min(1.0, noise / spread) if spread > 0 else 1.0
-    return drawn - share * (values - values.mean())
 
 
 def _redrawn(right: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:

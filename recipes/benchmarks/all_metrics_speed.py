@@ -1,6 +1,6 @@
-"""Seconds and memory of every transferability metric on one model: each alone, and all of them together.
+"""Seconds of every transferability metric on one model: each alone, and all of them together.
 
-    python recipes/benchmarks/all_metrics_speed.py      (two minutes; writes results/)
+    python recipes/benchmarks/all_metrics_speed.py      (four minutes; writes results/)
 
 The features are those of transferability_speed.py, N = 5,000, D = 2,048, C = 100; source probabilities and features of
 an untrained network are made up. Two threads; medians of three repeats on samples without a shared sum, after one of a
@@ -19,7 +19,6 @@ from results import keep
 from transferability_speed import SIZES, THREADS, TOGETHER, data
 
 import evaluation
-from evaluation.ranking.memory import PeakMemory
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import needs, of_sample, parse
 from evaluation.transferability.base import Sample
@@ -40,10 +39,8 @@ def main() -> None:
         print(f"{name:<24} {np.median(seconds):6.2f} s", flush=True)
     for told, names in (("the seven quick ones together", TOGETHER), ("all together", EVERY)):
         seconds = [together(made, names) for _ in range(REPEATS)]
-        with PeakMemory() as peak:
-            together(made, names)
-        keep(RESULTS, told, {**summary(seconds), "peak_mb": round(peak.peak / 1e6)})
-        print(f"{told:<32} {np.median(seconds):6.2f} s, {peak.peak / 1e6:.0f} MB beyond the features", flush=True)
+        keep(RESULTS, told, summary(seconds))
+        print(f"{told:<32} {np.median(seconds):6.2f} s", flush=True)
 
 
 def arrays(size: str) -> dict[str, np.ndarray]:

@@ -120,7 +120,9 @@ class TestEveryMetric:
 
     def test_equal_rows_score_the_same_whatever_the_row(self, metric: str) -> None:
         """A collapsed model has one score, or none: not that of the rounding of its mean."""
-        if metric.startswith(("etran", "random", "logme", "tlogme", "ped", "gbc(floor_unit", "knn")) or metric in (
+        if metric.startswith(
+            ("etran", "random", "logme", "tlogme", "det_logme", "ped", "gbc(floor_unit", "knn")
+        ) or metric in (
             "leep",
             "nce",
         ):
