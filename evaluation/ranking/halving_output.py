@@ -17,6 +17,7 @@ from sslkit.figures import save_figure
 from sslkit.files import write_whole
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"
+FEW = 100  # held-out images; below, choices were no better than the first by the metric, see recipes/benchmarks
 
 
 def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how: Any) -> Halving:
@@ -62,6 +63,8 @@ def lines(found: Halving) -> list[str]:
             + (f" and {len(last.seeds)} seeds" if len(last.seeds) > 1 else ", of one seed")
             + "; the winner's accuracy there is optimistic, as it was chosen by it"
         )
+    if found.held_out < FEW:
+        told.append(f"note      {found.held_out} held-out images tell few models apart: the probability is too high")
     return told
 
 
