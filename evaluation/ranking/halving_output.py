@@ -63,8 +63,10 @@ def lines(found: Halving) -> list[str]:
             + (f" and {len(last.seeds)} seeds" if len(last.seeds) > 1 else ", of one seed")
             + "; the winner's accuracy there is optimistic, as it was chosen by it"
         )
-    if found.held_out < FEW:
-        told.append(f"note      {found.held_out} held-out images tell few models apart: the probability is too high")
+        if found.held_out < FEW:
+            told.append(
+                f"note      {found.held_out} held-out images tell few models apart: the probability is too high"
+            )
     return told
 
 

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from evaluation.transferability._objects import objects_of, paired_iou
 from evaluation.transferability.base import Sample, Score
-from evaluation.transferability.logme import centred_axes, fixed_point, logme, number_targets, posterior_mean
+from evaluation.transferability.logme import (
+    Axes,
+    Targets,
+    centred_axes,
+    fixed_point,
+    logme,
+    number_targets,
+    posterior_mean,
+)
 
 NEEDS = ("features", "boxes")
 
@@ -19,10 +27,8 @@ def class_boxes(boxes: Tensor, y: Tensor, classes: int) -> Tensor:
     return (one_hot[:, :, None] * boxes[:, None, :]).flatten(1)
 
 
-def predicted_boxes(small: Sample, boxes: Tensor) -> Tensor:
-    """Return (N, 4) the sides by the linear model of most evidence, of all classes together."""
-    axes, onto = centred_axes(small.scatter)
-    targets = number_targets(small, boxes, onto)
+def predicted_boxes(small: Sample, axes: Axes, targets: Targets) -> Tensor:
+    """Return (N, 4) the sides by the linear model of most evidence, of all classes together. targets: the sides."""
     fit, _ = fixed_point(axes, targets)
     weights = posterior_mean(axes, targets, fit.tau)
     return small.scatter.eigenbasis.coordinates(small.features.T).T @ weights
@@ -46,6 +52,7 @@ def score(sample: Sample, *, mu: float = 1.0) -> Score:
     unified = class_boxes(objects.boxes, objects.labels, objects.n_classes)
     unified = unified[:, (unified != unified[0]).any(0)]
     evidence, _ = logme(axes, number_targets(small, unified, onto))
-    overlap = float(paired_iou(objects.boxes, predicted_boxes(small, objects.boxes)).mean())
+    predicted = predicted_boxes(small, axes, number_targets(small, objects.boxes, onto))
+    overlap = float(paired_iou(objects.boxes, predicted).mean())
     parts = {"unified": float(evidence.mean()), "iou": overlap}
     return Score(parts["unified"] + mu * parts["iou"], {**parts, "objects": len(objects)})

@@ -31,8 +31,6 @@ def score(sample: Sample, *, normalize: bool = False) -> Score:
     Not for: comparing models of different feature scale or dimension without `normalize`.
     """
     y, c = sample.labels, sample.n_classes
-    if c < 2:
-        raise UserError("interclass_distance needs at least 2 classes, got 1")
     sums = class_sums(sample.features, y, c)
     counts = torch.bincount(y, minlength=c).to(sums)
     between = float(((sums + sums.T) / counts.outer(counts)).fill_diagonal_(0).sum() / (c * (c - 1)))

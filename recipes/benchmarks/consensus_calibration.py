@@ -13,7 +13,6 @@ from consensus_rules import Task
 
 from evaluation.ranking.consensus import Consensus, consensus, normal_scores
 
-SURE = 0.9  # probability of the shortlist
 COLUMNS = (
     "task",
     "correlation",
@@ -49,7 +48,7 @@ def calibration(tasks: Sequence[Task], metrics: Sequence[str]) -> list[list[str]
     for place, task in enumerate(tasks):
         agreement, spread = np.mean([one for other, one in enumerate(found) if other != place], 0)
         stated = stated_by(task, metrics, agreement=agreement, spread=spread)
-        best, first, listed = int(task.truth.argmax()), stated.first()[0], stated.shortlist(SURE)
+        best, first, listed = int(task.truth.argmax()), stated.first()[0], stated.shortlist()
         lost = 100 * float(task.truth[best] - task.truth[first])
         sure = [float(stated.best[best]), float(best in listed), len(listed) / len(task.truth)]
         numbers.append([*found[place], *sure, 100 * float(stated.regret[first]), lost])
