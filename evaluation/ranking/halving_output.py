@@ -64,9 +64,7 @@ def lines(found: Halving) -> list[str]:
             + "; the winner's accuracy there is optimistic, as it was chosen by it"
         )
         if found.held_out < FEW:
-            told.append(
-                f"note      {found.held_out} held-out images tell few models apart: the probability is too high"
-            )
+            told.append(f"note      {found.held_out} held-out images are few: the probability above is too high")
     return told
 
 
