@@ -133,7 +133,8 @@ def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = 
 
 def _chosen(machine: Machine, at_once: int, largest: int) -> str:
     where = counted(len(machine.gpus), "GPU") if machine.gpus else counted(machine.cores, "core")
-    threads = counted(machine.threads(at_once), "thread")
+    own = os.environ.get("OMP_NUM_THREADS")  # the jobs inherit it
+    threads = counted(machine.threads(at_once), "thread") if own is None else f"OMP_NUM_THREADS={own} threads"
     return (
         f"jobs=auto: {at_once} at once, {threads} each, on {where}; the first took "
         f"{largest / 2**30:.1f} GiB of memory, {machine.free() / 2**30:.1f} GiB are free"

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from sslkit.errors import UserError
+from sslkit.training import processes
 from sslkit.training.processes import (
     MARGIN,
     Job,
@@ -169,6 +170,7 @@ def test_cores_and_gpus_are_shared_out(monkeypatch) -> None:
     pairs = Machine(64, ("0", "3", "5", "7", "9"), each=2)
     assert [pairs.environment(slot, 2)["CUDA_VISIBLE_DEVICES"] for slot in range(3)] == ["0,3", "5,7", "0,3"]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert "OMP_NUM_THREADS=5 threads each" in processes._chosen(Machine(16), 5, 2**30)
     assert Machine(16).environment(0, 4) == {}, "what is set stays"
 
 
