@@ -57,7 +57,8 @@ def test_two_run_side_by_side_and_one_at_a_time_if_asked(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("free", "at_once"), [(100 * GIB, 2), (0, 1)])
-def test_auto_measures_the_first_and_says_what_it_chose(free: int, at_once: int, tmp_path) -> None:
+def test_auto_measures_the_first_and_says_what_it_chose(free: int, at_once: int, tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     said: list[str] = []
     code = MEET if at_once == 2 else MARK + "time.sleep(0.5); sys.exit(0)\n"
     jobs = pair(tmp_path, code)
