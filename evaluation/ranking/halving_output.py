@@ -17,7 +17,6 @@ from sslkit.figures import save_figure
 from sslkit.files import write_whole
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"
-FEW = 100  # held-out images; below, choices were no better than the first by the metric, see recipes/benchmarks
 
 
 def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how: Any) -> Halving:
@@ -58,13 +57,8 @@ def lines(found: Halving) -> list[str]:
         f"takes {whole:,} steps ({whole / found.steps:.1f} times as many)"
     )
     if last.arms[0].right is not None:
-        told.append(
-            f"note      probabilities are of {found.held_out} held-out images of train"
-            + (f" and {len(last.seeds)} seeds" if len(last.seeds) > 1 else ", of one seed")
-            + "; the winner's accuracy there is optimistic, as it was chosen by it"
-        )
-        if found.held_out < FEW:
-            told.append(f"note      {found.held_out} held-out images are few: the probability above is too high")
+        told.append("note      rounds are ordered by accuracy and by the metrics, which count more beside few images")
+        told.append("note      the winner's accuracy on held-out images is optimistic, as it was chosen by it")
     return told
 
 
@@ -74,7 +68,8 @@ def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
     ]
     for place, arm in enumerate(one.arms):
         goes = "dropped" if place >= one.kept else "chosen" if last else "kept"
-        told.append(f"  {_percent(arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}")
+        sure = f"  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
+        told.append(f"  {_percent(arm)}{sure}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}")
     return told
 
 
@@ -99,7 +94,7 @@ def write(found: Halving, path: Path) -> Path:
             "steps": one.steps,
             "seeds": list(one.seeds),
             "kept": [arm.model for arm in one.arms[: one.kept]],
-            "models": {arm.model: _arm(arm) for arm in one.arms},
+            "models": {arm.model: _arm(arm) | _best(one, arm) for arm in one.arms},
         }
         for one in found.rounds
     ]
@@ -123,6 +118,10 @@ def write(found: Halving, path: Path) -> Path:
 
 def _arm(arm: Arm) -> dict[str, Any]:
     return {"lrs": list(arm.lrs), "values": list(map(float, arm.values)), "steps": arm.steps, "seconds": arm.seconds}
+
+
+def _best(one: Round, arm: Arm) -> dict[str, float]:
+    return {"best": one.best.get(arm.model, 0.0)} if one.best else {}
 
 
 def plot(found: Halving, path: Path) -> Path:

@@ -1,7 +1,6 @@
 """Successive halving on real digits."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from evaluation.datasets import open_split
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.ranking.beliefs import beliefs
 from evaluation.ranking.halving import divided, successive_halving
 from evaluation.ranking.halving_output import lines
 from sslkit.errors import UserError
@@ -38,7 +38,7 @@ def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_pa
     assert (first.steps, last.steps) == (4, 8) and (len(first.arms), len(last.arms)) == (3, 2)
     assert {arm.model for arm in first.arms} == set(found.ranking.order[:3])
     assert {arm.model for arm in last.arms} == {arm.model for arm in first.arms[:2]}
-    assert [arm.value for arm in first.arms] == sorted((arm.value for arm in first.arms), reverse=True)
+    assert all(sum(one.best.values()) == pytest.approx(1) for one in found.rounds)
     assert all(len(arm.lrs) == 3 and len(arm.values) == 1 for arm in first.arms)
     assert all(len(arm.lrs) == 1 and len(arm.values) == 3 for arm in last.arms)
     assert all(arm.lrs[0] == next(a for a in first.arms if a.model == arm.model).lrs[0] for arm in last.arms)
@@ -48,8 +48,7 @@ def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_pa
     assert 0 <= found.probability <= 1 and 0 < found.within <= 1
     told = "\n".join(lines(found))
     assert found.winner in told and f"{found.steps:,} steps" in told and "20 held-out images" in told
-    assert "20 held-out images are few" in told
-    assert "are few" not in "\n".join(lines(replace(found, held_out=100)))
+    assert f"best {100 * found.probability:3.0f} %" in told and "ordered by accuracy and by the metrics" in told
 
 
 def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: Path) -> None:
@@ -58,6 +57,13 @@ def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: P
     again = successive_halving(zoo, "digits", out=tmp_path, **QUICK)
     assert (tmp_path / "halving.jsonl").read_bytes() == runs
     assert (again.winner, again.probability, again.seconds) == (first.winner, first.probability, first.seconds)
+
+
+def test_without_agreement_the_metrics_do_not_count_in_the_rounds(zoo: dict, tmp_path: Path) -> None:
+    found = successive_halving(zoo, "digits", out=tmp_path, sure=1, agreement=0.0, **QUICK)
+    alone = beliefs(found.rounds, {}, 0.0)
+    assert alone is not None and alone.best == found.rounds[-1].best
+    assert found.winner == next(name for name in alone.order() if name in {arm.model for arm in found.rounds[-1].arms})
 
 
 def test_it_stops_once_a_model_is_surely_the_best(zoo: dict) -> None:
@@ -92,6 +98,7 @@ def test_held_out_images_are_a_fifth_of_each_class_and_groups_stay_together() ->
         ({"lr": [-1.0]}, "lr"),
         ({"seeds": [0, 0]}, "seeds"),
         ({"sure": 0.2}, "sure"),
+        ({"agreement": 1.0}, "agreement"),
         ({"metrics": ["knnn"]}, "did you mean 'knn'"),
         ({"max_images": 5}, "max_images=5"),
         ({"workers": 0}, "workers"),

@@ -1,0 +1,122 @@
+"""How likely each tuned model is the best: its accuracies on held-out images, and its place by the metrics before them.
+
+found = beliefs(rounds, prior={"byol": 1.2, "mae": -0.3})
+found.best["byol"]  # P(byol is the best of those tuned), which sum to 1
+
+A Bayesian linear model. Model i has accuracy m + theta_i after the last round, of which y_i was measured:
+
+    theta_i ~ N(rho s z_i, (1 - rho^2) s^2),   y ~ N(m + theta, S)
+
+z_i is its normal score by the metrics, rho the correlation of these with fine-tuning, s the spread of the models, over
+which P(best) is averaged by its likelihood. S are the variances and covariances of the held-out images, the same for
+all models, and of the seeds; and of the steps that a model dropped earlier did not make.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.ranking.consensus import AGREEMENT
+from evaluation.ranking.rounds import Arm, Round
+from evaluation.results.choice import levelled
+from evaluation.results.statistics import generator
+
+# Standard deviations over sqrt(p (1 - p)), p the accuracy; from recipes/benchmarks ("With a little fine-tuning"):
+SEED_NOISE = 0.05  # between seeds
+STEP_NOISE = 0.05  # of the gain from twice the steps, between models
+USUAL = 4  # seeds that count as much as a model's own for its variance
+SPREADS = np.geomspace(0.01, 0.3, 25)  # of the models of a zoo, in accuracy
+LEVEL = 1.0  # standard deviation of the level m, as good as unknown
+DRAWS = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """mean: {model: expected accuracy, up to a constant}. best: {model: probability that it is the best}."""
+
+    mean: Mapping[str, float]
+    best: Mapping[str, float]
+
+    def order(self) -> list[str]:
+        """Return the models, highest expected accuracy first; equal ones as they came."""
+        return [list(self.mean)[place] for place in np.argsort(-levelled(list(self.mean.values())), kind="stable")]
+
+
+def beliefs(
+    rounds: Sequence[Round], prior: Mapping[str, float], agreement: float = AGREEMENT, seed: int = 0
+) -> Beliefs | None:
+    """Return what rounds of fine-tuning, and the metrics before them, say of the models that did not diverge.
+
+    prior: {model: standard score by the metrics}, models that are absent have 0. agreement: rho; 0 ignores the prior.
+    Source: Gelman et al., Bayesian Data Analysis, 3rd ed., 2013, section 5.4 (a normal hierarchy with its spread on a
+    grid). None if the correct images are not known (several labels per image).
+    """
+    last = _last_arms(rounds)
+    if not last or any(arm.right is None for arm, _ in last.values()):
+        return None
+    z = agreement * np.array([prior.get(name, 0.0) for name in last])
+    y, noise = measured(rounds, last), noise_of(last)
+    likelihoods, means, draws = [], [], []
+    rng = generator(seed, "beliefs of successive halving")
+    standard = rng.standard_normal((DRAWS, len(y)))
+    for spread in SPREADS:
+        mean, covariance, likelihood = posterior(y - y.mean(), noise, spread * z, (1 - agreement**2) * spread**2)
+        likelihoods.append(likelihood), means.append(mean)
+        draws.append((mean + standard @ np.linalg.cholesky(covariance).T).argmax(1))
+    weights = np.exp(np.array(likelihoods) - max(likelihoods))
+    weights /= weights.sum()
+    shares = np.stack([np.bincount(best, minlength=len(y)) / DRAWS for best in draws])
+    return Beliefs(
+        dict(zip(last, (weights @ np.stack(means)).tolist(), strict=True)),
+        dict(zip(last, (weights @ shares).tolist(), strict=True)),
+    )
+
+
+def posterior(
+    y: np.ndarray, noise: np.ndarray, mean: np.ndarray, variance: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return mean (M,) and covariance (M, M) of theta, and the log-likelihood of y up to a constant.
+
+    y: (M,) accuracies around 0. noise: (M, M). mean, variance: of theta before y was seen; the level is unknown.
+    """
+    own = variance * np.eye(len(y))
+    whole = own + noise + LEVEL**2
+    gain = variance * np.linalg.inv(whole)
+    apart = y - mean
+    likelihood = -(apart @ np.linalg.solve(whole, apart) + np.linalg.slogdet(whole)[1]) / 2
+    return mean + gain @ apart, own - variance * gain, float(likelihood)
+
+
+def measured(rounds: Sequence[Round], last: Mapping[str, tuple[Arm, int]]) -> np.ndarray:
+    """Return accuracies (M,) in the last round; of models dropped before it, plus the mean gain of the others."""
+    gains = np.zeros(len(rounds))
+    for place in range(len(rounds) - 2, -1, -1):
+        before = {arm.model: arm.value for arm in rounds[place].arms}
+        after = [arm.value - before[arm.model] for arm in rounds[place + 1].arms if len(arm.values)]
+        gains[place] = gains[place + 1] + (np.mean(after) if after else 0)
+    return np.array([arm.value + gains[place] for arm, place in last.values()])
+
+
+def noise_of(last: Mapping[str, tuple[Arm, int]]) -> np.ndarray:
+    """Return the covariance (M, M) of the accuracies, by the images, the seeds and the steps that were not made."""
+    right = np.stack([arm.right.mean(0) for arm, _ in last.values()])
+    n, rounds = right.shape[1], max(place for _, place in last.values())
+    p = (right.sum(1) + 0.5) / (n + 1)
+    each = p * (1 - p)  # one more image, right with p, so that equal models and perfect ones are not certain
+    images = (np.atleast_2d(np.cov(right, ddof=0)) * n + np.diag(each)) / (n + 1)
+    steps = STEP_NOISE**2 * np.array([rounds - place for _, place in last.values()])
+    seeds = [_of_seeds(arm.values, SEED_NOISE**2 * unit) for (arm, _), unit in zip(last.values(), each, strict=True)]
+    return images / n + np.diag(seeds + each * steps)
+
+
+def _of_seeds(values: np.ndarray, usual: float) -> float:
+    """Return the variance of the mean over seeds (S,): their own variance, drawn towards the usual one."""
+    own = np.square(values - values.mean()).sum()
+    return float((USUAL * usual + own) / (USUAL + len(values) - 1) / len(values))
+
+
+def _last_arms(rounds: Sequence[Round]) -> dict[str, tuple[Arm, int]]:
+    """Return {model: (its arm in its last round, the place of this round)}, without models that diverged there."""
+    found = {arm.model: (arm, place) for place, one in enumerate(rounds) for arm in one.arms}
+    return {name: own for name, own in found.items() if len(own[0].values)}

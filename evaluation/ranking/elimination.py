@@ -1,0 +1,98 @@
+"""Tune several models in rounds, with twice the steps each time; the half that is likelier to be the best goes on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import Split
+from evaluation.features.models import LoadedModel
+from evaluation.ranking.beliefs import Beliefs
+from evaluation.ranking.rounds import Arm, Round, rounds_of
+from evaluation.tuning.classifier import Setting
+from evaluation.tuning.outcomes import best, unpacked
+from evaluation.tuning.task import open_task
+from evaluation.tuning.trials import Trial, open_runner
+from sslkit.errors import UserError
+
+
+def tuned(
+    models: Mapping[str, LoadedModel],
+    splits: Mapping[str, Split],
+    settings: Sequence[Setting],
+    seeds: Sequence[int],
+    sure: float,
+    judge: Callable[[Sequence[Round]], Beliefs | None],
+    place: Mapping[str, Any],
+    say: Callable[[str], None],
+) -> tuple[Round, ...]:
+    """Tune the models in rounds until one is left, or one is the best with probability `sure`.
+
+    splits: "train" to tune on, "test" to compare on. settings: of the last round, one for each rate.
+    judge: what the rounds say of the models; where it returns None the higher accuracy counts alone.
+    place: options of `open_runner`. Raises UserError if every model diverges.
+    """
+    alive = {name: tuple(setting.lr for setting in settings) for name in models}
+    rounds: list[Round] = []
+    count = rounds_of(len(models))
+    for left in reversed(range(count)):  # rounds after this one
+        steps, now = settings[0].steps // 2**left, tuple(seeds if left == 0 else seeds[:1])
+        told = f"{len(alive)} models, {sum(map(len, alive.values()))} rates, {len(now)} seeds, {steps} steps each"
+        say(f"round {count - left} of {count}: {told}")
+        arms = []
+        for name, rates in alive.items():
+            own = [replace(settings[0], lr=lr, steps=steps) for lr in rates]
+            arms.append(_arm(name, models[name], splits, own, now, place))
+        rounds.append(_judged(Round(tuple(arms), steps, len(arms), now), rounds, judge))
+        sound = sum(len(arm.values) > 0 for arm in arms)
+        if not sound:
+            raise UserError(f"{splits['train'].name}: every learning rate of every model diverged; give lower ones")
+        kept = 1 if left == 0 else min((len(arms) + 1) // 2, sound)
+        first = rounds[-1].arms[0].model
+        kept = 1 if sure < 1 and rounds[-1].best.get(first, 0) >= sure else kept
+        rounds[-1] = replace(rounds[-1], kept=kept)
+        if kept == 1:
+            break
+        on = rounds[-1].arms[:kept]
+        alive = {arm.model: arm.lrs[: 1 if left == 1 else (len(arm.lrs) + 1) // 2] for arm in on}
+    return tuple(rounds)
+
+
+def _judged(one: Round, before: Sequence[Round], judge: Callable[[Sequence[Round]], Beliefs | None]) -> Round:
+    """Return the round with its arms in order: by what is believed of them, else by accuracy; diverged ones last."""
+    found = judge([*before, one])
+    if found is None:
+        return replace(one, arms=tuple(sorted(one.arms, key=lambda arm: -arm.value)))
+    places = {name: place for place, name in enumerate(found.order())}
+    arms = sorted(one.arms, key=lambda arm: places.get(arm.model, len(places)))
+    return replace(one, arms=tuple(arms), best=found.best)
+
+
+def _arm(
+    name: str,
+    model: LoadedModel,
+    splits: Mapping[str, Split],
+    settings: Sequence[Setting],
+    seeds: Sequence[int],
+    place: Mapping[str, Any],
+) -> Arm:
+    """Tune one model with every setting and seed."""
+    task = open_task(model, splits)
+    rows = task.rows(np.ones(len(task.train), bool))
+    trials = [Trial("halving", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
+    with open_runner(task, name="halving", **place) as runner:
+        records = runner.run(trials, f"{name}, {settings[0].steps} steps")
+    seconds, steps = sum(record["seconds"] for record in records), sum(trial.setting.steps for trial in trials)
+    of_rate = [records[start : start + len(seeds)] for start in range(0, len(records), len(seeds))]
+    sound = [own for own in of_rate if not any(record["diverged"] for record in own)]
+    if not sound:
+        return Arm(name, (), np.zeros(0), None, seconds, steps)
+    ordered = []
+    left = list(sound)
+    while left:
+        ordered.append(left.pop(best([own[0] for own in left], name)))
+    values = np.array([record["value"] for record in ordered[0]])
+    known = all(record["right"] is not None for record in ordered[0])
+    right = np.stack([unpacked(record["right"], len(task.test)) for record in ordered[0]]) if known else None
+    return Arm(name, tuple(own[0]["lr"] for own in ordered), values, right, seconds, steps)
