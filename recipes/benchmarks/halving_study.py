@@ -5,9 +5,10 @@
 
 Truth: output of recipes/ground_truth.py, accuracies on test images. `evaluation.successive_halving` sees the training
 images only; it gets the truth's steps and learning rates. For each task, each number of models that are tuned, and each
-repetition, with its own held-out images and seeds, the model that it chooses is looked up in the truth. Beside it: the
-first model by the metrics, and the model with the highest accuracy on the truth's own held-out images, which is what
-tuning every model would choose. Finished choices are stored and not made again.
+repetition, with its own held-out images and seeds, it chooses in two ways: by the held-out images alone, and by these
+and the metrics, which count by the agreement that consensus_study.py measured on the other tasks. The chosen model is
+looked up in the truth. Beside it: the first model by the metrics, and the model with the highest accuracy on the
+truth's own held-out images, which is what tuning every model would choose. Finished choices are not made again.
 """
 
 import argparse
@@ -27,14 +28,18 @@ from results import keep, load
 from tqdm import tqdm
 
 from evaluation.features.models import LoadedModel
+from evaluation.ranking.beliefs import SEED_NOISE
 from evaluation.ranking.ground_truth import load_zoo
 from evaluation.ranking.halving import successive_halving
+from evaluation.ranking.rounds import Round
 from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
 from sslkit.text_tables import markdown
 
 RESULTS = "halving_study"
+CONSENSUS = "consensus_study"  # whose table says how well kNN agrees with fine-tuning, by task
 SEEDS = 3  # of the last round
+WAYS = ("images", "images and metrics")
 
 
 def main() -> None:
@@ -77,11 +82,18 @@ def measure(args: argparse.Namespace) -> None:
         kept = usable(titled(task), truth[task], details, models)
         keep(RESULTS, f"truth | {titled(task)}", of_truth(truth[task], details["results"][titled(task)], kept))
     place = {"cache": args.cache, "out": args.work}
-    runs = itertools.product(range(args.repeats), args.first, wanted)
-    for repeat, first, task in tqdm(list(runs), unit="choice", leave=False, disable=None):
-        key = f"choice | {titled(task)} | {first} | {repeat}"
+    runs = itertools.product(range(args.repeats), args.first, wanted, WAYS)
+    for repeat, first, task, way in tqdm(list(runs), unit="choice", leave=False, disable=None):
+        key = f"choice | {titled(task)} | {first} | {way} | {repeat}"
         if key not in load(RESULTS)["runs"]:
-            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], place))
+            counts = {"agreement": agreement_on_others(titled(task)) if way == "images and metrics" else 0.0}
+            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], place | counts))
+
+
+def agreement_on_others(task: str) -> float:
+    """The correlation of kNN with fine-tuning, mean over the other tasks of consensus_study.py."""
+    _, *rows, _ = load(CONSENSUS)["calibration"]
+    return float(np.mean([float(row[1]) for row in rows if row[0].partition(" ")[0] != task]))
 
 
 def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
@@ -103,7 +115,7 @@ def of_chosen_rate(record: Mapping[str, Any]) -> float:
 def choice(
     models: Mapping[str, LoadedModel], task: str, first: int, repeat: int, settings: Mapping[str, Any], place: Mapping
 ) -> dict[str, Any]:
-    """Choose once, by the default metric of recipes/rank.py. place: folders of the features and finished runs."""
+    """Choose once, by the default metric of recipes/rank.py. place: further options of `successive_halving`."""
     seeds = [SEEDS * repeat + seed for seed in range(SEEDS)]
     same = {name: settings[name] for name in ("steps", "batch_size", "crop", "flip", "precision", "max_images")}
     grid = settings["grid"]
@@ -118,29 +130,49 @@ def choice(
         "steps": found.steps,
         "share of all steps": found.steps / found.whole_steps,
         "seconds": round(found.seconds, 1),
+        "step noise": step_noise(found.rounds),
     }
 
 
+def step_noise(rounds: Sequence[Round]) -> list[float]:
+    """Variances over p (1 - p) of the gain from twice the steps, between models, beyond images and seeds; by round."""
+    found = []
+    for before, after in itertools.pairwise(rounds):
+        early = {arm.model: arm for arm in before.arms}
+        pairs = [(early[arm.model], arm) for arm in after.arms if arm.right is not None]
+        if len(pairs) < 2:
+            continue
+        gains = np.stack([late.right.mean(0) - own.right[0] for own, late in pairs])
+        p = np.clip([late.value for _, late in pairs], 0.02, 0.98)  # of 0 or 1 nothing is known
+        seeds = SEED_NOISE**2 * (1 + 1 / len(after.seeds)) * p * (1 - p)
+        images = np.var(gains - gains.mean(0), axis=1) / gains.shape[1] * len(pairs) / (len(pairs) - 1)
+        found.append(float((np.var(gains.mean(1), ddof=1) - (seeds + images).mean()) / (p * (1 - p)).mean()))
+    return found
+
+
 def table(runs: Mapping[str, Any]) -> str:
-    """Markdown tables: regret by task, in points; how often the stated probabilities are right."""
+    """Markdown tables: regret by task, in points; how often the stated probabilities are right; noise of the steps."""
     truths = {key.partition(" | ")[2]: one for key, one in runs.items() if key.startswith("truth | ")}
-    choices: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    choices: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for key, one in runs.items():
         if key.startswith("choice | "):
-            _, task, first, _ = key.split(" | ")
-            choices.setdefault((task, int(first)), []).append(one)
-    firsts = sorted({first for _, first in choices})
-    done = [task for task in truths if all((task, first) in choices for first in firsts)]
-    regrets = {task: by_task(truths[task], {first: choices[task, first] for first in firsts}) for task in done}
+            _, task, first, way, _ = key.split(" | ")
+            choices.setdefault((task, f"{first} models by {way}"), []).append(one)
+    ways = sorted({way for _, way in choices})
+    done = [task for task in truths if all((task, way) in choices for way in ways)]
+    regrets = {task: by_task(truths[task], {way: choices[task, way] for way in ways}) for task in done}
     names = list(next(iter(regrets.values())))
     rows = [["task", *names], *([task, *_cells(one.values())] for task, one in regrets.items())]
     rows.append(["mean", *_cells([np.mean([one[name] for one in regrets.values()]) for name in names])])
-    facts = [["models tuned", "share of all steps", "P(best of the tuned)", "is", "P(best is tuned)", "is"]]
-    facts += [[str(first), *calibrated(truths, choices, first)] for first in firsts]
-    return f"{markdown(rows, range(1, len(rows[0])))}\n\n{markdown(facts, range(len(facts[0])))}"
+    facts = [["tuned", "choices", "share of all steps", "P(best of the tuned)", "is", "P(best is tuned)", "is"]]
+    facts += [[way, *calibrated(truths, choices, way)] for way in ways]
+    noises = [value for own in choices.values() for one in own for value in one["step noise"]]
+    tables = [markdown(rows, range(1, len(rows[0]))), markdown(facts, range(1, len(facts[0])))]
+    noise = [f"noise of the steps: {np.sqrt(max(np.mean(noises), 0)):.3f}"] if noises else []
+    return "\n\n".join([*tables, *noise])
 
 
-def by_task(truth: Mapping[str, Any], found: Mapping[int, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
+def by_task(truth: Mapping[str, Any], found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
     """Mean regret of each way to choose, in points of the metric of the task."""
     accuracies = truth["accuracies"]
     best = max(accuracies.values())
@@ -152,24 +184,25 @@ def by_task(truth: Mapping[str, Any], found: Mapping[int, Sequence[Mapping[str, 
     return {
         "a model at random": regret(list(accuracies)),
         "first by the metric": regret([one["ranked first"] for one in some]),
-        **{f"halving, {first} models": regret([one["chosen"] for one in own]) for first, own in found.items()},
+        **{f"halving, {way}": regret([one["chosen"] for one in own]) for way, own in found.items()},
         "every model tuned": regret([truth["best held out"]]),
     }
 
 
-def calibrated(truths: Mapping[str, Any], choices: Mapping[tuple[str, int], Sequence], first: int) -> list[str]:
-    """Stated probabilities beside the facts, means over tasks and repetitions, where they are stated."""
+def calibrated(truths: Mapping[str, Any], choices: Mapping[tuple[str, str], Sequence], way: str) -> list[str]:
+    """Number of choices, and stated probabilities beside the facts, means over tasks and repetitions with any."""
     share, best_of, is_best, within, is_within = [], [], [], [], []
-    for (task, count), own in choices.items():
+    for (task, chosen_by), own in choices.items():
         accuracies = truths[task]["accuracies"]
-        for one in own if count == first else ():
+        for one in own if chosen_by == way else ():
             share.append(one["share of all steps"])
             tuned = max(one["tuned"], key=accuracies.get)
             if one["probability"] is not None:
                 best_of.append(one["probability"]), is_best.append(accuracies[one["chosen"]] == accuracies[tuned])
             if one["within"] is not None:
                 within.append(one["within"]), is_within.append(accuracies[tuned] == max(accuracies.values()))
-    return [f"{np.mean(values):.2f}" if values else "-" for values in (share, best_of, is_best, within, is_within)]
+    columns = (share, best_of, is_best, within, is_within)
+    return [str(len(share)), *(f"{np.mean(values):.2f}" if values else "-" for values in columns)]
 
 
 def _cells(values: Any) -> list[str]:
