@@ -4,8 +4,8 @@
 
 The features are those of transferability_speed.py, N = 5,000, D = 2,048, C = 100; source probabilities and features of
 an untrained network are made up. Two threads; medians of three repeats on samples without a shared sum, after one of a
-small sample that loads libraries. Together: one sample, whose sums the metrics share. The metrics of boxes have no
-boxes here.
+small sample that loads libraries, with freed memory kept as in recipes/rank.py. Together: one sample, whose sums the
+metrics share. The metrics of boxes have no boxes here.
 """
 
 import os
@@ -22,6 +22,7 @@ import evaluation
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import needs, of_sample, parse
 from evaluation.transferability.base import Sample
+from sslkit.allocator import keep_freed_memory
 
 RESULTS = "all_metrics_speed"
 SIZE = "N=5000 D=2048 C=100"
@@ -31,6 +32,7 @@ REPEATS = 3
 
 def main() -> None:
     torch.set_num_threads(THREADS)
+    keep_freed_memory()
     made = arrays(SIZE)
     together({"x": made["x"][:300, :32], "y": np.arange(300) % 10}, EVERY)
     for name in (*EVERY, "ped+logme"):
