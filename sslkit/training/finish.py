@@ -52,9 +52,11 @@ def finish(
     before: dict[str, float],
     history: History,
     unreadable: set[str],
+    computed: dict[str, Any],
     asked: Config,
 ) -> ZooEntry:
     """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary. asked: settings as given.
+    computed: device, processes, threads and precision.
 
     The card is written last: a run without one is not finished, and resume=true makes all of them again.
     """
@@ -68,6 +70,7 @@ def finish(
     card = make_card(config, data, method, folder)
     card |= {
         "seconds": round(history.seconds, 1),
+        "computed": computed,
         "before": before,
         "after": after,
         "diagnostics": diagnosis,

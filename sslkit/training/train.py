@@ -142,8 +142,21 @@ def train(
         return None
     with memory.explained(config, data.image_size, folder, trainer, module):
         module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
-        seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
+        seen = {
+            "before": start.judged,
+            "history": history,
+            "unreadable": unreadable.paths,
+            "computed": computed(trainer),
+        }
         return finish(config, data, method, folder, **seen, asked=asked)
+
+
+def computed(trainer: pl.Trainer) -> dict[str, Any]:
+    """What the last bits of the weights depend on beside the settings. threads: of each process."""
+    on = trainer.strategy.root_device
+    name = torch.cuda.get_device_name(on) if on.type == "cuda" else on.type
+    threads, precision = torch.get_num_threads(), str(trainer.precision)
+    return {"device": name, "processes": trainer.world_size, "threads": threads, "precision": precision}
 
 
 def _asked_for(config: Config, loading: Loading) -> Iterator[pl.Callback]:

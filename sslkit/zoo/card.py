@@ -79,6 +79,13 @@ SCHEMA: dict[str, Any] = _object(
     commit=_field(["string", "null"], "a commit or null"),
     versions=_field("object", "versions by package"),
     seconds=_field("number", "seconds of training"),
+    computed=_object(
+        "the device, processes, threads and precision of the run",
+        device=_field("string", "cpu or a GPU's name"),
+        processes=_field("integer", "a number of processes", minimum=1),
+        threads=_field("integer", "the threads of a process", minimum=1),
+        precision=_field("string", "a precision such as 32-true"),
+    ),
     before=_object("numbers of the untrained network", **_MEASURED),
     after=_object("numbers of the trained network", **_MEASURED),
     diagnostics=_object("diagnostics by name", rankme=_NUMBER, uniformity=_NUMBER),

@@ -122,10 +122,12 @@ def test_the_card_of_a_run_passes(tmp_path: Path) -> None:
     images = sslkit.open_images("digits", split="train")
     np.savez(tmp_path / "few.npz", x_train=images.pixels[:48, 0], y_train=images.labels[:48])
     run = {"method": "simclr", "data": {"source": str(tmp_path / "few.npz"), "batch_size": 16}, "epochs": 1}
-    options = {"out": str(tmp_path / "zoo"), "eval": {"tsne": 0}, "trainer": {"progress": False}}
-    entry = sslkit.pretrain(run | options)
+    options = {"out": str(tmp_path / "zoo"), "eval": {"tsne": 0}}
+    entry = sslkit.pretrain(run | options | {"trainer": {"progress": False, "accelerator": "cpu"}})
     (found,) = zoo.open(tmp_path / "zoo")
     assert found.card == entry.card and "simclr" in str(zoo.open(tmp_path / "zoo"))
+    threads = torch.get_num_threads()
+    assert found.card["computed"] == {"device": "cpu", "processes": 1, "threads": threads, "precision": "32-true"}
     net, x = zoo.load(zoo.export(found, to="timm")), torch.zeros(1, 1, 8, 8)
     assert torch.equal(net(x), found.backbone()(x))
 
