@@ -125,37 +125,64 @@ def ground_truth(
     records = Records(Path(out) / RESULTS)
     records.read()  # report a damaged file before any measurement
     with process_group(device):
-        say = say if rank() == 0 else lambda line: None
-
-        def measure(task: str, name: str, seeds: list[int]) -> None:
-            model, splits = models[name], tasks[task]
-            key = _key(name, model, task, splits, {**settings, "seeds": seeds})
-            done = records.find(key) is not None
-            try:
-                (record,) = each_recorded([key], records, lambda _: _measured(model, splits, how | {"seeds": seeds}))
-            except Exception as error:  # an error of one network does not stop the others
-                if world_size() > 1:  # the ranks must do the same calls
-                    raise
-                failures.append(Failure(name, task, _line(error)))
-                say(f"FAILED    {failures[-1]}")
-                return
-            say(_told(task, name, record, done))
-            _write(records, settings, models, failures, Path(out))
-
-        for task in tasks:
-            for name in models:
-                measure(task, name, settings["seeds"])
-            for name in _highest(records, settings, models, task, closest):
-                measure(task, name, more)
-        return _write(records, settings, models, failures, Path(out))
+        told = say if rank() == 0 else lambda line: None
+        return _Measurement(models, tasks, records, settings, how, failures, Path(out), told).all(closest, more)
 
 
-def _highest(
-    records: Records, settings: Mapping, models: Mapping[str, LoadedModel], task: str, count: int
-) -> list[str]:
-    """The `count` models of a task with the highest accuracies by the seeds that all models have, best first."""
-    column = _of_settings(records, settings, models).get(task, {}) if count else {}
-    return sorted((name for name in models if name in column), key=lambda name: -column[name]["value"])[:count]
+@dataclass(frozen=True, eq=False)
+class _Measurement:
+    """The models and tasks of `ground_truth`, and where their results go. how: options of `fine_tune`."""
+
+    models: Mapping[str, LoadedModel]
+    tasks: Mapping[str, Mapping[str, Split]]
+    records: Records
+    settings: Mapping[str, Any]
+    how: Mapping[str, Any]
+    failures: list[Failure]
+    out: Path
+    say: Callable[[str], None]
+
+    def all(self, closest: int, more: list[int]) -> GroundTruth:
+        """Measure every model on every task; the `closest` best of a task also with the seeds `more`."""
+        for task in self.tasks:
+            for name in self.models:
+                self.one(task, name, self.settings["seeds"])
+            for name in self.highest(task, closest):
+                self.one(task, name, more)
+        return self.write()
+
+    def one(self, task: str, name: str, seeds: list[int]) -> None:
+        """Measure a model on a task, unless that is recorded; add the error of a network to the failures."""
+        model, splits, how = self.models[name], self.tasks[task], {**self.how, "seeds": seeds}
+        key = _key(name, model, task, splits, {**self.settings, "seeds": seeds})
+        done = self.records.find(key) is not None
+        try:
+            (record,) = each_recorded([key], self.records, lambda _: _measured(model, splits, how))
+        except Exception as error:  # an error of one network does not stop the others
+            if world_size() > 1:  # the ranks must do the same calls
+                raise
+            self.failures.append(Failure(name, task, _line(error)))
+            self.say(f"FAILED    {self.failures[-1]}")
+            return
+        self.say(_told(task, name, record, done))
+        if not done:
+            self.write()
+
+    def highest(self, task: str, count: int) -> list[str]:
+        """Return the `count` models with the highest accuracies by the seeds that all models have, best first."""
+        column = _of_settings(self.records, self.settings, self.models).get(task, {}) if count else {}
+        return sorted((name for name in self.models if name in column), key=lambda name: -column[name]["value"])[:count]
+
+    def write(self) -> GroundTruth:
+        """Write truth.json and truth_details.json of all results with these settings, each atomically."""
+        results = _results(self.records, self.settings, self.models)
+        truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
+        failures = [vars(failure) for failure in self.failures]
+        details = {"settings": self.settings, "results": results, "failures": failures}
+        for name, content in ((TRUTH, truth), (DETAILS, details)) if rank() == 0 else ():
+            with write_whole(self.out / name) as partial:
+                partial.write_text(json.dumps(content, indent=1) + "\n")
+        return GroundTruth(truth, results, self.settings, tuple(self.failures))
 
 
 def load_zoo(
@@ -224,19 +251,6 @@ def _told(task: str, name: str, record: Mapping[str, Any], done: bool) -> str:
     chosen = record["chosen"]["lr"]
     edge = " (an end of the grid)" if rates and chosen in (min(rates), max(rates)) else ""
     return f"{task}: {name}  {100 * record['value']:.1f} %{bounds}, lr {chosen:g}{edge}, {spent}"
-
-
-def _write(
-    records: Records, settings: Mapping, models: Mapping[str, LoadedModel], failures: list[Failure], out: Path
-) -> GroundTruth:
-    """Write truth.json and truth_details.json of all results with these settings, each atomically."""
-    results = _results(records, settings, models)
-    truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
-    details = {"settings": settings, "results": results, "failures": [vars(failure) for failure in failures]}
-    for name, content in ((TRUTH, truth), (DETAILS, details)) if rank() == 0 else ():
-        with write_whole(out / name) as partial:
-            partial.write_text(json.dumps(content, indent=1) + "\n")
-    return GroundTruth(truth, results, settings, tuple(failures))
 
 
 def _results(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> dict[str, dict[str, Any]]:
