@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from evaluation.transferability._threads import one_blas_thread
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.etran import minmax
 from sslkit.errors import UserError
@@ -56,6 +57,11 @@ def score(sample: Sample) -> Score:
     Transferability, ICCV 2023, eq. 5 to 8, as in the authors' code.
     Not for: comparing scores of different zoos, or zoos of one or two models.
     """
+    with one_blas_thread():  # small products, one after the other
+        return _score(sample)
+
+
+def _score(sample: Sample) -> Score:
     y = sample.labels.cpu().numpy()
     x = sample.principal_coordinates(min(DIMS, len(sample) - 1, sample.x.shape[1])).cpu().numpy()
     shrinkage = math.exp(-x.var(0, ddof=1)[:TEMPERED].sum())
