@@ -39,6 +39,8 @@ from sslkit.text_tables import markdown
 RESULTS = "halving_study"
 CONSENSUS = "consensus_study"  # whose table says how well kNN agrees with fine-tuning, by task
 SEEDS = 3  # of the last round
+IS = ("is, as measured", "is, with the truth's noise")
+DRAWS = 4000  # of the truth's noise
 WAYS = ("images", "images and metrics")
 
 
@@ -97,10 +99,11 @@ def agreement_on_others(task: str) -> float:
 
 
 def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
-    """Accuracies of a task on test images, the model that is best on held-out images, and the seconds of all."""
+    """Accuracies of a task on test images, with their numbers of seeds; the model best on held-out images; seconds."""
     held_out = {name: of_chosen_rate(records[name]) for name in kept}
     return {
         "accuracies": {name: truth[name] for name in kept},
+        "seeds": {name: len(records[name]["values"]) for name in kept},
         "best held out": max(held_out, key=held_out.get),
         "seconds": round(sum(records[name]["seconds"] for name in kept)),
     }
@@ -164,7 +167,7 @@ def table(runs: Mapping[str, Any]) -> str:
     names = list(next(iter(regrets.values())))
     rows = [["task", *names], *([task, *_cells(one.values())] for task, one in regrets.items())]
     rows.append(["mean", *_cells([np.mean([one[name] for one in regrets.values()]) for name in names])])
-    facts = [["tuned", "choices", "share of all steps", "P(best of the tuned)", "is", "P(best is tuned)", "is"]]
+    facts = [["tuned", "choices", "share of all steps", "P(best of the tuned)", *IS, "P(best is tuned)", "is"]]
     facts += [[way, *calibrated(truths, choices, way)] for way in ways]
     noises = [value for own in choices.values() for one in own for value in one["step noise"]]
     tables = [markdown(rows, range(1, len(rows[0]))), markdown(facts, range(1, len(facts[0])))]
@@ -190,8 +193,11 @@ def by_task(truth: Mapping[str, Any], found: Mapping[str, Sequence[Mapping[str, 
 
 
 def calibrated(truths: Mapping[str, Any], choices: Mapping[tuple[str, str], Sequence], way: str) -> list[str]:
-    """Number of choices, and stated probabilities beside the facts, means over tasks and repetitions with any."""
-    share, best_of, is_best, within, is_within = [], [], [], [], []
+    """Number of choices, and stated probabilities beside the facts, means over tasks and repetitions with any.
+
+    "is": by the measured accuracies, and by `chance_best`, as their seeds do not settle which model is the best.
+    """
+    share, best_of, is_best, chance, within, is_within = [], [], [], [], [], []
     for (task, chosen_by), own in choices.items():
         accuracies = truths[task]["accuracies"]
         for one in own if chosen_by == way else ():
@@ -199,10 +205,19 @@ def calibrated(truths: Mapping[str, Any], choices: Mapping[tuple[str, str], Sequ
             tuned = max(one["tuned"], key=accuracies.get)
             if one["probability"] is not None:
                 best_of.append(one["probability"]), is_best.append(accuracies[one["chosen"]] == accuracies[tuned])
+                chance.append(chance_best(truths[task], one["tuned"], one["chosen"]))
             if one["within"] is not None:
                 within.append(one["within"]), is_within.append(accuracies[tuned] == max(accuracies.values()))
-    columns = (share, best_of, is_best, within, is_within)
+    columns = (share, best_of, is_best, chance, within, is_within)
     return [str(len(share)), *(f"{np.mean(values):.2f}" if values else "-" for values in columns)]
+
+
+def chance_best(truth: Mapping[str, Any], tuned: Sequence[str], chosen: str) -> float:
+    """The probability that the chosen model is the best of those tuned, when the truth has the noise of its seeds."""
+    p = np.array([truth["accuracies"][name] for name in tuned])
+    noise = SEED_NOISE * np.sqrt(p * (1 - p) / [truth["seeds"][name] for name in tuned])
+    drawn = p + noise * np.random.default_rng(0).standard_normal((DRAWS, len(p)))
+    return float((drawn.argmax(1) == list(tuned).index(chosen)).mean())
 
 
 def _cells(values: Any) -> list[str]:

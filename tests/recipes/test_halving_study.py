@@ -19,6 +19,7 @@ from evaluation.ranking.rounds import Arm, Round
 from sslkit.errors import UserError
 
 TRUTH = {"accuracies": {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.1}, "best held out": "b", "seconds": 9}
+TRUTH["seeds"] = dict.fromkeys("abcd", 2)
 
 
 CALIBRATION = [["task", "correlation"], ["digits", "0.9"], ["clipart", "0.4"], ["digits (old)", "0.8"], ["mean", "0.7"]]
@@ -45,8 +46,8 @@ def test_regret_of_each_way_to_choose_in_points() -> None:
 def test_stated_probabilities_beside_the_facts() -> None:
     choices = {("t", "two"): [made_up(2, "a"), made_up(2, "c")], ("t", "one"): [made_up(1, "c", None)]}
     # of two tuned the best, a, is chosen once of two times; the best of all is among them both times
-    assert study.calibrated({"t": TRUTH}, choices, "two") == ["2", "0.25", "0.70", "0.50", "0.60", "1.00"]
-    assert study.calibrated({"t": TRUTH}, choices, "one") == ["1", "0.25", "-", "-", "0.60", "0.00"]
+    assert study.calibrated({"t": TRUTH}, choices, "two") == ["2", "0.25", "0.70", "0.50", "0.50", "0.60", "1.00"]
+    assert study.calibrated({"t": TRUTH}, choices, "one") == ["1", "0.25", "-", "-", "-", "0.60", "0.00"]
 
 
 def test_a_task_takes_no_part_in_the_agreement_that_it_is_judged_with(
@@ -56,6 +57,15 @@ def test_a_task_takes_no_part_in_the_agreement_that_it_is_judged_with(
     (tmp_path / "consensus_study.json").write_text(json.dumps({"calibration": CALIBRATION}))
     assert study.agreement_on_others("digits") == pytest.approx(0.4)
     assert study.agreement_on_others("clipart") == pytest.approx(0.85)
+
+
+def test_two_models_that_the_truth_cannot_tell_apart_are_a_coin() -> None:
+    truth = {"accuracies": {"a": 0.8, "b": 0.8, "c": 0.2}, "seeds": {"a": 2, "b": 2, "c": 2}}
+    assert study.chance_best(truth, ["a", "b", "c"], "b") == pytest.approx(0.5, abs=0.03)
+    # b leads by 0.02, the difference has a standard deviation of 0.05 * 0.4 = 0.02: P(N(0, 1) < 1)
+    assert study.chance_best(truth | {"accuracies": {"a": 0.8, "b": 0.82, "c": 0.2}}, ["a", "b"], "b") == pytest.approx(
+        0.845, abs=0.03
+    )
 
 
 def test_the_noise_of_the_steps_is_found_again_without_that_of_images_and_seeds() -> None:
