@@ -25,6 +25,7 @@ tests=(
   tests/evaluation/protocols/test_linear.py
   tests/evaluation/protocols/test_linear_overlap.py
   tests/evaluation/ranking/test_agreement.py
+  tests/evaluation/ranking/test_beliefs.py
   tests/evaluation/ranking/test_consensus.py
   tests/evaluation/ranking/test_layers.py
   tests/evaluation/ranking/test_paired_agreement.py
