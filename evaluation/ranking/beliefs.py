@@ -9,7 +9,8 @@ A Bayesian linear model. Model i has accuracy m + theta_i after the last round, 
 
 z_i is its normal score by the metrics, rho the correlation of these with fine-tuning, s the spread of the models, over
 which P(best) is averaged by its likelihood. S are the variances and covariances of the held-out images, the same for
-all models, and of the seeds; and of the steps that a model dropped earlier did not make.
+all models, and of the seeds. A model dropped earlier would have gained as the others did: gains differ between models
+by no more than images and seeds explain (measured, see below).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,8 @@ from evaluation.ranking.rounds import Arm, Round
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 
-# Standard deviations over sqrt(p (1 - p)), p the accuracy; from recipes/benchmarks ("With a little fine-tuning"):
-SEED_NOISE = 0.05  # between seeds
-STEP_NOISE = 0.05  # of the gain from twice the steps, between models
+# Standard deviation between seeds over sqrt(p (1 - p)), p the accuracy; recipes/benchmarks, "With a little fine-tuning"
+SEED_NOISE = 0.05
 USUAL = 4  # seeds that count as much as a model's own for its variance
 SPREADS = np.geomspace(0.01, 0.3, 25)  # of the models of a zoo, in accuracy
 LEVEL = 1.0  # standard deviation of the level m, as good as unknown
@@ -56,7 +56,7 @@ def beliefs(
     if not last or any(arm.right is None for arm, _ in last.values()):
         return None
     z = agreement * np.array([prior.get(name, 0.0) for name in last])
-    y, noise = measured(rounds, last), noise_of(last)
+    y, noise = measured(rounds, last), noise_of([arm for arm, _ in last.values()])
     likelihoods, means, draws = [], [], []
     rng = generator(seed, "beliefs of successive halving")
     standard = rng.standard_normal((DRAWS, len(y)))
@@ -98,16 +98,15 @@ def measured(rounds: Sequence[Round], last: Mapping[str, tuple[Arm, int]]) -> np
     return np.array([arm.value + gains[place] for arm, place in last.values()])
 
 
-def noise_of(last: Mapping[str, tuple[Arm, int]]) -> np.ndarray:
-    """Return the covariance (M, M) of the accuracies, by the images, the seeds and the steps that were not made."""
-    right = np.stack([arm.right.mean(0) for arm, _ in last.values()])
-    n, rounds = right.shape[1], max(place for _, place in last.values())
+def noise_of(arms: Sequence[Arm]) -> np.ndarray:
+    """Return the covariance (M, M) of the accuracies, by the images and the seeds."""
+    right = np.stack([arm.right.mean(0) for arm in arms])
+    n = right.shape[1]
     p = (right.sum(1) + 0.5) / (n + 1)
     each = p * (1 - p)  # one more image, right with p, so that equal models and perfect ones are not certain
     images = (np.atleast_2d(np.cov(right, ddof=0)) * n + np.diag(each)) / (n + 1)
-    steps = STEP_NOISE**2 * np.array([rounds - place for _, place in last.values()])
-    seeds = [_of_seeds(arm.values, SEED_NOISE**2 * unit) for (arm, _), unit in zip(last.values(), each, strict=True)]
-    return images / n + np.diag(seeds + each * steps)
+    seeds = [_of_seeds(arm.values, SEED_NOISE**2 * unit) for arm, unit in zip(arms, each, strict=True)]
+    return images / n + np.diag(seeds)
 
 
 def _of_seeds(values: np.ndarray, usual: float) -> float:

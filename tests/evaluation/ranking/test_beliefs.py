@@ -77,8 +77,8 @@ def test_few_images_leave_the_choice_to_the_metrics_and_many_take_it() -> None:
 
 
 def test_images_that_both_have_right_tell_nothing_apart() -> None:
-    together = noise_of({"a": (arm("a", np.arange(200) < 100), 0), "b": (arm("b", np.arange(200) < 110), 0)})
-    apart = noise_of({"a": (arm("a", np.arange(200) < 100), 0), "b": (arm("b", np.arange(200) >= 90), 0)})
+    together = noise_of([arm("a", np.arange(200) < 100), arm("b", np.arange(200) < 110)])
+    apart = noise_of([arm("a", np.arange(200) < 100), arm("b", np.arange(200) >= 90)])
     of_difference = [noise[0, 0] + noise[1, 1] - 2 * noise[0, 1] for noise in (together, apart)]
     assert of_difference[0] < of_difference[1] / 3
 
@@ -90,14 +90,12 @@ def test_one_lucky_seed_is_no_certainty() -> None:
     assert lucky.best["a"] < alike.best["a"]
 
 
-def test_dropped_models_count_with_the_gain_of_the_others_and_are_less_sure() -> None:
+def test_dropped_models_count_with_the_gain_of_the_others() -> None:
     images = np.arange(50)
     first = Round((arm("a", images < 30), arm("b", images < 28), arm("c", images < 25)), 5, 2, (0,))
     last = one_round(arm("a", images < 40), arm("b", images < 36))
     own = {"a": (last.arms[0], 1), "b": (last.arms[1], 1), "c": (first.arms[2], 0)}
     assert measured([first, last], own) == pytest.approx([0.8, 0.72, 0.5 + 0.18])
-    found, early = noise_of(own), noise_of({name: (of, 0) for name, (of, _) in own.items()})
-    assert found[2, 2] > early[2, 2] and found[0, 0] == early[0, 0]
 
 
 def test_it_is_unknown_with_several_labels_per_image() -> None:
