@@ -15,7 +15,6 @@ from typing import Any
 
 from command import run_plain
 
-from evaluation.ranking.consensus import AGREEMENT
 from evaluation.ranking.scoring import metrics
 from sslkit.settings import MOST_SEED, setting
 
@@ -41,12 +40,6 @@ class Settings:
     )
     seeds: int | list[int] = setting((0, 1, 2), "of the last round; the others have the first", least=0, most=MOST_SEED)
     sure: float = setting(0.95, "stop once a model is the best with this probability; 1: never", least=0.5, most=1)
-    agreement: float = setting(
-        AGREEMENT,
-        "correlation of the metrics with fine-tuning, by which they count beside held-out images; 0: not at all",
-        least=0,
-        most=0.99,
-    )
     optimizer: str = setting("adamw", "adamw or sgd", choices=("adamw", "sgd"))
     weight_decay: float = setting(0.01, "of all weights", least=0)
     batch_size: int = setting(32, "images per step", least=1, most=10**9)

@@ -1,16 +1,16 @@
-"""How likely each tuned model is the best: its accuracies on held-out images, and its place by the metrics before them.
+"""How likely each tuned model is the best, by its confidence on held-out images.
 
-found = beliefs(rounds, prior={"byol": 1.2, "mae": -0.3})
+found = beliefs(rounds)
 found.best["byol"]  # P(byol is the best of those tuned), which sum to 1
 
-A Bayesian linear model. Model i has accuracy m + theta_i after the last round, of which y_i was measured:
+The confidence in an image is the probability that a model gives to its class. A Bayesian linear model: model i has a
+mean confidence of m + theta_i after the last round, of which y_i was measured on some images and seeds,
 
-    theta_i ~ N(rho s z_i, (1 - rho^2) s^2),   y ~ N(m + theta, S)
+    theta_i ~ N(0, s^2),   y ~ N(m + theta, S),
 
-z_i is its normal score by the metrics, rho the correlation of these with fine-tuning, s the spread of the models, over
-which P(best) is averaged by its likelihood. S are the variances and covariances of the held-out images, the same for
-all models, and of the seeds. A model dropped earlier would have gained as the others did: gains differ between models
-by no more than images and seeds explain (measured, see below).
+s being the spread of the models, over which P(best) is averaged by its likelihood. S are the variances and covariances
+of the held-out images, the same for all models, and of the seeds. A model dropped earlier would have gained as the
+others did: gains differ between models by no more than images and seeds explain (measured, see below).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.ranking.consensus import AGREEMENT
 from evaluation.ranking.rounds import Arm, Round
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
@@ -26,42 +25,38 @@ from evaluation.results.statistics import generator
 # Standard deviation between seeds over sqrt(p (1 - p)), p the accuracy; recipes/benchmarks, "With a little fine-tuning"
 SEED_NOISE = 0.05
 USUAL = 4  # seeds that count as much as a model's own for its variance
-SPREADS = np.geomspace(0.01, 0.3, 25)  # of the models of a zoo, in accuracy
+SPREADS = np.geomspace(0.01, 0.3, 25)  # of the models, in confidence
 LEVEL = 1.0  # standard deviation of the level m, as good as unknown
 DRAWS = 4000
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """mean: {model: expected accuracy, up to a constant}. best: {model: probability that it is the best}."""
+    """mean: {model: expected confidence, up to a constant}. best: {model: probability that it is the best}."""
 
     mean: Mapping[str, float]
     best: Mapping[str, float]
 
     def order(self) -> list[str]:
-        """Return the models, highest expected accuracy first; equal ones as they came."""
+        """Return the models, highest expected confidence first; equal ones as they came."""
         return [list(self.mean)[place] for place in np.argsort(-levelled(list(self.mean.values())), kind="stable")]
 
 
-def beliefs(
-    rounds: Sequence[Round], prior: Mapping[str, float], agreement: float = AGREEMENT, seed: int = 0
-) -> Beliefs | None:
-    """Return what rounds of fine-tuning, and the metrics before them, say of the models that did not diverge.
+def beliefs(rounds: Sequence[Round], seed: int = 0) -> Beliefs | None:
+    """Return what rounds of fine-tuning say of the models that did not diverge.
 
-    prior: {model: standard score by the metrics}, models that are absent have 0. agreement: rho; 0 ignores the prior.
-    Source: Gelman et al., Bayesian Data Analysis, 3rd ed., 2013, section 5.4 (a normal hierarchy with its spread on a
-    grid). None if the correct images are not known (several labels per image).
+    None if there is no confidence (several labels per image). Source: Gelman et al., Bayesian Data Analysis, 3rd ed.,
+    2013, section 5.4 (a normal hierarchy with its spread on a grid).
     """
     last = _last_arms(rounds)
-    if not last or any(arm.right is None for arm, _ in last.values()):
+    if not last or any(arm.confidence is None for arm, _ in last.values()):
         return None
-    z = agreement * np.array([prior.get(name, 0.0) for name in last])
     y, noise = measured(rounds, last), noise_of([arm for arm, _ in last.values()])
     likelihoods, means, draws = [], [], []
     rng = generator(seed, "beliefs of successive halving")
     standard = rng.standard_normal((DRAWS, len(y)))
     for spread in SPREADS:
-        mean, covariance, likelihood = posterior(y - y.mean(), noise, spread * z, (1 - agreement**2) * spread**2)
+        mean, covariance, likelihood = posterior(y - y.mean(), noise, spread**2)
         likelihoods.append(likelihood), means.append(mean)
         draws.append((mean + standard @ np.linalg.cholesky(covariance).T).argmax(1))
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
@@ -73,39 +68,36 @@ def beliefs(
     )
 
 
-def posterior(
-    y: np.ndarray, noise: np.ndarray, mean: np.ndarray, variance: float
-) -> tuple[np.ndarray, np.ndarray, float]:
+def posterior(y: np.ndarray, noise: np.ndarray, variance: float) -> tuple[np.ndarray, np.ndarray, float]:
     """Return mean (M,) and covariance (M, M) of theta, and the log-likelihood of y up to a constant.
 
-    y: (M,) accuracies around 0. noise: (M, M). mean, variance: of theta before y was seen; the level is unknown.
+    y: (M,) around 0. noise: (M, M). variance: of theta before y was seen; the level is unknown.
     """
     own = variance * np.eye(len(y))
     whole = own + noise + LEVEL**2
     gain = variance * np.linalg.inv(whole)
-    apart = y - mean
-    likelihood = -(apart @ np.linalg.solve(whole, apart) + np.linalg.slogdet(whole)[1]) / 2
-    return mean + gain @ apart, own - variance * gain, float(likelihood)
+    likelihood = -(y @ np.linalg.solve(whole, y) + np.linalg.slogdet(whole)[1]) / 2
+    return gain @ y, own - variance * gain, float(likelihood)
 
 
 def measured(rounds: Sequence[Round], last: Mapping[str, tuple[Arm, int]]) -> np.ndarray:
-    """Return accuracies (M,) in the last round; of models dropped before it, plus the mean gain of the others."""
+    """Return confidences (M,) in the last round; of models dropped before it, plus the mean gain of the others."""
     gains = np.zeros(len(rounds))
     for place in range(len(rounds) - 2, -1, -1):
-        before = {arm.model: arm.value for arm in rounds[place].arms}
-        after = [arm.value - before[arm.model] for arm in rounds[place + 1].arms if len(arm.values)]
+        before = {arm.model: arm.confidence.mean() for arm in rounds[place].arms if len(arm.values)}
+        after = [arm.confidence.mean() - before[arm.model] for arm in rounds[place + 1].arms if len(arm.values)]
         gains[place] = gains[place + 1] + (np.mean(after) if after else 0)
-    return np.array([arm.value + gains[place] for arm, place in last.values()])
+    return np.array([arm.confidence.mean() + gains[place] for arm, place in last.values()])
 
 
 def noise_of(arms: Sequence[Arm]) -> np.ndarray:
-    """Return the covariance (M, M) of the accuracies, by the images and the seeds."""
-    right = np.stack([arm.right.mean(0) for arm in arms])
-    n = right.shape[1]
-    p = (right.sum(1) + 0.5) / (n + 1)
+    """Return the covariance (M, M) of the confidences, by the images and the seeds."""
+    shares = np.stack([arm.confidence.mean(0) for arm in arms])
+    n = shares.shape[1]
+    p = (shares.sum(1) + 0.5) / (n + 1)
     each = p * (1 - p)  # one more image, right with p, so that equal models and perfect ones are not certain
-    images = (np.atleast_2d(np.cov(right, ddof=0)) * n + np.diag(each)) / (n + 1)
-    seeds = [_of_seeds(arm.values, SEED_NOISE**2 * unit) for arm, unit in zip(arms, each, strict=True)]
+    images = (np.atleast_2d(np.cov(shares, ddof=0)) * n + np.diag(each)) / (n + 1)
+    seeds = [_of_seeds(arm.confidence.mean(1), SEED_NOISE**2 * unit) for arm, unit in zip(arms, each, strict=True)]
     return images / n + np.diag(seeds)
 
 

@@ -1,4 +1,4 @@
-"""Tune several models in rounds, with twice the steps each time; the half that is likelier to be the best goes on."""
+"""Tune several models in rounds, with twice the steps each time; the better half goes on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,10 +8,11 @@ import numpy as np
 
 from evaluation.datasets import Split
 from evaluation.features.models import LoadedModel
-from evaluation.ranking.beliefs import Beliefs
+from evaluation.ranking.beliefs import beliefs
 from evaluation.ranking.rounds import Arm, Round, rounds_of
+from evaluation.results.choice import levelled
 from evaluation.tuning.classifier import Setting
-from evaluation.tuning.outcomes import best, unpacked
+from evaluation.tuning.outcomes import best, unpacked_shares
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
@@ -23,14 +24,12 @@ def tuned(
     settings: Sequence[Setting],
     seeds: Sequence[int],
     sure: float,
-    judge: Callable[[Sequence[Round]], Beliefs | None],
     place: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> tuple[Round, ...]:
     """Tune the models in rounds until one is left, or one is the best with probability `sure`.
 
     splits: "train" to tune on, "test" to compare on. settings: of the last round, one for each rate.
-    judge: what the rounds say of the models; where it returns None the higher accuracy counts alone.
     place: options of `open_runner`. Raises UserError if every model diverges.
     """
     alive = {name: tuple(setting.lr for setting in settings) for name in models}
@@ -44,7 +43,7 @@ def tuned(
         for name, rates in alive.items():
             own = [replace(settings[0], lr=lr, steps=steps) for lr in rates]
             arms.append(_arm(name, models[name], splits, own, now, place))
-        rounds.append(_judged(Round(tuple(arms), steps, len(arms), now), rounds, judge))
+        rounds.append(_judged(Round(tuple(arms), steps, len(arms), now), rounds))
         sound = sum(len(arm.values) > 0 for arm in arms)
         if not sound:
             raise UserError(f"{splits['train'].name}: every learning rate of every model diverged; give lower ones")
@@ -59,9 +58,9 @@ def tuned(
     return tuple(rounds)
 
 
-def _judged(one: Round, before: Sequence[Round], judge: Callable[[Sequence[Round]], Beliefs | None]) -> Round:
-    """Return the round with its arms in order: by what is believed of them, else by accuracy; diverged ones last."""
-    found = judge([*before, one])
+def _judged(one: Round, before: Sequence[Round]) -> Round:
+    """Return the round with its arms in order: by `beliefs`, else by accuracy; diverged ones last."""
+    found = beliefs([*before, one])
     if found is None:
         return replace(one, arms=tuple(sorted(one.arms, key=lambda arm: -arm.value)))
     places = {name: place for place, name in enumerate(found.order())}
@@ -80,7 +79,7 @@ def _arm(
     """Tune one model with every setting and seed."""
     task = open_task(model, splits)
     rows = task.rows(np.ones(len(task.train), bool))
-    trials = [Trial("halving", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
+    trials = [Trial("choose", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
     with open_runner(task, name="halving", **place) as runner:
         records = runner.run(trials, f"{name}, {settings[0].steps} steps")
     seconds, steps = sum(record["seconds"] for record in records), sum(trial.setting.steps for trial in trials)
@@ -88,11 +87,24 @@ def _arm(
     sound = [own for own in of_rate if not any(record["diverged"] for record in own)]
     if not sound:
         return Arm(name, (), np.zeros(0), None, seconds, steps)
-    ordered = []
-    left = list(sound)
+    ordered = _best_first(sound, name)
+    values = np.array([record["value"] for record in ordered[0]])
+    return Arm(name, tuple(own[0]["lr"] for own in ordered), values, _confidence(ordered[0]), seconds, steps)
+
+
+def _best_first(of_rate: Sequence[list[dict[str, Any]]], name: str) -> list[list[dict[str, Any]]]:
+    """Return the records of each rate, one for each seed, best rate first: by confidence, if it is known."""
+    shares = [_confidence(own) for own in of_rate]
+    if all(share is not None for share in shares):
+        order = np.argsort(-levelled([float(share.mean()) for share in shares]), kind="stable")
+        return [of_rate[place] for place in order]
+    left, ordered = list(of_rate), []
     while left:
         ordered.append(left.pop(best([own[0] for own in left], name)))
-    values = np.array([record["value"] for record in ordered[0]])
-    known = all(record["right"] is not None for record in ordered[0])
-    right = np.stack([unpacked(record["right"], len(task.test)) for record in ordered[0]]) if known else None
-    return Arm(name, tuple(own[0]["lr"] for own in ordered), values, right, seconds, steps)
+    return ordered
+
+
+def _confidence(records: Sequence[dict[str, Any]]) -> np.ndarray | None:
+    """Return (S, N) of the records of S seeds; None for several labels per image."""
+    packed = [record["confidence"] for record in records]
+    return None if None in packed else np.stack([unpacked_shares(one) for one in packed])

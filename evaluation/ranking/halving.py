@@ -4,7 +4,6 @@ found = successive_halving("runs/zoo", "clipart", first=8, steps=200)
 found.winner, found.probability, found.steps
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,10 +19,8 @@ from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.command_line import name_of
 from evaluation.features.zoo_members import load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
-from evaluation.ranking.beliefs import beliefs
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import checked_metrics
-from evaluation.ranking.consensus import AGREEMENT, Consensus
 from evaluation.ranking.elimination import tuned
 from evaluation.ranking.parts import judged_by, parts
 from evaluation.ranking.rank import rank
@@ -38,8 +35,8 @@ SURE = 0.95  # probability at which the tuning stops early
 class Halving:
     """The outcome. data: the task. ranking: by metrics, of all models. rounds: of fine-tuning, with growing steps.
 
-    probability: that the winner is the best of the tuned models, by its accuracies and the metrics
-        (`evaluation.ranking.beliefs`); nan for several labels per image.
+    probability: that the winner is the best of the tuned models (`evaluation.ranking.beliefs`); nan for several labels
+        per image.
     within: that the best model of the zoo is among the tuned ones, by the ranking; nan without a consensus.
     train, held_out: numbers of images. checkpoint: the winner on a command line.
     whole_steps: of tuning every model of the zoo with every rate, and with its best rate every seed.
@@ -84,7 +81,6 @@ def successive_halving(
     lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3),
     seeds: Sequence[int] = (0, 1, 2),
     sure: float = SURE,
-    agreement: float = AGREEMENT,
     optimizer: str = "adamw",
     weight_decay: float = 0.01,
     batch_size: int = 32,
@@ -112,12 +108,12 @@ def successive_halving(
     lr: the grid of the first round; each round keeps the better half of each model's rates. The last round has one
         rate, and each of `seeds`; the others have the first of them.
     sure: stop once a model is the best with this probability; 1: never.
-    agreement: correlation of the metrics with fine-tuning, from 0 (they choose the first models and count no more) to
-        below 1; the fewer images are held out, the more they count.
     optimizer, weight_decay, batch_size, crop, flip, precision, device, workers: see `evaluation.fine_tune`.
     max_images: of the task, the same number of each class; rank_images: of these for the metrics; None: all.
     out: folder of halving.jsonl, with a line for each finished run, from which a stopped call goes on.
-    The accuracy of the winner was used to choose it, so it is optimistic; `evaluation.fine_tune` measures on test
+    Models and rates are compared by the mean probability that they give to the class of a held-out image: beside few
+    images it tells models apart better than their accuracy does (recipes/benchmarks, "With a little fine-tuning").
+    The accuracy of the winner is optimistic, as it was chosen on these images; `evaluation.fine_tune` measures on test
     images. Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization,
     AISTATS 2016.
     Raises UserError before any computation for bad options, metrics, models and data; and if all models diverge.
@@ -128,7 +124,6 @@ def successive_halving(
     settings = settings_of(grid, steps=steps, **how)
     checked("first", first, int, least=2)
     checked("sure", sure, float, least=0.5, most=1)
-    checked("agreement", agreement, float, least=0, most=0.99)
     checked("steps", steps, int, least=2 ** (rounds_of(first) - 1))
     checked("workers", workers, int, least=1, most=256)
     checked_images(image_size=image_size), device_of(device), checked_metrics(metrics)
@@ -142,9 +137,7 @@ def successive_halving(
     asked = ranking.order[:first]
     place = {"out": out, "device": device, "workers": workers, "progress": progress}
     chosen = {name: load_member(models[name]) for name in asked}
-    prior = standard_scores(ranking.models, ranking.consensus)
-    judge = functools.partial(beliefs, prior=prior, agreement=agreement)
-    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, judge, place, say)
+    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, place, say)
     names = [ranking.models.index(name) for name in asked]
     within = float(ranking.consensus.best[names].sum())
     winner = rounds[-1].arms[0].model
@@ -159,14 +152,6 @@ def successive_halving(
         checkpoint=name_of(given[winner], chosen[winner]),
         whole_steps=len(models) * (len(rates) + len(seeds)) * steps,
     )
-
-
-def standard_scores(models: Sequence[str], found: Consensus) -> dict[str, float]:
-    """Return {model: its score by the metrics, less the mean over the models, over their standard deviation}."""
-    if np.isnan(found.score).any() or not found.score.std():
-        return {}
-    standard = (found.score - found.score.mean()) / found.score.std()
-    return dict(zip(models, standard.tolist(), strict=True))
 
 
 def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:

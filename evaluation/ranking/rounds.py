@@ -12,13 +12,14 @@ class Arm:
     """A model in a round, with its learning rates. lrs: those tuned, best first.
 
     values: (S,) accuracy on the held-out images with the best rate, by seed; without any if every rate diverged.
-    right: (S, N) bool, the correct of them; None for several labels per image. seconds, steps: spent on all rates.
+    confidence: (S, N) probability of each one's own class; None for several labels per image.
+    seconds, steps: spent on all rates.
     """
 
     model: str
     lrs: tuple[float, ...]
     values: np.ndarray
-    right: np.ndarray | None
+    confidence: np.ndarray | None
     seconds: float
     steps: int
 

@@ -5,17 +5,17 @@
 
 Truth: output of recipes/ground_truth.py, accuracies on test images. `evaluation.successive_halving` sees the training
 images only; it gets the truth's steps and learning rates. For each task, each number of models that are tuned, and each
-repetition, with its own held-out images and seeds, it chooses in two ways: by the held-out images alone, and by these
-and the metrics, which count by the agreement that consensus_study.py measured on the other tasks. The chosen model is
-looked up in the truth. Beside it: the first model by the metrics, and the model with the highest accuracy on the
-truth's own held-out images, which is what tuning every model would choose. Finished choices are not made again.
+repetition, with its own held-out images and seeds, the model that it chooses is looked up in the truth. Beside it: the
+first model by the metrics; the best of the first round by accuracy, in the mean where several are equal, and by
+confidence; and the best on the truth's own held-out images by accuracy and by loss, which is what tuning every model
+would choose. Finished choices are not made again.
 """
 
 import argparse
 import itertools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,15 @@ from evaluation.ranking.beliefs import SEED_NOISE
 from evaluation.ranking.ground_truth import load_zoo
 from evaluation.ranking.halving import successive_halving
 from evaluation.ranking.rounds import Round
+from evaluation.results.choice import levelled
 from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
 from sslkit.text_tables import markdown
 
 RESULTS = "halving_study"
-CONSENSUS = "consensus_study"  # whose table says how well kNN agrees with fine-tuning, by task
 SEEDS = 3  # of the last round
 IS = ("is, as measured", "is, with the truth's noise")
 DRAWS = 4000  # of the truth's noise
-WAYS = ("images", "images and metrics")
 
 
 def main() -> None:
@@ -84,35 +83,35 @@ def measure(args: argparse.Namespace) -> None:
         kept = usable(titled(task), truth[task], details, models)
         keep(RESULTS, f"truth | {titled(task)}", of_truth(truth[task], details["results"][titled(task)], kept))
     place = {"cache": args.cache, "out": args.work}
-    runs = itertools.product(range(args.repeats), args.first, wanted, WAYS)
-    for repeat, first, task, way in tqdm(list(runs), unit="choice", leave=False, disable=None):
-        key = f"choice | {titled(task)} | {first} | {way} | {repeat}"
+    runs = itertools.product(range(args.repeats), args.first, wanted)
+    for repeat, first, task in tqdm(list(runs), unit="choice", leave=False, disable=None):
+        key = f"choice | {titled(task)} | {first} | {repeat}"
         if key not in load(RESULTS)["runs"]:
-            counts = {"agreement": agreement_on_others(titled(task)) if way == "images and metrics" else 0.0}
-            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], place | counts))
-
-
-def agreement_on_others(task: str) -> float:
-    """The correlation of kNN with fine-tuning, mean over the other tasks of consensus_study.py."""
-    _, *rows, _ = load(CONSENSUS)["calibration"]
-    return float(np.mean([float(row[1]) for row in rows if row[0].partition(" ")[0] != task]))
+            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], place))
 
 
 def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
-    """Accuracies of a task on test images, with their numbers of seeds; the model best on held-out images; seconds."""
-    held_out = {name: of_chosen_rate(records[name]) for name in kept}
+    """Accuracies of a task on test images, with their numbers of seeds; the models best on held-out images; seconds."""
+    by_accuracy = {name: of_chosen_rate(records[name], "value") for name in kept}
+    by_loss = {name: -of_chosen_rate(records[name], "loss") for name in kept}
     return {
         "accuracies": {name: truth[name] for name in kept},
         "seeds": {name: len(records[name]["values"]) for name in kept},
-        "best held out": max(held_out, key=held_out.get),
+        "best held out": {"accuracy": highest(by_accuracy), "loss": highest(by_loss)},
         "seconds": round(sum(records[name]["seconds"] for name in kept)),
     }
 
 
-def of_chosen_rate(record: Mapping[str, Any]) -> float:
-    """The accuracy on held-out training images with the rate that was chosen by it."""
+def of_chosen_rate(record: Mapping[str, Any], name: str) -> float:
+    """The accuracy ("value") or loss on held-out training images with the rate that was chosen."""
     chosen = record["chosen"]["lr"]
-    return next(tried["value"] for tried in record["grid"] if tried["lr"] == chosen)
+    return next(tried[name] for tried in record["grid"] if tried["lr"] == chosen)
+
+
+def highest(values: Mapping[str, float]) -> list[str]:
+    """The models of the highest value, several if they are equal."""
+    levels = levelled(list(values.values()))
+    return [name for name, level in zip(values, levels, strict=True) if level == levels.max()]
 
 
 def choice(
@@ -126,6 +125,7 @@ def choice(
     found = successive_halving(dict(models), task, first=first, seeds=seeds, **place, progress=False, **same)
     return {
         "ranked first": found.ranking.order[0],
+        "first round": {kind: highest(of) for kind, of in first_round(found.rounds[0]).items()},
         "tuned": [arm.model for arm in found.rounds[0].arms],
         "chosen": found.winner,
         "probability": None if np.isnan(found.probability) else found.probability,
@@ -137,16 +137,23 @@ def choice(
     }
 
 
+def first_round(one: Round) -> dict[str, dict[str, float]]:
+    """Accuracy and confidence of each model that did not diverge."""
+    sound = [arm for arm in one.arms if len(arm.values)]
+    confidence = {arm.model: float(arm.confidence.mean()) for arm in sound if arm.confidence is not None}
+    return {"accuracy": {arm.model: arm.value for arm in sound}, **({"confidence": confidence} if confidence else {})}
+
+
 def step_noise(rounds: Sequence[Round]) -> list[float]:
     """Variances over p (1 - p) of the gain from twice the steps, between models, beyond images and seeds; by round."""
     found = []
     for before, after in itertools.pairwise(rounds):
         early = {arm.model: arm for arm in before.arms}
-        pairs = [(early[arm.model], arm) for arm in after.arms if arm.right is not None]
+        pairs = [(early[arm.model], arm) for arm in after.arms if arm.confidence is not None]
         if len(pairs) < 2:
             continue
-        gains = np.stack([late.right.mean(0) - own.right[0] for own, late in pairs])
-        p = np.clip([late.value for _, late in pairs], 0.02, 0.98)  # of 0 or 1 nothing is known
+        gains = np.stack([late.confidence.mean(0) - own.confidence[0] for own, late in pairs])
+        p = np.clip([late.confidence.mean() for _, late in pairs], 0.02, 0.98)  # of 0 or 1 nothing is known
         seeds = SEED_NOISE**2 * (1 + 1 / len(after.seeds)) * p * (1 - p)
         images = np.var(gains - gains.mean(0), axis=1) / gains.shape[1] * len(pairs) / (len(pairs) - 1)
         found.append(float((np.var(gains.mean(1), ddof=1) - (seeds + images).mean()) / (p * (1 - p)).mean()))
@@ -159,8 +166,8 @@ def table(runs: Mapping[str, Any]) -> str:
     choices: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for key, one in runs.items():
         if key.startswith("choice | "):
-            _, task, first, way, _ = key.split(" | ")
-            choices.setdefault((task, f"{first} models by {way}"), []).append(one)
+            _, task, first, _ = key.split(" | ")
+            choices.setdefault((task, f"{first} models"), []).append(one)
     ways = sorted({way for _, way in choices})
     done = [task for task in truths if all((task, way) in choices for way in ways)]
     regrets = {task: by_task(truths[task], {way: choices[task, way] for way in ways}) for task in done}
@@ -187,9 +194,14 @@ def by_task(truth: Mapping[str, Any], found: Mapping[str, Sequence[Mapping[str, 
     return {
         "a model at random": regret(list(accuracies)),
         "first by the metric": regret([one["ranked first"] for one in some]),
+        **{f"first round, by {kind}": _mean(regret, some, kind) for kind in ("accuracy", "confidence")},
         **{f"halving, {way}": regret([one["chosen"] for one in own]) for way, own in found.items()},
-        "every model tuned": regret([truth["best held out"]]),
+        **{f"every model tuned, by {kind}": regret(names) for kind, names in truth["best held out"].items()},
     }
+
+
+def _mean(regret: Callable[[Sequence[str]], float], choices: Sequence[Mapping[str, Any]], kind: str) -> float:
+    return float(np.mean([regret(one["first round"][kind]) for one in choices]))
 
 
 def calibrated(truths: Mapping[str, Any], choices: Mapping[tuple[str, str], Sequence], way: str) -> list[str]:

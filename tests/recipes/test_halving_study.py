@@ -1,7 +1,6 @@
 """recipes/benchmarks/halving_study.py: choices on real digits, and its tables of made-up ones."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -18,17 +17,18 @@ from evaluation.ranking.ground_truth import ground_truth
 from evaluation.ranking.rounds import Arm, Round
 from sslkit.errors import UserError
 
-TRUTH = {"accuracies": {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.1}, "best held out": "b", "seconds": 9}
-TRUTH["seeds"] = dict.fromkeys("abcd", 2)
-
-
-CALIBRATION = [["task", "correlation"], ["digits", "0.9"], ["clipart", "0.4"], ["digits (old)", "0.8"], ["mean", "0.7"]]
+TRUTH = {
+    "accuracies": {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.1},
+    "seeds": dict.fromkeys("abcd", 2),
+    "best held out": {"accuracy": ["b", "c"], "loss": ["a"]},
+    "seconds": 9,
+}
 
 
 def made_up(first: int, chosen: str, probability: float | None = 0.7) -> dict:
     tuned = ["c", "a", "b", "d"][:first]
     said = {"probability": probability, "within": 0.6, "steps": 10, "share of all steps": 0.25, "seconds": 1.0}
-    said["step noise"] = [0.01]
+    said |= {"step noise": [0.01], "first round": {"accuracy": ["b", "c"], "confidence": ["a"]}}
     return {"ranked first": "c", "tuned": tuned, "chosen": chosen, **said}
 
 
@@ -37,9 +37,12 @@ def test_regret_of_each_way_to_choose_in_points() -> None:
     assert found == {
         "a model at random": pytest.approx(30),
         "first by the metric": pytest.approx(30),
+        "first round, by accuracy": pytest.approx(20),
+        "first round, by confidence": pytest.approx(0),
         "halving, two": pytest.approx(15),
         "halving, four": pytest.approx(10),
-        "every model tuned": pytest.approx(10),
+        "every model tuned, by accuracy": pytest.approx(20),
+        "every model tuned, by loss": pytest.approx(0),
     }
 
 
@@ -48,15 +51,6 @@ def test_stated_probabilities_beside_the_facts() -> None:
     # of two tuned the best, a, is chosen once of two times; the best of all is among them both times
     assert study.calibrated({"t": TRUTH}, choices, "two") == ["2", "0.25", "0.70", "0.50", "0.50", "0.60", "1.00"]
     assert study.calibrated({"t": TRUTH}, choices, "one") == ["1", "0.25", "-", "-", "-", "0.60", "0.00"]
-
-
-def test_a_task_takes_no_part_in_the_agreement_that_it_is_judged_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    (tmp_path / "consensus_study.json").write_text(json.dumps({"calibration": CALIBRATION}))
-    assert study.agreement_on_others("digits") == pytest.approx(0.4)
-    assert study.agreement_on_others("clipart") == pytest.approx(0.85)
 
 
 def test_two_models_that_the_truth_cannot_tell_apart_are_a_coin() -> None:
@@ -85,13 +79,11 @@ def test_the_noise_of_the_steps_is_found_again_without_that_of_images_and_seeds(
 
 
 def _arm(name: str, right: np.ndarray) -> Arm:
-    return Arm(name, (0.1,), np.array([right.mean()]), right[None], 1.0, 1)
+    return Arm(name, (0.1,), np.array([right.mean()]), right[None].astype(float), 1.0, 1)
 
 
 def test_choices_are_looked_up_in_a_measured_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "consensus_study.json").write_text(json.dumps({"calibration": CALIBRATION}))
     zoo = {f"seed {seed}": load_model(f"random:narrow_resnet:{seed}", image_size=8, in_chans=1) for seed in range(3)}
     how = {"steps": 4, "batch_size": 16, "seeds": [0, 1], "lr": [1e-2, 1e-3], "extend": False, "max_images": 100}
     truth = ground_truth(zoo, "digits", out=tmp_path / "truth", max_test_images=100, progress=False, **how)
@@ -99,16 +91,14 @@ def test_choices_are_looked_up_in_a_measured_truth(tmp_path: Path, monkeypatch: 
     args.work = tmp_path / "work"
     study.measure(args)
     runs = results.load(study.RESULTS)["runs"]
-    keys = {way: f"choice | digits | 2 | {way} | 0" for way in study.WAYS}
-    assert set(runs) == {"truth | digits", *keys.values()}
-    choice = runs[keys["images"]]
-    assert set(choice["tuned"]) == set(runs[keys["images and metrics"]]["tuned"])
+    assert set(runs) == {"truth | digits", "choice | digits | 2 | 0"}
+    choice = runs["choice | digits | 2 | 0"]
     assert runs["truth | digits"]["accuracies"] == truth.truth["digits"]
-    tried = {name: study.of_chosen_rate(record) for name, record in truth.results["digits"].items()}
-    assert runs["truth | digits"]["best held out"] == max(tried, key=tried.get)
+    tried = {name: study.of_chosen_rate(record, "loss") for name, record in truth.results["digits"].items()}
+    assert runs["truth | digits"]["best held out"]["loss"] == [min(tried, key=tried.get)]
     assert choice["chosen"] in choice["tuned"] and choice["ranked first"] in choice["tuned"]
     told = study.table(runs)
-    assert "halving, 2 models by images and metrics" in told and "| digits |" in told
+    assert "halving, 2 models" in told and "| digits |" in told
     study.measure(args)
     assert results.load(study.RESULTS)["runs"] == runs, "finished choices are not made again"
     with pytest.raises(UserError, match="no results with settings of clipart"):

@@ -1,7 +1,5 @@
 """Beliefs about tuned models: against numerical integration, and simulated models whose best is known."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 
@@ -10,27 +8,27 @@ from evaluation.ranking.rounds import Arm, Round
 
 
 def arm(name: str, right: np.ndarray) -> Arm:
-    right = np.atleast_2d(right).astype(bool)
-    return Arm(name, (0.01,), right.mean(1), right, 1.0, 10)
+    confidence = np.atleast_2d(right).astype(float)
+    return Arm(name, (0.01,), confidence.mean(1), confidence, 1.0, 10)
 
 
 def one_round(*arms: Arm) -> Round:
     return Round(arms, 10, 1, (0,))
 
 
-def believed(*arms: Arm, prior: Mapping[str, float] | None = None, agreement: float = 0.5) -> Beliefs:
-    found = beliefs([one_round(*arms)], prior or {}, agreement)
+def believed(*arms: Arm) -> Beliefs:
+    found = beliefs([one_round(*arms)])
     assert found is not None
     return found
 
 
 def test_the_posterior_is_that_of_bayes_rule_on_a_grid() -> None:
-    y, mean, variance = np.array([0.06, -0.06]), np.array([0.02, -0.01]), 0.05**2
+    y, variance = np.array([0.06, -0.06]), 0.05**2
     noise = np.array([[0.004, 0.001], [0.001, 0.003]])
-    found, covariance, _ = posterior(y, noise, mean, variance)
+    found, covariance, _ = posterior(y, noise, variance)
     theta = np.linspace(-0.4, 0.4, 161)
     a, b, level = np.meshgrid(theta, theta, np.linspace(-3, 3, 201), indexing="ij")
-    prior = ((a - mean[0]) ** 2 + (b - mean[1]) ** 2) / variance + level**2
+    prior = (a**2 + b**2) / variance + level**2
     inverse, first, second = np.linalg.inv(noise), y[0] - level - a, y[1] - level - b
     apart = inverse[0, 0] * first**2 + 2 * inverse[0, 1] * first * second + inverse[1, 1] * second**2
     weights = np.exp(-(prior + apart) / 2)
@@ -46,10 +44,10 @@ def test_the_likelihood_is_that_of_a_normal() -> None:
     from scipy.stats import multivariate_normal
 
     rng = np.random.default_rng(0)
-    y, mean, root = rng.normal(size=4), rng.normal(size=4), rng.normal(size=(4, 4))
+    y, root = rng.normal(size=4), rng.normal(size=(4, 4))
     noise = root @ root.T
-    _, _, likelihood = posterior(y, noise, mean, 0.3)
-    exact = multivariate_normal(mean, 0.3 * np.eye(4) + noise + 1.0).logpdf(y)
+    _, _, likelihood = posterior(y, noise, 0.3)
+    exact = multivariate_normal(np.zeros(4), 0.3 * np.eye(4) + noise + 1.0).logpdf(y)
     assert likelihood - exact == pytest.approx(2 * np.log(2 * np.pi))
 
 
@@ -63,17 +61,8 @@ def test_equal_models_are_a_coin_and_the_probabilities_sum_to_one() -> None:
 
 def test_a_model_that_is_far_better_on_many_images_is_sure() -> None:
     images = np.arange(2000)
-    found = believed(arm("a", images < 1900), arm("b", images < 1000), prior={"b": 3.0})
+    found = believed(arm("a", images < 1900), arm("b", images < 1000))
     assert found.best["a"] > 0.99 and found.order() == ["a", "b"]
-
-
-def test_few_images_leave_the_choice_to_the_metrics_and_many_take_it() -> None:
-    for n, first in ((20, "b"), (2000, "a")):
-        images = np.arange(n)
-        found = believed(arm("a", images < 0.8 * n), arm("b", images < 0.75 * n), prior={"a": -1.0, "b": 2.0})
-        assert found.order()[0] == first
-    found = believed(arm("a", np.arange(20) < 16), arm("b", np.arange(20) < 15), prior={"b": 2.0}, agreement=0)
-    assert found.order() == ["a", "b"]
 
 
 def test_images_that_both_have_right_tell_nothing_apart() -> None:
@@ -100,32 +89,29 @@ def test_dropped_models_count_with_the_gain_of_the_others() -> None:
 
 def test_it_is_unknown_with_several_labels_per_image() -> None:
     one, other = (Arm(name, (0.01,), np.array([0.5]), None, 1.0, 10) for name in "ab")
-    assert beliefs([one_round(one, other)], {}) is None
+    assert beliefs([one_round(one, other)]) is None
 
 
 def test_a_diverged_model_is_not_the_best() -> None:
     gone = Arm("b", (), np.zeros(0), None, 1.0, 10)
     found = believed(arm("a", np.arange(10) < 5), gone)
-    assert found.best == {"a": 1.0} and found.order() == ["a"]
-    assert beliefs([one_round(gone)], {}) is None
+    assert found.best == {"a": pytest.approx(1)} and found.order() == ["a"]
+    assert beliefs([one_round(gone)]) is None
 
 
-@pytest.mark.parametrize("agreement", [0.0, 0.8])
-def test_stated_probabilities_are_right_on_models_whose_best_is_known(agreement: float) -> None:
+def test_stated_probabilities_are_right_on_models_whose_best_is_known() -> None:
     """Eight models, 60 images that share their difficulty, two seeds."""
     rng = np.random.default_rng(0)
-    stated, is_best, chance = [], [], []
-    for _ in range(150):
-        spread, names = rng.choice([0.03, 0.06, 0.12]), list("abcdefgh")
-        z = rng.normal(size=8)
-        level = spread * (agreement * z + (1 - agreement**2) ** 0.5 * rng.normal(size=8))
+    stated, is_best, chance, names = [], [], [], list("abcdefgh")
+    for _ in range(200):
+        spread = rng.choice([0.03, 0.06, 0.12])
+        level = spread * rng.normal(size=8)
         luck = 0.05 * rng.normal(size=(8, 2)) * 0.46
         edge = np.clip(0.7 + level[:, None] + luck, 0, 1)[..., None]
         right = np.where(rng.random((8, 2, 60)) < 0.4, rng.random((8, 2, 60)), rng.random(60)) < edge
-        arms = [arm(name, own) for name, own in zip(names, right, strict=True)]
-        found = believed(*arms, prior=dict(zip(names, z, strict=True)), agreement=agreement)
+        found = believed(*(arm(name, own) for name, own in zip(names, right, strict=True)))
         first = found.order()[0]
         stated.append(found.best[first]), is_best.append(names[level.argmax()] == first)
         chance.append(found.best["a"])
-    assert np.mean(stated) == pytest.approx(np.mean(is_best), abs=0.12)
+    assert -0.18 < np.mean(stated) - np.mean(is_best) < 0.05, "careful, as the spread of the models is not known"
     assert np.mean(chance) == pytest.approx(1 / 8, abs=0.04)

@@ -1,6 +1,7 @@
 """Successive halving on real digits."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from evaluation.datasets import open_split
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.ranking.beliefs import beliefs
+from evaluation.ranking.beliefs import Beliefs, beliefs
 from evaluation.ranking.halving import divided, successive_halving
 from evaluation.ranking.halving_output import lines
+from evaluation.ranking.rounds import Round
 from sslkit.errors import UserError
 
 QUICK: dict[str, Any] = {
@@ -48,7 +50,7 @@ def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_pa
     assert 0 <= found.probability <= 1 and 0 < found.within <= 1
     told = "\n".join(lines(found))
     assert found.winner in told and f"{found.steps:,} steps" in told and "20 held-out images" in told
-    assert f"best {100 * found.probability:3.0f} %" in told and "ordered by accuracy and by the metrics" in told
+    assert f"best {100 * found.probability:3.0f} %" in told and "ordered by confidence" in told
 
 
 def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: Path) -> None:
@@ -59,16 +61,26 @@ def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: P
     assert (again.winner, again.probability, again.seconds) == (first.winner, first.probability, first.seconds)
 
 
-def test_without_agreement_the_metrics_do_not_count_in_the_rounds(zoo: dict, tmp_path: Path) -> None:
-    found = successive_halving(zoo, "digits", out=tmp_path, sure=1, agreement=0.0, **QUICK)
-    alone = beliefs(found.rounds, {}, 0.0)
+def test_models_and_rates_are_compared_by_confidence(zoo: dict) -> None:
+    found = successive_halving(zoo, "digits", sure=1, **QUICK)
+    alone = beliefs(found.rounds)
     assert alone is not None and alone.best == found.rounds[-1].best
-    assert found.winner == next(name for name in alone.order() if name in {arm.model for arm in found.rounds[-1].arms})
+    last = {arm.model for arm in found.rounds[-1].arms}
+    assert found.winner == next(name for name in alone.order() if name in last)
+    for arm in found.rounds[0].arms:
+        assert arm.confidence is not None and arm.confidence.shape == (1, 20)
+        assert arm.confidence.min() > 0 and arm.confidence.max() <= 1
 
 
-def test_it_stops_once_a_model_is_surely_the_best(zoo: dict) -> None:
-    found = successive_halving(zoo, "digits", sure=0.5, **QUICK)
-    assert len(found.rounds) == 1 and found.rounds[0].kept == 1 and found.probability >= 0.5
+def test_it_stops_once_a_model_is_surely_the_best(zoo: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(rounds: Sequence[Round]) -> Beliefs:
+        names = [arm.model for arm in rounds[0].arms]
+        return Beliefs({name: -place for place, name in enumerate(names)}, dict(zip(names, (0.9, 0.1, 0), strict=True)))
+
+    monkeypatch.setattr("evaluation.ranking.elimination.beliefs", told)
+    found = successive_halving(zoo, "digits", sure=0.9, **QUICK)
+    assert len(found.rounds) == 1 and found.rounds[0].kept == 1 and found.probability == 0.9
+    assert len(successive_halving(zoo, "digits", sure=0.91, **QUICK).rounds) == 2
 
 
 def test_rates_that_diverge_are_left_out_and_if_all_do_it_says_so(zoo: dict) -> None:
@@ -98,7 +110,6 @@ def test_held_out_images_are_a_fifth_of_each_class_and_groups_stay_together() ->
         ({"lr": [-1.0]}, "lr"),
         ({"seeds": [0, 0]}, "seeds"),
         ({"sure": 0.2}, "sure"),
-        ({"agreement": 1.0}, "agreement"),
         ({"metrics": ["knnn"]}, "did you mean 'knn'"),
         ({"max_images": 5}, "max_images=5"),
         ({"workers": 0}, "workers"),
