@@ -1,16 +1,15 @@
-"""How likely each tuned model is the best, by its confidence on held-out images.
+"""How likely each tuned model is the best, by its accuracy on held-out images.
 
-found = beliefs(rounds)
+found = beliefs(rounds, planned=3)
 found.best["byol"]  # P(byol is the best of those tuned), which sum to 1
 
-The confidence in an image is the probability that a model gives to its class. A Bayesian linear model: model i has a
-mean confidence of m + theta_i after the last round, of which y_i was measured on some images and seeds,
+A Bayesian linear model: model i has an accuracy of m + theta_i after the last round, of which y_i was measured,
 
     theta_i ~ N(0, s^2),   y ~ N(m + theta, S),
 
 s being the spread of the models, over which P(best) is averaged by its likelihood. S are the variances and covariances
-of the held-out images, the same for all models, and of the seeds. A model dropped earlier would have gained as the
-others did: gains differ between models by no more than images and seeds explain (measured, see below).
+of the held-out images, the same for all models, of the seeds, and of the steps that were not made: a model dropped
+earlier is taken to gain as the others did, give or take STEP_NOISE, whose variance doubles with each halving.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,36 +21,38 @@ from evaluation.ranking.rounds import Arm, Round
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 
-# Standard deviation between seeds over sqrt(p (1 - p)), p the accuracy; recipes/benchmarks, "With a little fine-tuning"
-SEED_NOISE = 0.05
+# Standard deviations over sqrt(p (1 - p)), p the accuracy; recipes/benchmarks, "With a little fine-tuning":
+SEED_NOISE = 0.05  # between seeds
+STEP_NOISE = 0.1  # between models, of the accuracy after half of the steps, beside that after all of them
 USUAL = 4  # seeds that count as much as a model's own for its variance
-SPREADS = np.geomspace(0.01, 0.3, 25)  # of the models, in confidence
+SPREADS = np.geomspace(0.01, 0.3, 25)  # of the models
 LEVEL = 1.0  # standard deviation of the level m, as good as unknown
 DRAWS = 4000
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """mean: {model: expected confidence, up to a constant}. best: {model: probability that it is the best}."""
+    """mean: {model: expected accuracy, up to a constant}. best: {model: probability that it is the best}."""
 
     mean: Mapping[str, float]
     best: Mapping[str, float]
 
     def order(self) -> list[str]:
-        """Return the models, highest expected confidence first; equal ones as they came."""
+        """Return the models, highest expected accuracy first; equal ones as they came."""
         return [list(self.mean)[place] for place in np.argsort(-levelled(list(self.mean.values())), kind="stable")]
 
 
-def beliefs(rounds: Sequence[Round], seed: int = 0) -> Beliefs | None:
+def beliefs(rounds: Sequence[Round], planned: int, seed: int = 0) -> Beliefs | None:
     """Return what rounds of fine-tuning say of the models that did not diverge.
 
-    None if there is no confidence (several labels per image). Source: Gelman et al., Bayesian Data Analysis, 3rd ed.,
-    2013, section 5.4 (a normal hierarchy with its spread on a grid).
+    planned: number of rounds until one model is left, each with twice the steps of the one before.
+    None if the correct images are not known (several labels per image).
+    Source: Gelman et al., Bayesian Data Analysis, 3rd ed., 2013, section 5.4 (a normal hierarchy, spread on a grid).
     """
     last = _last_arms(rounds)
-    if not last or any(arm.confidence is None for arm, _ in last.values()):
+    if not last or any(arm.right is None for arm, _ in last.values()):
         return None
-    y, noise = measured(rounds, last), noise_of([arm for arm, _ in last.values()])
+    y, noise = measured(rounds, last), noise_of(list(last.values()), planned)
     likelihoods, means, draws = [], [], []
     rng = generator(seed, "beliefs of successive halving")
     standard = rng.standard_normal((DRAWS, len(y)))
@@ -81,24 +82,25 @@ def posterior(y: np.ndarray, noise: np.ndarray, variance: float) -> tuple[np.nda
 
 
 def measured(rounds: Sequence[Round], last: Mapping[str, tuple[Arm, int]]) -> np.ndarray:
-    """Return confidences (M,) in the last round; of models dropped before it, plus the mean gain of the others."""
+    """Return accuracies (M,) in the last round; of models dropped before it, plus the mean gain of the others."""
     gains = np.zeros(len(rounds))
     for place in range(len(rounds) - 2, -1, -1):
-        before = {arm.model: arm.confidence.mean() for arm in rounds[place].arms if len(arm.values)}
-        after = [arm.confidence.mean() - before[arm.model] for arm in rounds[place + 1].arms if len(arm.values)]
+        before = {arm.model: arm.value for arm in rounds[place].arms if len(arm.values)}
+        after = [arm.value - before[arm.model] for arm in rounds[place + 1].arms if len(arm.values)]
         gains[place] = gains[place + 1] + (np.mean(after) if after else 0)
-    return np.array([arm.confidence.mean() + gains[place] for arm, place in last.values()])
+    return np.array([arm.value + gains[place] for arm, place in last.values()])
 
 
-def noise_of(arms: Sequence[Arm]) -> np.ndarray:
-    """Return the covariance (M, M) of the confidences, by the images and the seeds."""
-    shares = np.stack([arm.confidence.mean(0) for arm in arms])
-    n = shares.shape[1]
-    p = (shares.sum(1) + 0.5) / (n + 1)
+def noise_of(last: Sequence[tuple[Arm, int]], planned: int) -> np.ndarray:
+    """Return the covariance (M, M) of the accuracies: by images, seeds and steps. last: arms and their rounds."""
+    right = np.stack([arm.right.mean(0) for arm, _ in last])
+    n = right.shape[1]
+    p = (right.sum(1) + 0.5) / (n + 1)
     each = p * (1 - p)  # one more image, right with p, so that equal models and perfect ones are not certain
-    images = (np.atleast_2d(np.cov(shares, ddof=0)) * n + np.diag(each)) / (n + 1)
-    seeds = [_of_seeds(arm.confidence.mean(1), SEED_NOISE**2 * unit) for arm, unit in zip(arms, each, strict=True)]
-    return images / n + np.diag(seeds)
+    images = (np.atleast_2d(np.cov(right, ddof=0)) * n + np.diag(each)) / (n + 1)
+    seeds = [_of_seeds(arm.values, SEED_NOISE**2 * unit) for (arm, _), unit in zip(last, each, strict=True)]
+    halvings = planned - 1 - np.array([place for _, place in last])
+    return images / n + np.diag(seeds + each * STEP_NOISE**2 * (2.0**halvings - 1))
 
 
 def _of_seeds(values: np.ndarray, usual: float) -> float:

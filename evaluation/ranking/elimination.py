@@ -10,9 +10,8 @@ from evaluation.datasets import Split
 from evaluation.features.models import LoadedModel
 from evaluation.ranking.beliefs import beliefs
 from evaluation.ranking.rounds import Arm, Round, rounds_of
-from evaluation.results.choice import levelled
 from evaluation.tuning.classifier import Setting
-from evaluation.tuning.outcomes import best, unpacked_shares
+from evaluation.tuning.outcomes import best, unpacked
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
@@ -43,7 +42,7 @@ def tuned(
         for name, rates in alive.items():
             own = [replace(settings[0], lr=lr, steps=steps) for lr in rates]
             arms.append(_arm(name, models[name], splits, own, now, place))
-        rounds.append(_judged(Round(tuple(arms), steps, len(arms), now), rounds))
+        rounds.append(_judged(Round(tuple(arms), steps, len(arms), now), rounds, count))
         sound = sum(len(arm.values) > 0 for arm in arms)
         if not sound:
             raise UserError(f"{splits['train'].name}: every learning rate of every model diverged; give lower ones")
@@ -58,9 +57,9 @@ def tuned(
     return tuple(rounds)
 
 
-def _judged(one: Round, before: Sequence[Round]) -> Round:
+def _judged(one: Round, before: Sequence[Round], planned: int) -> Round:
     """Return the round with its arms in order: by `beliefs`, else by accuracy; diverged ones last."""
-    found = beliefs([*before, one])
+    found = beliefs([*before, one], planned)
     if found is None:
         return replace(one, arms=tuple(sorted(one.arms, key=lambda arm: -arm.value)))
     places = {name: place for place, name in enumerate(found.order())}
@@ -87,24 +86,11 @@ def _arm(
     sound = [own for own in of_rate if not any(record["diverged"] for record in own)]
     if not sound:
         return Arm(name, (), np.zeros(0), None, seconds, steps)
-    ordered = _best_first(sound, name)
-    values = np.array([record["value"] for record in ordered[0]])
-    return Arm(name, tuple(own[0]["lr"] for own in ordered), values, _confidence(ordered[0]), seconds, steps)
-
-
-def _best_first(of_rate: Sequence[list[dict[str, Any]]], name: str) -> list[list[dict[str, Any]]]:
-    """Return the records of each rate, one for each seed, best rate first: by confidence, if it is known."""
-    shares = [_confidence(own) for own in of_rate]
-    if all(share is not None for share in shares):
-        order = np.argsort(-levelled([float(share.mean()) for share in shares]), kind="stable")
-        return [of_rate[place] for place in order]
-    left, ordered = list(of_rate), []
+    ordered = []
+    left = list(sound)
     while left:
         ordered.append(left.pop(best([own[0] for own in left], name)))
-    return ordered
-
-
-def _confidence(records: Sequence[dict[str, Any]]) -> np.ndarray | None:
-    """Return (S, N) of the records of S seeds; None for several labels per image."""
-    packed = [record["confidence"] for record in records]
-    return None if None in packed else np.stack([unpacked_shares(one) for one in packed])
+    values = np.array([record["value"] for record in ordered[0]])
+    known = all(record["right"] is not None for record in ordered[0])
+    right = np.stack([unpacked(record["right"], len(task.test)) for record in ordered[0]]) if known else None
+    return Arm(name, tuple(own[0]["lr"] for own in ordered), values, right, seconds, steps)

@@ -111,9 +111,7 @@ def successive_halving(
     optimizer, weight_decay, batch_size, crop, flip, precision, device, workers: see `evaluation.fine_tune`.
     max_images: of the task, the same number of each class; rank_images: of these for the metrics; None: all.
     out: folder of halving.jsonl, with a line for each finished run, from which a stopped call goes on.
-    Models and rates are compared by the mean probability that they give to the class of a held-out image: beside few
-    images it tells models apart better than their accuracy does (recipes/benchmarks, "With a little fine-tuning").
-    The accuracy of the winner is optimistic, as it was chosen on these images; `evaluation.fine_tune` measures on test
+    The accuracy of the winner was used to choose it, so it is optimistic; `evaluation.fine_tune` measures on test
     images. Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization,
     AISTATS 2016.
     Raises UserError before any computation for bad options, metrics, models and data; and if all models diverge.

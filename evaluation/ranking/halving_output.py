@@ -56,9 +56,11 @@ def lines(found: Halving) -> list[str]:
         f"cost      {found.steps:,} steps of fine-tuning, {found.seconds:.0f} s; every model with every rate and seed "
         f"takes {whole:,} steps ({whole / found.steps:.1f} times as many)"
     )
-    if last.arms[0].confidence is not None:
-        told.append("note      ordered by confidence, the mean probability that a model gives to an image's own class")
-        told.append("note      the winner's accuracy is optimistic, as it was chosen on these images")
+    if last.arms[0].right is not None:
+        told.append(
+            f"note      the winner's accuracy on {found.held_out} held-out images of train is optimistic, as it was "
+            "chosen by it"
+        )
     return told
 
 
@@ -68,13 +70,9 @@ def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
     ]
     for place, arm in enumerate(one.arms):
         goes = "dropped" if place >= one.kept else "chosen" if last else "kept"
-        sure = f"{_confidence(arm)}  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
+        sure = f"  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
         told.append(f"  {_percent(arm)}{sure}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}")
     return told
-
-
-def _confidence(arm: Arm) -> str:
-    return "" if arm.confidence is None else f"  confidence {arm.confidence.mean():.2f}"
 
 
 def _percent(arm: Arm) -> str:
@@ -121,9 +119,7 @@ def write(found: Halving, path: Path) -> Path:
 
 
 def _arm(arm: Arm) -> dict[str, Any]:
-    values = [] if arm.confidence is None else arm.confidence.mean(1).tolist()
-    counts = {"steps": arm.steps, "seconds": arm.seconds}
-    return {"lrs": list(arm.lrs), "values": list(map(float, arm.values)), "confidence": values, **counts}
+    return {"lrs": list(arm.lrs), "values": list(map(float, arm.values)), "steps": arm.steps, "seconds": arm.seconds}
 
 
 def _best(one: Round, arm: Arm) -> dict[str, float]:

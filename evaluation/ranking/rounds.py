@@ -12,14 +12,13 @@ class Arm:
     """A model in a round, with its learning rates. lrs: those tuned, best first.
 
     values: (S,) accuracy on the held-out images with the best rate, by seed; without any if every rate diverged.
-    confidence: (S, N) probability of each one's own class; None for several labels per image.
-    seconds, steps: spent on all rates.
+    right: (S, N) bool, the correct of them; None for several labels per image. seconds, steps: spent on all rates.
     """
 
     model: str
     lrs: tuple[float, ...]
     values: np.ndarray
-    confidence: np.ndarray | None
+    right: np.ndarray | None
     seconds: float
     steps: int
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from evaluation.results.choice import highest_of, lowest_of
 from evaluation.results.result import Result, rows_digest
@@ -110,22 +108,6 @@ def told(record: dict[str, Any]) -> dict[str, Any]:
     """Return the setting with its outcome, for `details`."""
     names = ("lr", "head_lr", "weight_decay", "optimizer", "value", "loss", "diverged")
     return {name: record.get(name) for name in names}
-
-
-def confidence(scores: Tensor, y: np.ndarray) -> np.ndarray:
-    """Return the probability of each image's own class (N,). scores: (N, C) logits. y: (N,)."""
-    shares = scores.double().softmax(1)
-    return shares[torch.arange(len(y)), torch.from_numpy(y)].numpy()
-
-
-def packed_shares(shares: np.ndarray) -> str:
-    """Encode (N,) numbers from 0 to 1 as text, in float16."""
-    return base64.b64encode(shares.astype("<f2")).decode()
-
-
-def unpacked_shares(text: str) -> np.ndarray:
-    """Decode (N,) float64 from the text of `packed_shares`."""
-    return np.frombuffer(base64.b64decode(text), "<f2").astype(float)
 
 
 def packed(right: np.ndarray) -> str:

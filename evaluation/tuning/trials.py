@@ -21,7 +21,7 @@ from evaluation.results.result import rows_digest
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier
 from evaluation.tuning.loop import Diverged, State
-from evaluation.tuning.outcomes import confidence, packed, packed_shares
+from evaluation.tuning.outcomes import packed
 from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
@@ -112,7 +112,6 @@ class Bench:
             "diverged": False,
             "others": {name: asdict(other) for name, other in others.items()},
             "right": None if right is None or trial.stage == "select" else packed(right),
-            "confidence": None if right is None or trial.stage == "select" else packed_shares(confidence(scores, y)),
         }
 
     def _learned(self, trial: Trial) -> Pixels:

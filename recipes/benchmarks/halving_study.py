@@ -6,16 +6,15 @@
 Truth: output of recipes/ground_truth.py, accuracies on test images. `evaluation.successive_halving` sees the training
 images only; it gets the truth's steps and learning rates. For each task, each number of models that are tuned, and each
 repetition, with its own held-out images and seeds, the model that it chooses is looked up in the truth. Beside it: the
-first model by the metrics; the best of the first round by accuracy, in the mean where several are equal, and by
-confidence; and the best on the truth's own held-out images by accuracy and by loss, which is what tuning every model
-would choose. Finished choices are not made again.
+first model by the metrics, and the best on the truth's own held-out images by accuracy and by loss, which is what
+tuning every model would choose (the mean where several are equal). Finished choices are not made again.
 """
 
 import argparse
 import itertools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,7 @@ def measure(args: argparse.Namespace) -> None:
     for repeat, first, task in tqdm(list(runs), unit="choice", leave=False, disable=None):
         key = f"choice | {titled(task)} | {first} | {repeat}"
         if key not in load(RESULTS)["runs"]:
-            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], place))
+            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], truth[task], place))
 
 
 def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
@@ -115,7 +114,13 @@ def highest(values: Mapping[str, float]) -> list[str]:
 
 
 def choice(
-    models: Mapping[str, LoadedModel], task: str, first: int, repeat: int, settings: Mapping[str, Any], place: Mapping
+    models: Mapping[str, LoadedModel],
+    task: str,
+    first: int,
+    repeat: int,
+    settings: Mapping[str, Any],
+    truth: Mapping[str, float],
+    place: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Choose once, by the default metric of recipes/rank.py. place: further options of `successive_halving`."""
     seeds = [SEEDS * repeat + seed for seed in range(SEEDS)]
@@ -125,7 +130,6 @@ def choice(
     found = successive_halving(dict(models), task, first=first, seeds=seeds, **place, progress=False, **same)
     return {
         "ranked first": found.ranking.order[0],
-        "first round": {kind: highest(of) for kind, of in first_round(found.rounds[0]).items()},
         "tuned": [arm.model for arm in found.rounds[0].arms],
         "chosen": found.winner,
         "probability": None if np.isnan(found.probability) else found.probability,
@@ -133,30 +137,26 @@ def choice(
         "steps": found.steps,
         "share of all steps": found.steps / found.whole_steps,
         "seconds": round(found.seconds, 1),
-        "step noise": step_noise(found.rounds),
+        "step noise": step_noise(found.rounds, truth),
     }
 
 
-def first_round(one: Round) -> dict[str, dict[str, float]]:
-    """Accuracy and confidence of each model that did not diverge."""
-    sound = [arm for arm in one.arms if len(arm.values)]
-    confidence = {arm.model: float(arm.confidence.mean()) for arm in sound if arm.confidence is not None}
-    return {"accuracy": {arm.model: arm.value for arm in sound}, **({"confidence": confidence} if confidence else {})}
+def step_noise(rounds: Sequence[Round], truth: Mapping[str, float]) -> list[float]:
+    """Variances over p (1 - p) between models of an early round's accuracy less the truth's, beyond that of images.
 
-
-def step_noise(rounds: Sequence[Round]) -> list[float]:
-    """Variances over p (1 - p) of the gain from twice the steps, between models, beyond images and seeds; by round."""
+    One for each round but the last with more than two models.
+    """
     found = []
-    for before, after in itertools.pairwise(rounds):
-        early = {arm.model: arm for arm in before.arms}
-        pairs = [(early[arm.model], arm) for arm in after.arms if arm.confidence is not None]
-        if len(pairs) < 2:
+    for one in rounds[:-1]:
+        arms = [arm for arm in one.arms if arm.right is not None]
+        if len(arms) < 3:
             continue
-        gains = np.stack([late.confidence.mean(0) - own.confidence[0] for own, late in pairs])
-        p = np.clip([late.confidence.mean() for _, late in pairs], 0.02, 0.98)  # of 0 or 1 nothing is known
-        seeds = SEED_NOISE**2 * (1 + 1 / len(after.seeds)) * p * (1 - p)
-        images = np.var(gains - gains.mean(0), axis=1) / gains.shape[1] * len(pairs) / (len(pairs) - 1)
-        found.append(float((np.var(gains.mean(1), ddof=1) - (seeds + images).mean()) / (p * (1 - p)).mean()))
+        right = np.stack([arm.right[0] for arm in arms])
+        p = right.mean(1)
+        images = np.var(right - right.mean(0), axis=1).mean() / right.shape[1] * len(arms) / (len(arms) - 1)
+        between = np.var(p - [truth[arm.model] for arm in arms], ddof=1)
+        unit = np.clip(p.mean(), 0.02, 0.98)  # of 0 or 1 nothing is known
+        found.append(float((between - images) / (unit * (1 - unit))))
     return found
 
 
@@ -176,10 +176,12 @@ def table(runs: Mapping[str, Any]) -> str:
     rows.append(["mean", *_cells([np.mean([one[name] for one in regrets.values()]) for name in names])])
     facts = [["tuned", "choices", "share of all steps", "P(best of the tuned)", *IS, "P(best is tuned)", "is"]]
     facts += [[way, *calibrated(truths, choices, way)] for way in ways]
-    noises = [value for own in choices.values() for one in own for value in one["step noise"]]
+    noises = [one["step noise"] for own in choices.values() for one in own if one["step noise"]]
     tables = [markdown(rows, range(1, len(rows[0]))), markdown(facts, range(1, len(facts[0])))]
-    noise = [f"noise of the steps: {np.sqrt(max(np.mean(noises), 0)):.3f}"] if noises else []
-    return "\n\n".join([*tables, *noise])
+    places = range(max(map(len, noises), default=0))
+    means = [np.mean([own[place] for own in noises if len(own) > place]) for place in places]
+    told = ", ".join(f"{max(mean, 0) ** 0.5:.2f}" for mean in means)
+    return "\n\n".join([*tables, f"noise of the steps, by round: {told or '-'}"])
 
 
 def by_task(truth: Mapping[str, Any], found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
@@ -194,14 +196,9 @@ def by_task(truth: Mapping[str, Any], found: Mapping[str, Sequence[Mapping[str, 
     return {
         "a model at random": regret(list(accuracies)),
         "first by the metric": regret([one["ranked first"] for one in some]),
-        **{f"first round, by {kind}": _mean(regret, some, kind) for kind in ("accuracy", "confidence")},
         **{f"halving, {way}": regret([one["chosen"] for one in own]) for way, own in found.items()},
         **{f"every model tuned, by {kind}": regret(names) for kind, names in truth["best held out"].items()},
     }
-
-
-def _mean(regret: Callable[[Sequence[str]], float], choices: Sequence[Mapping[str, Any]], kind: str) -> float:
-    return float(np.mean([regret(one["first round"][kind]) for one in choices]))
 
 
 def calibrated(truths: Mapping[str, Any], choices: Mapping[tuple[str, str], Sequence], way: str) -> list[str]:

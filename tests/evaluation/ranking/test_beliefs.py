@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from evaluation.ranking.beliefs import Beliefs, beliefs, measured, noise_of, posterior
+from evaluation.ranking.beliefs import STEP_NOISE, Beliefs, beliefs, measured, noise_of, posterior
 from evaluation.ranking.rounds import Arm, Round
 
 
 def arm(name: str, right: np.ndarray) -> Arm:
-    confidence = np.atleast_2d(right).astype(float)
-    return Arm(name, (0.01,), confidence.mean(1), confidence, 1.0, 10)
+    right = np.atleast_2d(right).astype(bool)
+    return Arm(name, (0.01,), right.mean(1), right, 1.0, 10)
 
 
 def one_round(*arms: Arm) -> Round:
@@ -17,7 +17,7 @@ def one_round(*arms: Arm) -> Round:
 
 
 def believed(*arms: Arm) -> Beliefs:
-    found = beliefs([one_round(*arms)])
+    found = beliefs([one_round(*arms)], 1)
     assert found is not None
     return found
 
@@ -66,8 +66,8 @@ def test_a_model_that_is_far_better_on_many_images_is_sure() -> None:
 
 
 def test_images_that_both_have_right_tell_nothing_apart() -> None:
-    together = noise_of([arm("a", np.arange(200) < 100), arm("b", np.arange(200) < 110)])
-    apart = noise_of([arm("a", np.arange(200) < 100), arm("b", np.arange(200) >= 90)])
+    together = noise_of([(arm("a", np.arange(200) < 100), 0), (arm("b", np.arange(200) < 110), 0)], 1)
+    apart = noise_of([(arm("a", np.arange(200) < 100), 0), (arm("b", np.arange(200) >= 90), 0)], 1)
     of_difference = [noise[0, 0] + noise[1, 1] - 2 * noise[0, 1] for noise in (together, apart)]
     assert of_difference[0] < of_difference[1] / 3
 
@@ -85,18 +85,28 @@ def test_dropped_models_count_with_the_gain_of_the_others() -> None:
     last = one_round(arm("a", images < 40), arm("b", images < 36))
     own = {"a": (last.arms[0], 1), "b": (last.arms[1], 1), "c": (first.arms[2], 0)}
     assert measured([first, last], own) == pytest.approx([0.8, 0.72, 0.5 + 0.18])
+    whole, early = noise_of(list(own.values()), 2), noise_of([(one, 1) for one, _ in own.values()], 2)
+    assert whole[2, 2] - early[2, 2] == pytest.approx(STEP_NOISE**2 / 4, rel=0.02) and whole[0, 0] == early[0, 0]
+
+
+def test_early_rounds_are_less_sure() -> None:
+    images = np.arange(200)
+    one = one_round(arm("a", images < 120), arm("b", images < 90))
+    stated = [beliefs([one], planned) for planned in (1, 2, 3)]
+    sure = [found.best["a"] for found in stated if found is not None]
+    assert sure == sorted(sure, reverse=True) and sure[0] > sure[2] + 0.1
 
 
 def test_it_is_unknown_with_several_labels_per_image() -> None:
     one, other = (Arm(name, (0.01,), np.array([0.5]), None, 1.0, 10) for name in "ab")
-    assert beliefs([one_round(one, other)]) is None
+    assert beliefs([one_round(one, other)], 1) is None
 
 
 def test_a_diverged_model_is_not_the_best() -> None:
     gone = Arm("b", (), np.zeros(0), None, 1.0, 10)
     found = believed(arm("a", np.arange(10) < 5), gone)
     assert found.best == {"a": pytest.approx(1)} and found.order() == ["a"]
-    assert beliefs([one_round(gone)]) is None
+    assert beliefs([one_round(gone)], 1) is None
 
 
 def test_stated_probabilities_are_right_on_models_whose_best_is_known() -> None:

@@ -50,7 +50,7 @@ def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_pa
     assert 0 <= found.probability <= 1 and 0 < found.within <= 1
     told = "\n".join(lines(found))
     assert found.winner in told and f"{found.steps:,} steps" in told and "20 held-out images" in told
-    assert f"best {100 * found.probability:3.0f} %" in told and "ordered by confidence" in told
+    assert f"best {100 * found.probability:3.0f} %" in told and "is optimistic" in told
 
 
 def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: Path) -> None:
@@ -61,19 +61,16 @@ def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: P
     assert (again.winner, again.probability, again.seconds) == (first.winner, first.probability, first.seconds)
 
 
-def test_models_and_rates_are_compared_by_confidence(zoo: dict) -> None:
+def test_the_outcome_is_what_the_rounds_say(zoo: dict) -> None:
     found = successive_halving(zoo, "digits", sure=1, **QUICK)
-    alone = beliefs(found.rounds)
+    alone = beliefs(found.rounds, 2)
     assert alone is not None and alone.best == found.rounds[-1].best
     last = {arm.model for arm in found.rounds[-1].arms}
     assert found.winner == next(name for name in alone.order() if name in last)
-    for arm in found.rounds[0].arms:
-        assert arm.confidence is not None and arm.confidence.shape == (1, 20)
-        assert arm.confidence.min() > 0 and arm.confidence.max() <= 1
 
 
 def test_it_stops_once_a_model_is_surely_the_best(zoo: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(rounds: Sequence[Round]) -> Beliefs:
+    def told(rounds: Sequence[Round], planned: int) -> Beliefs:
         names = [arm.model for arm in rounds[0].arms]
         return Beliefs({name: -place for place, name in enumerate(names)}, dict(zip(names, (0.9, 0.1, 0), strict=True)))
 
