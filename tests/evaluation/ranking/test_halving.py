@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_pa
     told = "\n".join(lines(found))
     assert found.winner in told and f"{found.steps:,} steps" in told and "20 held-out images" in told
     assert f"best {100 * found.probability:3.0f} %" in told and "is optimistic" in told
+    assert "20 held-out images are few" in told
+    assert "are few" not in "\n".join(lines(replace(found, held_out=100)))
 
 
 def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: Path) -> None:
