@@ -78,7 +78,7 @@ def _arm(
     """Tune one model with every setting and seed."""
     task = open_task(model, splits)
     rows = task.rows(np.ones(len(task.train), bool))
-    trials = [Trial("choose", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
+    trials = [Trial("halving", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
     with open_runner(task, name="halving", **place) as runner:
         records = runner.run(trials, f"{name}, {settings[0].steps} steps")
     seconds, steps = sum(record["seconds"] for record in records), sum(trial.setting.steps for trial in trials)
