@@ -17,6 +17,7 @@ from sslkit.figures import save_figure
 from sslkit.files import write_whole
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"
+GAP = 0.045  # between two names, of the height of the picture
 FEW = 100  # held-out images; with fewer, stated probabilities were twice the facts, see recipes/benchmarks
 
 
@@ -136,22 +137,13 @@ def plot(found: Halving, path: Path) -> Path:
     figure = Figure(figsize=(7, 0.8 + max(2.6, 0.28 * len(found.rounds[0].arms))), layout="constrained")
     axis = figure.subplots()
     for arm in reversed(found.rounds[0].arms):
-        own = [(one.steps, a) for one in found.rounds for a in one.arms if a.model == arm.model and len(a.values)]
+        own = _curve(found, arm.model)
         won = arm.model == found.winner
         colour = FIRST if won else QUIET
-        steps, values = [step for step, _ in own], [100 * a.value for _, a in own]
-        axis.plot(steps, values, "o-", color=colour, markersize=4, zorder=2 + won)
-        if own:
-            axis.annotate(
-                short(arm.model),
-                (steps[-1], values[-1]),
-                xytext=(6, 0),
-                textcoords="offset points",
-                fontsize=7,
-                va="center",
-                color="#222222" if won else "#666666",
-                parse_math=False,
-            )
+        axis.plot(
+            [step for step, _ in own], [value for _, value in own], "o-", color=colour, markersize=4, zorder=2 + won
+        )
+    _label(axis, found)
     axis.set_xscale("log", base=2)
     ticks = [one.steps for one in found.rounds]
     axis.set_xticks(ticks, list(map(str, ticks)))
@@ -163,3 +155,24 @@ def plot(found: Halving, path: Path) -> Path:
     axis.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
     return path
+
+
+def _curve(found: Halving, model: str) -> list[tuple[int, float]]:
+    """Return the steps and the accuracy in percent of the rounds in which a model did not diverge."""
+    return [
+        (one.steps, 100 * arm.value)
+        for one in found.rounds
+        for arm in one.arms
+        if arm.model == model and len(arm.values)
+    ]
+
+
+def _label(axis: Any, found: Halving) -> None:
+    """Write each model's name beside its last point, moved up where names would overlap."""
+    low, high = axis.get_ylim()
+    last = [(*_curve(found, arm.model)[-1], arm.model) for arm in found.rounds[0].arms if _curve(found, arm.model)]
+    height: dict[int, float] = {}
+    for steps, value, model in sorted(last):
+        place = height[steps] = max(value, height.get(steps, -math.inf) + GAP * (high - low))
+        colour = "#222222" if model == found.winner else "#666666"
+        axis.text(steps * 1.06, place, short(model), fontsize=7, va="center", color=colour, parse_math=False)
