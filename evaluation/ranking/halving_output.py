@@ -53,11 +53,13 @@ def lines(found: Halving) -> list[str]:
         told.append(
             f"          the best of all {n} is among the {first} tuned with {100 * found.within:.0f} %, by the metrics"
         )
-    whole = found.whole_steps
-    told.append(
-        f"cost      {found.steps:,} steps of fine-tuning, {found.seconds:.0f} s; every model with every rate and seed "
-        f"takes {whole:,} steps ({whole / found.steps:.1f} times as many)"
-    )
+    spent, whole = found.steps, found.whole_steps
+    told.append(f"cost      {spent:,} steps of fine-tuning, {found.seconds:.0f} s")
+    if whole > spent:
+        told[-1] += (
+            f"; every model with each rate, and with its best one each seed, takes {whole:,} ({whole / spent:.1f} "
+            "times as many)"
+        )
     if last.arms[0].right is not None:
         told.append(
             f"note      the winner's accuracy on {found.held_out} held-out images of train is optimistic, as it was "

@@ -54,6 +54,8 @@ def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_pa
     assert f"best {100 * found.probability:3.0f} %" in told and "is optimistic" in told
     assert "20 held-out images are few" in told
     assert "are few" not in "\n".join(lines(replace(found, held_out=100)))
+    assert "takes 192 (2.3 times as many)" in told
+    assert "times as many" not in "\n".join(lines(replace(found, whole_steps=84)))
 
 
 def test_a_second_call_tunes_nothing_and_chooses_the_same(zoo: dict, tmp_path: Path) -> None:
