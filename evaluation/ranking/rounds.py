@@ -42,10 +42,6 @@ class Round:
     seeds: tuple[int, ...]
     best: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def dropped(self) -> tuple[Arm, ...]:
-        return self.arms[self.kept :]
-
 
 def rounds_of(models: int) -> int:
     """Return the number of halvings until one model is left."""

@@ -142,17 +142,12 @@ def train(
         return None
     with memory.explained(config, data.image_size, folder, trainer, module):
         module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
-        seen = {
-            "before": start.judged,
-            "history": history,
-            "unreadable": unreadable.paths,
-            "computed": computed(trainer),
-        }
-        return finish(config, data, method, folder, **seen, asked=asked)
+        seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
+        return finish(config, data, method, folder, **seen, computed=computed(trainer), asked=asked)
 
 
 def computed(trainer: pl.Trainer) -> dict[str, Any]:
-    """What the last bits of the weights depend on beside the settings. threads: of each process."""
+    """Return device, processes, threads of each and precision, on which the last bits of the weights depend."""
     on = trainer.strategy.root_device
     name = torch.cuda.get_device_name(on) if on.type == "cuda" else on.type
     threads, precision = torch.get_num_threads(), str(trainer.precision)

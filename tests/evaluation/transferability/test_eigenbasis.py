@@ -87,3 +87,20 @@ def test_metrics_do_not_see_which_form_it_has(name: str, monkeypatch: pytest.Mon
     found = evaluation.score(name, x, y, reference=reference)
     monkeypatch.setattr("evaluation.transferability._eigenbasis.DIRECT", 10**6)
     assert evaluation.score(name, x, y, reference=reference) == pytest.approx(found, rel=1e-9)
+
+
+def test_it_takes_one_blas_thread_and_gives_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads of OpenBLAS wait for each other thousands of times, for seconds on a busy machine."""
+    from scipy.linalg import lapack
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def of_blas() -> set[int]:
+        return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+
+    seen, reduce = [], lapack.dsytrd
+    monkeypatch.setattr(lapack, "dsytrd", lambda *args, **how: seen.append(of_blas()) or reduce(*args, **how))
+    with threadpool_limits(2, user_api="blas"):
+        before = of_blas()
+        eigenbasis_of(gram(DIRECT + 10))
+        assert of_blas() == before
+    assert seen == [{1}]
