@@ -21,8 +21,8 @@ def threads(count: int) -> Iterator[None]:
 def one_blas_thread() -> Iterator[None]:
     """Run numpy's and scipy's BLAS on one thread within the block.
 
-    Their OpenBLAS threads spin at every barrier. The tridiagonal form of order 2,048 has thousands of them: 0.5 s on
-    one thread, 0.3 s on two idle cores, 9 to 15 s on two that are shared with two other processes.
+    Their OpenBLAS threads wait for each other at every barrier, and eigenvectors of order 2,048 have thousands: 0.8 s on
+    one thread, 0.5 s on two idle cores, but up to 22 s on two that other processes use (recipes/benchmarks/busy_cores.py).
     """
     from threadpoolctl import threadpool_limits
 
