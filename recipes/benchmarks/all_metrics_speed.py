@@ -5,11 +5,14 @@
 The features are those of transferability_speed.py, N = 5,000, D = 2,048, C = 100; source probabilities and features of
 an untrained network are made up. Two threads; medians of three repeats on samples without a shared sum, after one of a
 small sample that loads libraries, with freed memory kept as in recipes/rank.py. Together: one sample, whose sums the
-metrics share. The metrics of boxes have no boxes here.
+metrics share. The metrics of boxes have no boxes here. Last, what bounds PACTran: its iterations, and the seconds
+of the two float64 products of each.
 """
 
 import os
 import time
+from collections.abc import Callable
+from unittest import mock
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -19,8 +22,10 @@ from results import keep
 from transferability_speed import SIZES, THREADS, TOGETHER, data
 
 import evaluation
+from evaluation.learners import lbfgs
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import needs, of_sample, parse
+from evaluation.transferability import pactran
 from evaluation.transferability.base import Sample
 from sslkit.allocator import keep_freed_memory
 
@@ -43,6 +48,9 @@ def main() -> None:
         seconds = [together(made, names) for _ in range(REPEATS)]
         keep(RESULTS, told, summary(seconds))
         print(f"{told:<32} {np.median(seconds):6.2f} s", flush=True)
+    bound = pactran_products(made)
+    keep(RESULTS, "products of pactran", bound)
+    print(f"products of pactran: {bound}")
 
 
 def arrays(size: str) -> dict[str, np.ndarray]:
@@ -55,10 +63,37 @@ def arrays(size: str) -> dict[str, np.ndarray]:
 
 def together(made: dict[str, np.ndarray], names: tuple[str, ...]) -> float:
     """Seconds of the metrics on one new sample."""
+
+    def run() -> None:
+        sample = sample_of(**made)
+        for name in names:
+            of_sample(parse(name), sample)
+
+    return clocked(run)
+
+
+def pactran_products(made: dict[str, np.ndarray]) -> dict[str, float]:
+    """Iterations of PACTran, and medians of the seconds of its two products, (N, D) (D, C) and (C, N) (N, D)."""
+    found = []
+
+    def kept(*given: object) -> lbfgs.Minimum:
+        found.append(lbfgs.minimise(*given))
+        return found[-1]
+
+    with mock.patch.object(pactran, "minimise", kept):
+        together(made, ("pactran",))
+    x = torch.from_numpy(made["x"]).double()
+    one_hot = torch.nn.functional.one_hot(torch.from_numpy(made["y"]).long()).double()
+    weight = one_hot.T @ x
+    taken = {"logits": lambda: x @ weight.T, "gradient": lambda: one_hot.T @ x}
+    counts = {"iterations": found[-1].n_iter, "operations of one": 2 * x.numel() * one_hot.shape[1]}
+    medians = {f"{name}, s": np.median([clocked(run) for _ in range(20)]) for name, run in taken.items()}
+    return counts | {name: round(float(seconds), 4) for name, seconds in medians.items()}
+
+
+def clocked(run: Callable[[], object]) -> float:
     start = time.perf_counter()
-    sample = sample_of(**made)
-    for name in names:
-        of_sample(parse(name), sample)
+    run()
     return time.perf_counter() - start
 
 
