@@ -1,0 +1,35 @@
+"""recipes/benchmarks/truth_budgets.py: accuracy by the number of steps."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
+
+import truth_budgets as study
+
+
+def record(steps: int, values: list[float], model: str = "m") -> dict:
+    return {"data": "tasks/a.npz", "model": model, "values": values, "settings": {"steps": steps}}
+
+
+def test_a_model_with_several_budgets_is_compared_on_the_seeds_that_all_have() -> None:
+    records = [
+        record(600, [0.7, 0.7]),
+        record(300, [0.4, 0.6, 0.9, 0.9]),
+        record(300, [0.4, 0.6]),
+        record(300, [1], "n"),
+    ]
+    found = study.curves(records)
+    assert list(found) == [("a", "m")] and list(found["a", "m"]) == [300, 600]
+    assert len(found["a", "m"][300]["values"]) == 4
+    header, row = study.table(found)
+    assert header == ["task", "model", "300 steps", "600 steps"]
+    assert row == ["a", "m", "50.0 ± 14.1", "70.0 ± 0.0"]
+
+
+def test_a_budget_that_was_not_measured_stays_empty() -> None:
+    records = [record(150, [0.5]), record(300, [0.6]), record(300, [0.6], "n"), record(600, [0.7], "n")]
+    assert [row[1:] for row in study.table(study.curves(records))[1:]] == [
+        ["m", "50.0", "60.0", ""],
+        ["n", "", "60.0", "70.0"],
+    ]
