@@ -3,9 +3,11 @@
     python recipes/benchmarks/truth_budgets.py      (reads results/ranking_truth.jsonl and ranking_budgets.jsonl)
 
 The second file holds results of recipes/ground_truth.py with the study's settings and other steps=. Every number is
-tuned on its own grid of learning rates, and the mean of the seeds that all budgets of a model have.
+tuned on its own grid of learning rates, and the mean of the seeds that all budgets of a model have. Models with three
+budgets or more are shown, and for each pair of budgets the means and the agreement of all models that have both.
 """
 
+import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,17 +15,22 @@ from typing import Any
 
 import numpy as np
 from ranking_truth import titled
+from scipy.stats import pearsonr, weightedtau
 
 from sslkit.text_tables import markdown
 
 STUDY = Path(__file__).parent / "results" / "ranking_truth.jsonl"
 OTHERS = STUDY.with_name("ranking_budgets.jsonl")
+SHOWN = 3  # budgets of a model
+FEWEST = 10  # models of a pair of budgets
 
 Budgets = dict[int, dict[str, Any]]  # steps: record
 
 
 def main() -> None:
-    print(markdown(table(curves([*read(STUDY), *read(OTHERS)])), range(2, 8)))
+    found = curves([*read(STUDY), *read(OTHERS)])
+    for rows in (table({which: own for which, own in found.items() if len(own) >= SHOWN}), pairs(found)):
+        print(markdown(rows, range(2, len(rows[0]))), end="\n\n")
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -46,6 +53,21 @@ def table(found: dict[tuple[str, str], Budgets]) -> list[list[str]]:
     for (task, model), own in found.items():
         shared = min(len(record["values"]) for record in own.values())
         rows.append([task, model, *(told(own[budget]["values"][:shared]) if budget in own else "" for budget in steps)])
+    return rows
+
+
+def pairs(found: dict[tuple[str, str], Budgets]) -> list[list[str]]:
+    """Return rows: task, two numbers of steps, and means and agreement of the models that have both."""
+    rows = [["task", "steps", "models", "mean accuracy", "Pearson", "weighted tau"]]
+    for task in dict.fromkeys(task for task, _ in found):
+        own = [budgets for which, budgets in found.items() if which[0] == task]
+        for steps in itertools.combinations(sorted({budget for one in own for budget in one}), 2):
+            both = np.array([[np.mean(one[n]["values"]) for n in steps] for one in own if set(steps) <= set(one)])
+            if len(both) >= FEWEST:
+                short, long = both.T
+                means = f"{100 * short.mean():.1f}, {100 * long.mean():.1f}"
+                agreement = (f"{pearsonr(short, long)[0]:.2f}", f"{weightedtau(short, long)[0]:.2f}")
+                rows.append([task, f"{steps[0]}, {steps[1]}", str(len(both)), means, *agreement])
     return rows
 
 

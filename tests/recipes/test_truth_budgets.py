@@ -33,3 +33,10 @@ def test_a_budget_that_was_not_measured_stays_empty() -> None:
         ["m", "50.0", "60.0", ""],
         ["n", "", "60.0", "70.0"],
     ]
+
+
+def test_two_budgets_agree_as_scipy_says() -> None:
+    rising = [record(steps, [0.1 * place + steps / 1000], f"m{place}") for place in range(10) for steps in (1, 2)]
+    _, row = study.pairs(study.curves(rising))
+    assert row == ["a", "1, 2", "10", "45.1, 45.2", "1.00", "1.00"]
+    assert len(study.pairs(study.curves(rising[:-2]))) == 1, "nine models are too few"
