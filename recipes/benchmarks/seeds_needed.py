@@ -21,7 +21,6 @@ from sslkit.text_tables import markdown
 
 TRUTH = Path(__file__).parent / "results" / "ranking_truth.jsonl"
 RESULTS = "seeds_needed"
-FEWEST_RATES = 3  # of a grid; records with fewer measured budgets
 SEEDS = (1, 2, 5, 10, 20, 50, 100, 200)  # of each half
 DRAWS = 200
 
@@ -48,8 +47,6 @@ def by_task(path: Path) -> tuple[dict[str, list[np.ndarray]], float]:
     found: dict[str, dict[str, np.ndarray]] = {}
     spent: dict[str, float] = {}
     for record in map(json.loads, path.read_text().splitlines()):
-        if len(record["settings"]["grid"]["lr"]) < FEWEST_RATES:
-            continue
         task, values = titled(record["data"]), np.array(record["values"])
         own = found.setdefault(task, {})
         if len(values) > len(own.get(record["model"], ())):
