@@ -102,9 +102,10 @@ def _definite(a: Tensor, means: Tensor) -> tuple[Tensor, float]:
     """
     scale = float(a.diagonal().mean()) if len(a) else 0.0
     scale = scale or float(means.square().mean()) or 1.0
-    eye = torch.eye(len(a), dtype=a.dtype, device=a.device)
     for jitter in (0.0, *(scale * 10.0**exponent for exponent in range(-15, 1))):
-        factor, failed = torch.linalg.cholesky_ex(a + jitter * eye)
+        lifted = a.clone()
+        lifted.diagonal().add_(jitter)
+        factor, failed = torch.linalg.cholesky_ex(lifted)
         if not failed:
             return factor, jitter
     raise UserError(

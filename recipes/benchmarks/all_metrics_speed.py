@@ -5,13 +5,14 @@
 The features are those of transferability_speed.py, N = 5,000, D = 2,048, C = 100; source probabilities and features of
 an untrained network are made up. Two threads; medians of three repeats on samples without a shared sum, after one of a
 small sample that loads libraries, with freed memory kept as in recipes/rank.py. Together: one sample, whose sums the
-metrics share. The metrics of boxes have no boxes here. Last, what bounds PACTran: its iterations, and the seconds
-of the two float64 products of each.
+metrics share. The metrics of boxes have no boxes here. Last, what bounds them: the iterations of PACTran and the
+seconds of the two float64 products of each, and the seconds of each matrix routine that the seven quick ones call.
 """
 
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from unittest import mock
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -26,7 +27,9 @@ from evaluation.learners import lbfgs
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import needs, of_sample, parse
 from evaluation.transferability import pactran
-from evaluation.transferability.base import Sample
+from evaluation.transferability._eigenbasis import Tridiagonal
+from evaluation.transferability._scatter import add_upper_gram, mirror_upper
+from evaluation.transferability.base import BLOCK, Sample
 from sslkit.allocator import keep_freed_memory
 
 RESULTS = "all_metrics_speed"
@@ -48,9 +51,10 @@ def main() -> None:
         seconds = [together(made, names) for _ in range(REPEATS)]
         keep(RESULTS, told, summary(seconds))
         print(f"{told:<32} {np.median(seconds):6.2f} s", flush=True)
-    bound = pactran_products(made)
-    keep(RESULTS, "products of pactran", bound)
-    print(f"products of pactran: {bound}")
+    bounds = {"products of pactran": pactran_products(made), "routines of the seven": quick_routines(made)}
+    for told, bound in bounds.items():
+        keep(RESULTS, told, bound)
+        print(f"{told}: {bound}")
 
 
 def arrays(size: str) -> dict[str, np.ndarray]:
@@ -89,6 +93,35 @@ def pactran_products(made: dict[str, np.ndarray]) -> dict[str, float]:
     counts = {"iterations": found[-1].n_iter, "operations of one": 2 * x.numel() * one_hot.shape[1]}
     medians = {f"{name}, s": np.median([clocked(run) for _ in range(20)]) for name, run in taken.items()}
     return counts | {name: round(float(seconds), 4) for name, seconds in medians.items()}
+
+
+def quick_routines(made: dict[str, np.ndarray]) -> dict[str, float]:
+    """Median seconds of each matrix routine, and of all the calls that the seven quick metrics make of them.
+
+    Two sums of X'X (of the rows, and of SFDA's mixed ones), two reductions to tridiagonal form with all eigenvectors of
+    it (LogME, and LogME after PED), four Cholesky factors (SFDA's two, TransRate, regularised H-score).
+    """
+    x = torch.from_numpy(made["x"]).double()
+    total = torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64)
+    blocks = x.split(BLOCK // x.shape[1])
+
+    def gram() -> None:
+        total.zero_()
+        for rows in blocks:
+            add_upper_gram(total, rows)
+
+    gram()
+    mirror_upper(total).diagonal().add_(1)
+    reduced = Tridiagonal.of(total)
+    routines = {
+        "X'X": (2, gram),
+        "tridiagonal form": (2, lambda: Tridiagonal.of(total)),
+        "its eigenvectors": (2, lambda: replace(reduced).small),
+        "Cholesky": (4, lambda: torch.linalg.cholesky_ex(total)),
+    }
+    seconds = {name: float(np.median([clocked(run) for _ in range(5)])) for name, (_, run) in routines.items()}
+    together = sum(times * seconds[name] for name, (times, _) in routines.items())
+    return {f"{name}, s": round(taken, 4) for name, taken in (seconds | {"all calls": together}).items()}
 
 
 def clocked(run: Callable[[], object]) -> float:
