@@ -75,6 +75,7 @@ def test_the_terms_of_dsa_are_timed(correct) -> None:
     assert list(found) == [16, 24] and all(cost["ms"] > 0 for cost in found.values())
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_run_is_compared_with_unbroken_ones(correct, tmp_path: Path) -> None:
     import gpu_resume

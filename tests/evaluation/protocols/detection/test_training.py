@@ -198,13 +198,14 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
     assert "damaged.ckpt is no checkpoint, or a part of one" in first and "found different checkpoints" in second
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "network", "steps"),
     [
         ("c4", "narrow_resnet", 160),
-        pytest.param("fpn", "narrow_resnet", 100, marks=pytest.mark.nightly),
-        pytest.param("vit_pyramid", "narrow_vit", 80, marks=pytest.mark.nightly),
+        ("fpn", "narrow_resnet", 100),
+        ("vit_pyramid", "narrow_vit", 80),
     ],
 )
 def test_the_loss_falls_and_the_images_are_learned_by_heart(arch: str, network: str, steps: int) -> None:
