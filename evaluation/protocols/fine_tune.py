@@ -15,7 +15,7 @@ import numpy as np
 
 from evaluation.features.checks import whole_number
 from evaluation.features.models import load_model
-from evaluation.protocols._option_types import AtLeastTwo, Count, Precision, Seeds, Workers
+from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Precision, Seeds, Workers
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
@@ -54,6 +54,7 @@ class Options:
     steps: Count = 5000
     batch_size: AtLeastTwo = 64
     seeds: Seeds = (0,)
+    crop: Crop = (0.08, 1.0)
     flip: bool = True
     precision: Precision = "float32"
     workers: Workers = 1
@@ -72,7 +73,7 @@ def fine_tune(
     out: str | Path | None = None,
     root: str | Path = "data",
     image_size: int | None = None,
-    crop: tuple[float, float] = (0.08, 1.0),
+    crop: Sequence[float] = Options.crop,
     flip: bool = Options.flip,
     precision: str = Options.precision,
     device: str = "auto",
@@ -111,7 +112,7 @@ def fine_tune(
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges; and for an image
     that cannot be read, before the first step where all images fit in memory (see `evaluation.tuning.trials.Bench`).
     """
-    seeds = different_seeds(seeds)
+    seeds, crop = different_seeds(seeds), tuple(as_list("crop", crop))
     settings = settings_of(grid, steps=steps, batch_size=batch_size, crop=crop, flip=flip, precision=precision)
     check_select(select)
     check_extend(extend, settings, select)

@@ -15,7 +15,7 @@ from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 
-METRICS = ("knn",)  # of a ranking by default: no metric and no combination was told from it, see recipes/benchmarks
+METRICS = ("knn",)  # of a ranking by default: nothing was significantly better, see recipes/benchmarks
 OF_NUMBERS = ("logme",)  # likewise for several labels an image, which kNN does not score
 BOOTSTRAP = 100  # default number of redrawn sets of images
 ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested

@@ -5,7 +5,7 @@ evaluation.rank(zoo, "clipart", truth=outcome.truth["clipart"])
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,14 @@ from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_member, members
 from evaluation.protocols.fine_tune import as_list, different_seeds, fine_tune, settings_of
 from evaluation.ranking.candidates import sampled
-from evaluation.results.records import Records, check_fields
+from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.files import write_whole
 
-NEEDS = ("model", "data", "weights", "settings", "value", "interval", "chosen", "grid", "seconds")  # of a record
+NEEDS = ("model", "data", "weights", "images", "settings", "value", "interval", "chosen", "grid", "seconds")
 RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
 
 
@@ -170,12 +170,13 @@ class _Measurement:
 
     def highest(self, task: str, count: int) -> list[str]:
         """Return the `count` models with the highest accuracies by the seeds that all models have, best first."""
-        column = _of_settings(self.records, self.settings, self.models).get(task, {}) if count else {}
+        column = self._of(lambda seeds: seeds == self.settings["seeds"]).get(task, {}) if count else {}
         return sorted((name for name in self.models if name in column), key=lambda name: -column[name]["value"])[:count]
 
     def write(self) -> GroundTruth:
         """Write truth.json and truth_details.json of all results with these settings, each atomically."""
-        results = _results(self.records, self.settings, self.models)
+        first = self.settings["seeds"]
+        results = self._of(lambda seeds: seeds[: len(first)] == first)
         truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
         failures = [vars(failure) for failure in self.failures]
         details = {"settings": self.settings, "results": results, "failures": failures}
@@ -183,6 +184,30 @@ class _Measurement:
             with write_whole(self.out / name) as partial:
                 partial.write_text(json.dumps(content, indent=1) + "\n")
         return GroundTruth(truth, results, self.settings, tuple(self.failures))
+
+    def _of(self, wanted: Callable[[list[int]], bool]) -> dict[str, dict[str, Any]]:
+        """Return {task: {model: record}} with these settings and the most of the wanted lists of seeds."""
+        found: dict[str, dict[str, Any]] = {}
+        everything = list(self.records.read().values())
+        for record in everything:
+            check_fields(record, NEEDS, self.records.path)
+        for record in sorted(everything, key=lambda record: len(record["settings"]["seeds"])):
+            seeds = record["settings"]["seeds"]
+            same = {**record["settings"], "seeds": self.settings["seeds"]} == self.settings
+            if same and wanted(seeds) and self._current(record):
+                kept = {key: value for key, value in record.items() if key not in ("run", "model", "data", "settings")}
+                found.setdefault(record["data"], {})[record["model"]] = kept
+        return found
+
+    def _current(self, record: Mapping[str, Any]) -> bool:
+        """Return False for a record of other weights or images than those of this call."""
+        model, splits = self.models.get(record["model"]), self.tasks.get(record["data"])
+        if model and splits:
+            key = _key(record["model"], model, record["data"], splits, record["settings"])
+            return record["run"] == run_id(key)
+        if splits and isinstance(record["images"], list):  # records before 2026-11-25 have a number there
+            return record["images"] == _digests(splits)
+        return model is None or record["weights"] == model.digest
 
 
 def load_zoo(
@@ -229,9 +254,13 @@ def _key(name: str, model: LoadedModel, task: str, splits: Mapping[str, Split], 
         "data": task,
         "weights": model.digest,
         "image_size": model.image_size,
-        "images": [split.digest for split in splits.values()],
+        "images": _digests(splits),
         "settings": dict(settings),
     }
+
+
+def _digests(splits: Mapping[str, Split]) -> list[str]:
+    return [split.digest for split in splits.values()]
 
 
 def _measured(model: LoadedModel, splits: Mapping[str, Split], how: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,6 +268,7 @@ def _measured(model: LoadedModel, splits: Mapping[str, Split], how: Mapping[str,
     told = json.loads(result.to_json())
     details = told.pop("details")
     told = {name: value for name, value in told.items() if name not in ("model", "data")}
+    del details["images"]  # the number of training images, which is below; the key has the digests of this name
     counts = {"train_images": len(splits["train"]), "test_images": len(splits["test"])}
     return {**told, **details, **counts}
 
@@ -247,44 +277,14 @@ def _told(task: str, name: str, record: Mapping[str, Any], done: bool) -> str:
     interval = record["interval"]
     bounds = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if interval else ""
     spent = "there already" if done else f"{record['seconds']:.0f} s"
-    rates = [tried["lr"] for tried in record["grid"]]
-    chosen = record["chosen"]["lr"]
-    edge = " (an end of the grid)" if rates and chosen in (min(rates), max(rates)) else ""
-    return f"{task}: {name}  {100 * record['value']:.1f} %{bounds}, lr {chosen:g}{edge}, {spent}"
+    edge = " (an end of the grid)" if at_an_end(record) else ""
+    return f"{task}: {name}  {100 * record['value']:.1f} %{bounds}, lr {record['chosen']['lr']:g}{edge}, {spent}"
 
 
-def _results(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> dict[str, dict[str, Any]]:
-    """Return {task: {model: record}}, of each model with the most seeds that begin with those of the settings."""
-    found: dict[str, dict[str, Any]] = {}
-    seeds = settings["seeds"]
-    for record in sorted(_matching(records, settings, models), key=lambda record: len(record["settings"]["seeds"])):
-        if record["settings"]["seeds"][: len(seeds)] == seeds:
-            _put(found, record)
-    return found
-
-
-def _of_settings(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> dict[str, dict[str, Any]]:
-    """Return {task: {model: record}} of these very seeds."""
-    found: dict[str, dict[str, Any]] = {}
-    for record in _matching(records, settings, models):
-        if record["settings"]["seeds"] == settings["seeds"]:
-            _put(found, record)
-    return found
-
-
-def _matching(records: Records, settings: Mapping, models: Mapping[str, LoadedModel]) -> Iterator[dict[str, Any]]:
-    """Yield the records of these settings with any seeds; of a retrained model that of its current weights."""
-    for record in records.read().values():
-        check_fields(record, NEEDS, records.path)
-        name = record["model"]
-        stale = name in models and record["weights"] != models[name].digest
-        if {**record["settings"], "seeds": settings["seeds"]} == settings and not stale:
-            yield record
-
-
-def _put(found: dict[str, dict[str, Any]], record: Mapping[str, Any]) -> None:
-    kept = {key: value for key, value in record.items() if key not in ("run", "model", "data", "settings")}
-    found.setdefault(record["data"], {})[record["model"]] = kept
+def at_an_end(record: Mapping[str, Any]) -> bool:
+    """Return True if the chosen learning rate is the lowest or the highest of several."""
+    rates = {tried["lr"] for tried in record["grid"]}
+    return len(rates) > 1 and record["chosen"]["lr"] in (min(rates), max(rates))
 
 
 def _line(error: Exception) -> str:

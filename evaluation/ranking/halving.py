@@ -5,8 +5,8 @@ found.winner, found.probability, found.steps
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from evaluation.datasets import Split, open_split
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.command_line import name_of
-from evaluation.features.zoo_members import load_member, members, open_all
+from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import checked_metrics
@@ -37,9 +37,9 @@ class Halving:
 
     probability: that the winner is the best of the tuned models (`evaluation.ranking.beliefs`); nan for several labels
         per image.
-    within: that the best model of the zoo is among the tuned ones, by the ranking; nan without a consensus.
+    within: that the best model of the zoo is among the tuned ones, by the ranking; nan if it has no probabilities.
     train, held_out: numbers of images. checkpoint: the winner on a command line.
-    whole_steps: of tuning every model of the zoo with every rate, and with its best rate every seed.
+    whole_steps: of tuning every ranked model with every rate, and with its best rate every seed.
     """
 
     data: str
@@ -105,8 +105,8 @@ def successive_halving(
         training split is used, of which a fifth of each class is held out to compare the models.
     first: models that are fine-tuned, the first by consensus. steps: of the last round; each round before it has half
         as many as the next.
-    lr: the grid of the first round; each round keeps the better half of each model's rates. The last round has one
-        rate, and each of `seeds`; the others have the first of them.
+    lr: the grid of the first round; each round keeps the better half of each model's rates, the last but one the best.
+    seeds: of the last round; the others have the first of them. Two models have a single round, of every rate and seed.
     sure: stop once a model is the best with this probability; 1: never.
     optimizer, weight_decay, batch_size, crop, flip, precision, device, workers: see `evaluation.fine_tune`.
     max_images: of the task, the same number of each class; rank_images: of these for the metrics; None: all.
@@ -114,7 +114,8 @@ def successive_halving(
     The accuracy of the winner was used to choose it, so it is optimistic; `evaluation.fine_tune` measures on test
     images. Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization,
     AISTATS 2016.
-    Raises UserError before any computation for bad options, metrics, models and data; and if all models diverge.
+    Raises UserError before any computation for bad options, metrics, models and data; before any tuning if no metric
+    scores every model, or fewer than 2 can be ranked; and if all models diverge.
     """
     seeds, rates = tuple(different_seeds(seeds)), as_list("lr", lr)
     how = {"batch_size": batch_size, "crop": tuple(as_list("crop", crop)), "flip": flip, "precision": precision}
@@ -127,11 +128,14 @@ def successive_halving(
     checked_images(image_size=image_size), device_of(device), checked_metrics(metrics)
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
-    if len(models) < 2:
-        raise UserError(f"the zoo has {len(models)} model: successive halving chooses among at least 2")
+    _at_least_two(models, models.left_out)
     train, held = divided(_opened(data, root, max_images), seeds[0])
     ranked = sampled(train, rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
+    ranking = replace(ranking, left_out={**models.left_out, **ranking.left_out})
+    _at_least_two(ranking.models, ranking.left_out)
+    if not ranking.consensus.first():
+        raise UserError(f"{data}: no metric scores every model, so none is first: {'; '.join(ranking.notes)}")
     asked = ranking.order[:first]
     place = {"out": out, "device": device, "workers": workers, "progress": progress}
     chosen = {name: load_member(models[name]) for name in asked}
@@ -148,8 +152,14 @@ def successive_halving(
         train=len(train),
         held_out=len(held),
         checkpoint=name_of(given[winner], chosen[winner]),
-        whole_steps=len(models) * (len(rates) + len(seeds)) * steps,
+        whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
     )
+
+
+def _at_least_two(models: Sized, left_out: Mapping[str, str]) -> None:
+    if len(models) < 2:
+        why = "".join(f"; {line}" for line in lines_of(left_out))
+        raise UserError(f"the zoo has {len(models)} usable model: successive halving chooses among at least 2{why}")
 
 
 def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.features.command_line import words
+from evaluation.features.zoo_members import lines_of
+from evaluation.protocols.fine_tune import Options
 from evaluation.ranking.halving import Halving, successive_halving
 from evaluation.ranking.rounds import Arm, Round
 from evaluation.ranking.summary import file_names
@@ -18,7 +20,7 @@ from sslkit.files import write_whole
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"
 GAP = 0.045  # between two names, of the height of the picture
-FEW = 100  # held-out images; with fewer, stated probabilities were twice the facts, see recipes/benchmarks
+FEW = 100  # held-out images; with fewer, the stated probabilities rest on a handful of choices, see recipes/benchmarks
 
 
 def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how: Any) -> Halving:
@@ -46,6 +48,8 @@ def lines(found: Halving) -> list[str]:
     for number, one in enumerate(found.rounds, 1):
         told += _round(number, one, found.held_out, number == len(found.rounds))
     sure = "" if math.isnan(found.probability) else f"; {100 * found.probability:.0f} % to be the best of those tuned"
+    told += [f"note      {note}" for note in found.ranking.notes]
+    told += lines_of(found.ranking.left_out)
     last = found.rounds[-1]
     told.append(f"best      {found.data}: {found.winner}, lr {found.lr:g}{sure}")
     first, n = len(found.rounds[0].arms), len(found.ranking.models)
@@ -66,7 +70,7 @@ def lines(found: Halving) -> list[str]:
             "chosen by it"
         )
         if found.held_out < FEW:
-            told.append(f"note      {found.held_out} held-out images are few: probabilities are then too high")
+            told.append(f"note      {found.held_out} held-out images are few: the probabilities are uncertain")
     return told
 
 
@@ -88,7 +92,8 @@ def _percent(arm: Arm) -> str:
 def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
     """Return the command that measures the winner on test images, with its learning rate. how: the options here."""
     grid = {"lr": [found.lr], "weight_decay": [how["weight_decay"]], "optimizer": how["optimizer"]}
-    tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "flip")}
+    tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "crop", "flip")}
+    tuned |= {"fine_tune.precision": how["precision"]} if how["precision"] != Options.precision else {}
     kept = {name: how[name] for name in ("image_size", "trust") if how[name]}
     kept |= {"root": how["root"]} if how["root"] != "data" else {}
     asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
@@ -117,6 +122,8 @@ def write(found: Halving, path: Path) -> Path:
         "seconds": found.seconds,
         "images": {"train": found.train, "held_out": found.held_out},
         "ranked": found.ranking.order,
+        "notes": list(found.ranking.notes),
+        "left_out": dict(found.ranking.left_out),
         "rounds": rounds,
     }
     with write_whole(path) as partial:

@@ -75,16 +75,21 @@ class Fit:
         return (self.alpha / self.beta).clamp_min(SMALLEST)
 
 
+def _offset(axes: Axes, targets: Targets, tau: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return (X'X + tau)^-1 in the eigenbasis (d, K), `Axes.inverse_mean` of it, and the targets' unexplained mean."""
+    inverse = 1 / (axes.values[:, None] + tau)
+    tilted, lift = axes.inverse_mean(inverse)
+    explained = (tilted * axes.values.sqrt()[:, None]).mul_(targets.along).sum(0)
+    return inverse, tilted, lift, (targets.mean - explained) / lift
+
+
 def ridge(axes: Axes, targets: Targets, tau: Tensor) -> Fit:
     """Do one round: posterior mean at tau = alpha / beta, then the precisions for it.
 
     The mean of the rows is kept separate, so that an offset of 1000 times the spread loses no precision.
     """
     roots = axes.values.sqrt()[:, None]
-    inverse = 1 / (axes.values[:, None] + tau)
-    tilted, lift = axes.inverse_mean(inverse)
-    explained = (tilted * roots).mul_(targets.along).sum(0)
-    gap = (targets.mean - explained) / lift  # unexplained part of the targets' mean
+    inverse, tilted, lift, gap = _offset(axes, targets, tau)
     pull = axes.n * gap * tilted
     weights = (inverse * roots).mul_(targets.along).add_(pull).square_().sum(0)
     apart = (inverse * tau).mul_(targets.along).sub_(pull.mul_(roots)).square_().sum(0)
@@ -114,11 +119,8 @@ def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
 
 def posterior_mean(axes: Axes, targets: Targets, tau: Tensor) -> Tensor:
     """Return the weights (d, K) of the linear models at tau (K,), in the eigenbasis of the features."""
-    roots = axes.values.sqrt()[:, None]
-    inverse = 1 / (axes.values[:, None] + tau)
-    tilted, lift = axes.inverse_mean(inverse)
-    gap = (targets.mean - (tilted * roots * targets.along).sum(0)) / lift
-    return inverse * roots * targets.along + axes.n * gap * tilted
+    inverse, tilted, _, gap = _offset(axes, targets, tau)
+    return inverse * axes.values.sqrt()[:, None] * targets.along + axes.n * gap * tilted
 
 
 def evidence(axes: Axes, fit: Fit) -> Tensor:

@@ -32,13 +32,15 @@ from evaluation.ranking.ground_truth import load_zoo
 from evaluation.ranking.halving import successive_halving
 from evaluation.ranking.rounds import Round
 from evaluation.results.choice import levelled
+from evaluation.results.records import run_id
+from evaluation.results.statistics import over_seeds
 from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
 from sslkit.text_tables import markdown
 
 RESULTS = "halving_study"
 SEEDS = 3  # of the last round
-IS = ("is, as measured", "is, with the truth's noise")
+IS = ("right, as measured", "right, with the truth's noise")
 DRAWS = 4000  # of the truth's noise
 
 
@@ -52,7 +54,8 @@ def main() -> None:
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
-    print(table(load(RESULTS)["runs"]))
+    runs = load(RESULTS)["runs"]
+    print(table(runs) if runs else f"{RESULTS}: no results yet")
 
 
 def arguments() -> argparse.Namespace:
@@ -77,16 +80,26 @@ def measure(args: argparse.Namespace) -> None:
     if missing:
         raise UserError(f"--truth has no results with settings of {', '.join(missing)}")
     settings = details["settings"]
-    models, _ = load_zoo(args.zoo, image_size(settings))
-    for task in wanted:
-        kept = usable(titled(task), truth[task], details, models)
+    models, failures = load_zoo(args.zoo, image_size(settings))
+    if failures:
+        raise UserError("; ".join(map(str, failures)))
+    judged = {task: usable(titled(task), truth[task], details, models) for task in wanted}
+    for task, kept in judged.items():
         keep(RESULTS, f"truth | {titled(task)}", of_truth(truth[task], details["results"][titled(task)], kept))
     place = {"cache": args.cache, "out": args.work}
     runs = itertools.product(range(args.repeats), args.first, wanted)
     for repeat, first, task in tqdm(list(runs), unit="choice", leave=False, disable=None):
         key = f"choice | {titled(task)} | {first} | {repeat}"
-        if key not in load(RESULTS)["runs"]:
-            keep(RESULTS, key, choice(models, task, first, repeat, settings[titled(task)], truth[task], place))
+        own = {name: models[name] for name in judged[task]}
+        made_with = inputs(settings[titled(task)], {name: model.digest for name, model in own.items()})
+        if load(RESULTS)["runs"].get(key, {}).get("inputs") != made_with:
+            found = choice(own, task, first, repeat, settings[titled(task)], truth[task], place)
+            keep(RESULTS, key, found | {"inputs": made_with})
+
+
+def inputs(settings: Mapping[str, Any], weights: Mapping[str, str]) -> str:
+    """The id of what a choice is made from: the truth's settings, and the models' names and digests."""
+    return run_id({"settings": dict(settings), "weights": dict(weights)})
 
 
 def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
@@ -103,8 +116,11 @@ def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Seque
 
 def of_chosen_rate(record: Mapping[str, Any], name: str) -> float:
     """The accuracy ("value") or loss on held-out training images with the rate that was chosen."""
-    chosen = record["chosen"]["lr"]
-    return next(tried[name] for tried in record["grid"] if tried["lr"] == chosen)
+    same = ("lr", "weight_decay", "optimizer")
+    chosen = [tried[name] for tried in record["grid"] if all(tried[key] == record["chosen"][key] for key in same)]
+    if not chosen:
+        raise UserError("the truth has one setting, so that none was chosen on held-out images: give it several lr")
+    return chosen[0]
 
 
 def highest(values: Mapping[str, float]) -> list[str]:
@@ -126,6 +142,8 @@ def choice(
     seeds = [SEEDS * repeat + seed for seed in range(SEEDS)]
     same = {name: settings[name] for name in ("steps", "batch_size", "crop", "flip", "precision", "max_images")}
     grid = settings["grid"]
+    if len(grid["weight_decay"]) > 1:
+        raise UserError(f"{task}: the truth has several weight decays, recipes/choose.py takes one")
     same |= {"lr": grid["lr"], "optimizer": grid["optimizer"], "weight_decay": grid["weight_decay"][0]}
     found = successive_halving(dict(models), task, first=first, seeds=seeds, **place, progress=False, **same)
     return {
@@ -161,7 +179,7 @@ def step_noise(rounds: Sequence[Round], truth: Mapping[str, float]) -> list[floa
 
 
 def table(runs: Mapping[str, Any]) -> str:
-    """Markdown tables: regret by task, in points; how often the stated probabilities are right; noise of the steps."""
+    """Markdown tables: regret by task, in points, and its differences; how often the stated probabilities are right."""
     truths = {key.partition(" | ")[2]: one for key, one in runs.items() if key.startswith("truth | ")}
     choices: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for key, one in runs.items():
@@ -174,10 +192,10 @@ def table(runs: Mapping[str, Any]) -> str:
     names = list(next(iter(regrets.values())))
     rows = [["task", *names], *([task, *_cells(one.values())] for task, one in regrets.items())]
     rows.append(["mean", *_cells([np.mean([one[name] for one in regrets.values()]) for name in names])])
-    facts = [["tuned", "choices", "share of all steps", "P(best of the tuned)", *IS, "P(best is tuned)", "is"]]
+    facts = [["tuned", "choices", "share of all steps", "P(best of the tuned)", *IS, "P(best is tuned)", "right"]]
     facts += [[way, *calibrated(truths, choices, way)] for way in ways]
     noises = [one["step noise"] for own in choices.values() for one in own if one["step noise"]]
-    tables = [markdown(rows, range(1, len(rows[0]))), markdown(facts, range(1, len(facts[0])))]
+    tables = [markdown(found, range(1, len(found[0]))) for found in (rows, differences(list(regrets.values())), facts)]
     places = range(max(map(len, noises), default=0))
     means = [np.mean([own[place] for own in noises if len(own) > place]) for place in places]
     told = ", ".join(f"{max(mean, 0) ** 0.5:.2f}" for mean in means)
@@ -201,10 +219,28 @@ def by_task(truth: Mapping[str, Any], found: Mapping[str, Sequence[Mapping[str, 
     }
 
 
+def differences(regrets: Sequence[Mapping[str, float]]) -> list[list[str]]:
+    """Rows and columns: ways to choose. Cells: mean regret of the row less the column's, with a t interval over tasks.
+
+    regrets: of each task, as `by_task` returns them.
+    """
+    ways = list(regrets[0])[1:]
+    rows = [["regret of the row less that of the column", *ways]]
+    for way in ways:
+        apart = [np.array([one[way] - one[other] for one in regrets]) for other in ways]
+        rows.append([way, *("" if way == other else _paired(d) for other, d in zip(ways, apart, strict=True))])
+    return rows
+
+
+def _paired(apart: np.ndarray) -> str:
+    found = over_seeds(apart, unit="points")
+    return f"{found.value:+.1f}" + (f" ({found.interval[0]:.1f} to {found.interval[1]:.1f})" if found.interval else "")
+
+
 def calibrated(truths: Mapping[str, Any], choices: Mapping[tuple[str, str], Sequence], way: str) -> list[str]:
     """Number of choices, and stated probabilities beside the facts, means over tasks and repetitions with any.
 
-    "is": by the measured accuracies, and by `chance_best`, as their seeds do not settle which model is the best.
+    "right": by the measured accuracies, and by `chance_best`, as their seeds do not settle which model is the best.
     """
     share, best_of, is_best, chance, within, is_within = [], [], [], [], [], []
     for (task, chosen_by), own in choices.items():

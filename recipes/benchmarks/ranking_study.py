@@ -32,7 +32,7 @@ from evaluation.datasets import Split, open_split
 from evaluation.features.models import LoadedModel
 from evaluation.ranking.agreement import spearman
 from evaluation.ranking.candidates import sampled
-from evaluation.ranking.ground_truth import load_zoo
+from evaluation.ranking.ground_truth import at_an_end, load_zoo
 from evaluation.ranking.scoring import needs, parse
 from evaluation.results.records import Records, each_once
 from sslkit.allocator import keep_freed_memory
@@ -241,13 +241,8 @@ def _cost(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict
     return {
         "runs": sum(len(record["grid"]) + len(record["values"]) for record in everything),
         "core_hours": round(sum(record["seconds"] for record in everything) / 3600, 2),
-        "at_an_end": {task: sum(map(_at_an_end, column)) for task, column in records.items()},
+        "at_an_end": {task: sum(map(at_an_end, column)) for task, column in records.items()},
     }
-
-
-def _at_an_end(record: Mapping[str, Any]) -> bool:
-    rates = [tried["lr"] for tried in record["grid"]]
-    return len(rates) > 1 and record["chosen"]["lr"] in (min(rates), max(rates))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python recipes/benchmarks/truth_budgets.py      (reads results/ranking_truth.jsonl and ranking_budgets.jsonl)
 
 The second file holds results of recipes/ground_truth.py with the study's settings and other steps=. Every number is
-tuned on its own grid of learning rates, and the mean of the seeds that all budgets of a model have. Models with three
+tuned on its own grid of learning rates, and the mean of the seeds that all budgets compared have. Models with three
 budgets or more are shown, and for each pair of budgets the means and the agreement of all models that have both.
 """
 
@@ -62,13 +62,19 @@ def pairs(found: dict[tuple[str, str], Budgets]) -> list[list[str]]:
     for task in dict.fromkeys(task for task, _ in found):
         own = [budgets for which, budgets in found.items() if which[0] == task]
         for steps in itertools.combinations(sorted({budget for one in own for budget in one}), 2):
-            both = np.array([[np.mean(one[n]["values"]) for n in steps] for one in own if set(steps) <= set(one)])
+            both = np.array([accuracies([one[n] for n in steps]) for one in own if set(steps) <= set(one)])
             if len(both) >= FEWEST:
                 short, long = both.T
                 means = f"{100 * short.mean():.1f}, {100 * long.mean():.1f}"
                 agreement = (f"{pearsonr(short, long)[0]:.2f}", f"{weightedtau(short, long)[0]:.2f}")
                 rows.append([task, f"{steps[0]}, {steps[1]}", str(len(both)), means, *agreement])
     return rows
+
+
+def accuracies(records: list[dict[str, Any]]) -> list[float]:
+    """Return the mean accuracy of each record over the seeds that all of them have."""
+    shared = min(len(record["values"]) for record in records)
+    return [float(np.mean(record["values"][:shared])) for record in records]
 
 
 def told(values: list[float]) -> str:

@@ -119,11 +119,23 @@ def train(
     if config.trainer.compile:
         callbacks.insert(0, Compiled())  # removed before kNN and probe
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
-    launched_outside = "LOCAL_RANK" in os.environ
     module = Pretraining(method, config.optimizer, lr=peak_lr(config), steps=steps(config, data))
+    _fit(trainer, module, loading, folder, checkpoint)
+    if not trainer.is_global_zero:
+        return None
+    with memory.explained(config, data.image_size, folder, trainer, module):
+        module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
+        seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
+        return finish(config, data, method, folder, **seen, computed=computed(trainer), asked=asked)
+
+
+def _fit(trainer: pl.Trainer, module: Pretraining, loading: Loading, folder: Path, checkpoint: Path | None) -> None:
+    """Fit `module`, with the settings' loggers, which are finished in any case, as is the process group."""
+    config = loading.config
+    launched_outside = "LOCAL_RANK" in os.environ
     started: dict[str, Logger] = {}
     try:
-        with deterministic(config), memory.explained(config, data.image_size, folder, trainer, module):
+        with deterministic(config), memory.explained(config, loading.data.image_size, folder, trainer, module):
             if run.is_main():
                 started = loggers.start(config, folder)
                 trainer.loggers = list(started.values())
@@ -138,12 +150,6 @@ def train(
     finally:
         loggers.finish(started)
         leave_group(launched_outside)
-    if not trainer.is_global_zero:
-        return None
-    with memory.explained(config, data.image_size, folder, trainer, module):
-        module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
-        seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
-        return finish(config, data, method, folder, **seen, computed=computed(trainer), asked=asked)
 
 
 def computed(trainer: pl.Trainer) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
@@ -79,6 +80,16 @@ def _arm(name: str, right: np.ndarray) -> Arm:
     return Arm(name, (0.1,), np.array([right.mean()]), right[None], 1.0, 1)
 
 
+def test_ways_to_choose_are_compared_over_the_tasks() -> None:
+    regrets = [{"a model at random": 9.0, "a": a, "b": b} for a, b in ((1.0, 3.0), (2.0, 3.0), (2.0, 2.0))]
+    header, a, b = study.differences(regrets)
+    assert header[1:] == ["a", "b"]
+    mean, half = 1.0, ttest_rel([3, 3, 2], [1, 2, 2]).confidence_interval(0.95).high - 1
+    assert b == ["b", f"+{mean:.1f} ({mean - half:.1f} to {mean + half:.1f})", ""]
+    assert a == ["a", "", f"-{mean:.1f} ({-mean - half:.1f} to {-mean + half:.1f})"]
+    assert study.differences(regrets[:1])[2] == ["b", "+2.0", ""], "one task has no interval"
+
+
 def test_choices_are_looked_up_in_a_measured_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
     zoo = {f"seed {seed}": load_model(f"random:narrow_resnet:{seed}", image_size=8, in_chans=1) for seed in range(3)}
@@ -98,5 +109,11 @@ def test_choices_are_looked_up_in_a_measured_truth(tmp_path: Path, monkeypatch: 
     assert "halving, 2 models" in told and "| digits |" in told
     study.measure(args)
     assert results.load(study.RESULTS)["runs"] == runs, "finished choices are not made again"
+    made = []
+    monkeypatch.setattr(study, "choice", lambda *given: made.append(given) or choice)
+    others = zoo | {"seed 2": load_model("random:narrow_resnet:7", image_size=8, in_chans=1)}
+    ground_truth(others, "digits", out=tmp_path / "truth", max_test_images=100, progress=False, **how)
+    study.measure(argparse.Namespace(**vars(args) | {"zoo": others}))
+    assert len(made) == 1, "choices of other weights are made again"
     with pytest.raises(UserError, match="no results with settings of clipart"):
         study.measure(argparse.Namespace(**vars(args) | {"data": ["clipart"]}))

@@ -40,3 +40,9 @@ def test_two_budgets_agree_as_scipy_says() -> None:
     _, row = study.pairs(study.curves(rising))
     assert row == ["a", "1, 2", "10", "45.1, 45.2", "1.00", "1.00"]
     assert len(study.pairs(study.curves(rising[:-2]))) == 1, "nine models are too few"
+
+
+def test_two_budgets_are_compared_on_the_seeds_that_both_have() -> None:
+    more = [record(1, [0.1 * place, 0.1 * place, 5.0], f"m{place}") for place in range(10)]
+    fewer = [record(2, [0.1 * place, 0.1 * place], f"m{place}") for place in range(10)]
+    assert study.pairs(study.curves(more + fewer))[1] == ["a", "1, 2", "10", "45.0, 45.0", "1.00", "1.00"]

@@ -1,5 +1,6 @@
 """The ground truth of a ranking: every result kept at once, never measured twice, failures left for the end."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import evaluation
@@ -132,6 +134,28 @@ def test_a_model_that_was_trained_anew_is_measured_anew(tmp_path: Path, calls: l
     assert calls == ["4 on digits", "48 on digits"] and new.truth["digits"]["a"] > old.truth["digits"]["a"]
     again = ground_truth({"a": ZOO["narrow"]}, ["digits"], out=tmp_path, **QUICK)
     assert len(calls) == 2 and again.truth == old.truth
+
+
+def test_results_of_images_that_were_replaced_are_not_reported(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    write_images(images, seed=0)
+    more = {**QUICK, "closest": 2, "more_seeds": [2]}
+    before = ground_truth(ZOO, str(images), out=tmp_path / "truth", **more)
+    assert before.results[str(images)]["wide"]["seeds"] == [0, 1, 2]
+    write_images(images, seed=1)
+    after = ground_truth({"narrow": ZOO["narrow"]}, str(images), out=tmp_path / "truth", **QUICK)
+    assert list(after.results[str(images)]) == ["narrow"]
+    found = after.results[str(images)]["narrow"]
+    assert found["seeds"] == [0, 1] and found["images"] != before.results[str(images)]["narrow"]["images"]
+    assert read_truth(tmp_path / "truth" / TRUTH) == {str(images): {"narrow": found["value"]}}
+
+
+def write_images(folder: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for split, label, number in itertools.product(("train", "test"), "ab", range(10)):
+        place = folder / split / label
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(256, size=(8, 8), dtype=np.uint8)).save(place / f"{number}.png")
 
 
 def test_a_stop_costs_only_what_was_not_finished(

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from evaluation.datasets import open_split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.ranking.beliefs import Beliefs, beliefs
 from evaluation.ranking.halving import divided, successive_halving
-from evaluation.ranking.halving_output import lines
+from evaluation.ranking.halving_output import lines, next_command
 from evaluation.ranking.rounds import Round
 from sslkit.errors import UserError
 
@@ -129,6 +130,31 @@ def test_one_model_and_no_data_are_errors(zoo: dict) -> None:
         successive_halving(zoo, None, **QUICK)
     with pytest.raises(UserError, match="then use recipes/detect"):
         successive_halving(zoo, "boxes:clipart_boxes", **QUICK)
+
+
+def test_models_that_cannot_be_ranked_are_named_and_not_counted(zoo: dict) -> None:
+    broken = load_model("random:narrow_resnet:9", image_size=8, in_chans=1)
+    with torch.no_grad():
+        next(broken.net.parameters()).fill_(math.nan)
+    found = successive_halving({**zoo, "broken": broken}, "digits", **QUICK)
+    assert list(found.ranking.left_out) == ["broken"] and found.whole_steps == 4 * (3 + 3) * 8
+    assert "left out  broken: " in "\n".join(lines(found))
+    with pytest.raises(UserError, match=r"1 usable model.*at least 2; left out  broken: .*not finite"):
+        successive_halving({"one": zoo["seed 0"], "broken": broken}, "digits", **QUICK)
+
+
+def test_without_a_score_of_every_model_none_is_tuned(zoo: dict) -> None:
+    with pytest.raises(UserError, match=r"no metric scores every model.*no source classifier"):
+        successive_halving(zoo, "digits", **QUICK | {"metrics": ["leep"]})
+
+
+def test_the_next_command_has_the_recipe_of_the_choice(zoo: dict) -> None:
+    found = successive_halving(zoo, "digits", **QUICK)
+    how = {"weight_decay": 0.01, "optimizer": "adamw", "steps": 8, "batch_size": 32, "seeds": [0], "flip": False}
+    how |= {"image_size": None, "trust": (), "root": "data", "crop": (0.5, 1.0)}
+    told = next_command(found, "digits", {**how, "precision": "bfloat16"})
+    assert "fine_tune.crop=[0.5,1.0]" in told and "fine_tune.precision=bfloat16" in told
+    assert "precision" not in next_command(found, "digits", {**how, "precision": "float32"})
 
 
 def test_two_models_are_one_round(zoo: dict) -> None:
