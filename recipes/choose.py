@@ -31,7 +31,8 @@ class Settings:
         None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set"
     )
     metrics: str | list[str] | None = setting(
-        None, f"some of {', '.join(metrics())}; options in brackets; null: knn, or logme for several labels an image"
+        None,
+        f"some of {', '.join(metrics())}; options in brackets; null: knn; logme for several labels or numbers",
     )
     first: int = setting(8, "models that are fine-tuned, the first by the metrics", least=2, most=10**6)
     steps: int = setting(200, "steps of the last round; each round before it has half of the next", least=1, most=10**9)

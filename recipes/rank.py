@@ -39,7 +39,8 @@ class Settings:
         "masks:SEGMENTATION_SET, or a list",
     )
     metrics: str | list[str] | None = setting(
-        None, f"some of {', '.join(metrics())}; options in brackets; null: knn, or logme for several labels an image"
+        None,
+        f"some of {', '.join(metrics())}; options in brackets; null: knn; logme for several labels or numbers",
     )
     layers: str | None = setting(
         None, "metric, such as knn, by which the layers of each model are compared too; null: not"

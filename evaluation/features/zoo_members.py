@@ -83,6 +83,9 @@ def members(zoo: Any) -> Members[Any]:
     if isinstance(zoo, Mapping) and not zoo:
         raise UserError("there is no model to rank")
     if isinstance(zoo, Mapping):
+        unnamed = [name for name in zoo if not isinstance(name, str)]
+        if unnamed:
+            raise UserError(f"the name of a model must be text, got {unnamed[0]!r}")
         return Members(zoo)
     given = zoo if isinstance(zoo, Sequence) and not isinstance(zoo, str) else [zoo]
     found: dict[str, Any] = {}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import comb
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,8 @@ def agreement(
     no interval if they are more than half. With ten models the intervals are wide.
     """
     t, s = _paired(truth, scores)
+    if n < 0:
+        raise UserError(f"n={n} draws of the models: give at least 0")
     for name in measures or ():
         if name not in MEASURES:
             raise UserError(f"there is no measure of agreement {name!r}: {', '.join(MEASURES)}")
@@ -229,7 +232,10 @@ def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _numbers(values: Any, where: str) -> np.ndarray:
-    found = np.asarray(values, dtype=float)
+    try:
+        found = np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where} must be (M,) numbers, one a model: {error}") from error
     if found.ndim != 1:
         raise UserError(f"{where} must be (M,) numbers, one a model, not of shape {found.shape}")
     if not np.isfinite(found).all():
@@ -239,6 +245,6 @@ def _numbers(values: Any, where: str) -> np.ndarray:
 
 
 def _checked_k(k: int, n: int) -> int:
-    if not 1 <= k <= n:
+    if not isinstance(k, Integral) or not 1 <= k <= n:
         raise UserError(f"k={k} must be from 1 to the number of models, {n}")
     return k

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from numbers import Integral
 from typing import Any
@@ -12,11 +13,12 @@ import torch
 from evaluation.features.checks import device_of
 from evaluation.ranking.samples import checked_seed
 from evaluation.ranking.scoring import Spec, parse, scored
-from evaluation.transferability.base import Sample
+from evaluation.transferability.base import Sample, TooFewImages
 from sslkit.errors import UserError
 
 METRICS = ("knn",)  # of a ranking by default: nothing was significantly better, see recipes/benchmarks
-OF_NUMBERS = ("logme",)  # likewise for several labels an image, which kNN does not score
+OF_LABELS = ("logme",)  # likewise for several labels an image, which kNN does not score
+OF_NUMBERS = ("logme(targets=regression)",)  # for one number an image
 BOOTSTRAP = 100  # default number of redrawn sets of images
 ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested
 
@@ -54,6 +56,8 @@ def truth_values(truth: Any, names: Sequence[str]) -> np.ndarray | None:
 
 
 def _listed(metrics: Any) -> list[str]:
+    if not isinstance(metrics, (str, Sequence)):
+        raise UserError(f"metrics={metrics!r} must be names of metrics: metrics=[knn,logme]")
     listed = [metrics] if isinstance(metrics, str) else list(metrics)
     if not listed:
         raise UserError("there is no metric to rank by: metrics=[knn,logme]")
@@ -66,7 +70,7 @@ def _listed(metrics: Any) -> list[str]:
 @cache
 def _tried(metric: str) -> None:
     """Score the synthetic sample, once for each metric as written. Raises UserError for options out of range."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(TooFewImages):
         warnings.simplefilter("ignore")  # caused by the twelve random rows
         scored(parse(metric), _made_up())
 

@@ -44,7 +44,7 @@ def constant_columns(x: Tensor) -> int:
 
 
 def distinct_rows(x: Tensor, rows: Tensor | None = None) -> int:
-    """Count the distinct rows of (N, D); an upper bound if more than half of them.
+    """Count the distinct rows of (N, D); a lower bound if more than half of them are distinct.
 
     rows: (n,) the rows to count; None for all.
     """

@@ -109,7 +109,7 @@ def of_samples(
     """Return the layers of a model from their features, of the same images. samples: L, in the order of the names."""
     halves = []
     for number in range(splits):
-        rows = half(samples[0], seed, number)
+        rows = half(samples[0], seed, number, largest=len(samples[0]))
         others = torch.ones(len(samples[0]), dtype=torch.bool)
         others[rows] = False
         parts = (rows, others.nonzero()[:, 0])

@@ -72,13 +72,25 @@ def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, fai
     return [NO_REFERENCE, *found] if alone else found
 
 
-def no_agreement(specs: Sequence[Spec], scores: np.ndarray) -> dict[str, str]:
-    """Return the metrics that cannot be compared with the truth, with the reason. scores: (M, K)."""
+def no_agreement(specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray) -> dict[str, str]:
+    """Return the metrics that cannot be compared with the truth (M,), with the reason. scores: (M, K)."""
     found = {}
     for spec, column in zip(specs, scores.T, strict=True):
-        known = column[~np.isnan(column)]
-        if len(known) < FEWEST:
-            found[spec.name] = f"no agreement with the truth: {FEWEST} models with a score are needed, not {len(known)}"
-        elif np.ptp(levelled(known)) == 0:
+        has = ~np.isnan(column)
+        if has.sum() < FEWEST:
+            found[spec.name] = f"no agreement with the truth: {FEWEST} models with a score are needed, not {has.sum()}"
+        elif np.ptp(levelled(column[has])) == 0:
             found[spec.name] = "no agreement with the truth: all models have the same score"
+        elif np.ptp(levelled(truth[has])) == 0:
+            found[spec.name] = "no agreement with the truth: all models have the same accuracy"
     return found
+
+
+def no_interval(specs: Sequence[Spec], scores: np.ndarray, intervals: np.ndarray) -> tuple[str, ...]:
+    """Return a note for each metric whose scores (M, K) have no interval (M, K, 2), although images were redrawn."""
+    without = np.isfinite(scores).any(0) & ~np.isfinite(intervals).any((0, 2))
+    return tuple(
+        f"{spec.name}: no intervals and no ties, as it has no score on half of the images"
+        for spec, none in zip(specs, without, strict=True)
+        if none
+    )

@@ -12,9 +12,9 @@ import numpy as np
 from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
-from evaluation.ranking.checks import BOOTSTRAP, OF_NUMBERS, checked_metrics, truth_values
+from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus
-from evaluation.ranking.notes import lacking, no_agreement, notes
+from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
@@ -51,7 +51,7 @@ def rank(
         of names to Features or pairs (x, y) of the same images, without dataset and `how`.
     dataset: see `evaluation.open_split`; its split `split="train"` is used.
     metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. None: `knn`, or `logme` for
-        several labels an image, which the study of recipes/benchmarks found as good as any combination. If a model
+        several labels or a number an image; the study of recipes/benchmarks found nothing better. If a model
         lacks an input (LEEP without a source classifier) or has invalid features, its score is nan, with a note.
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
     bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
@@ -68,7 +68,7 @@ def rank(
     found = _candidates(zoo, dataset, twins, seed=seed, device=device, say=say, **how)
     names, candidates = tuple(found), list(found.values())
     if metrics is None and candidates[0].sample.y is None:
-        specs = checked_metrics(OF_NUMBERS)
+        specs = checked_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
     if accuracies is not None:
         accuracies = accuracies[[name in found for name in zoo]]
     say(f"{', '.join(_names(specs))} on {len(candidates)} models")
@@ -81,7 +81,8 @@ def rank(
     columns = [_in_numbers(one, again, len(candidates)) for one, again in zip(scored, redrawn, strict=True)]
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
     said = notes(specs, candidates, [results for _, results in scored], failures)
-    unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"])
+    unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"], accuracies)
+    said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
     return Ranking(
         data=_data_name(dataset),
         n=len(candidates[0].sample),

@@ -124,12 +124,12 @@ def of_terms(terms: np.ndarray, count: int, seed: int) -> np.ndarray:
     return draws @ terms / n
 
 
-def half(sample: Sample, seed: int, number: int) -> Tensor:
-    """Draw rows (n,), ascending: half of each class, at least one image, in total at most about LARGEST."""
+def half(sample: Sample, seed: int, number: int, largest: int = LARGEST) -> Tensor:
+    """Draw rows (n,), ascending: half of each class, at least one image, in total at most about `largest`."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
     y, classes = sample.labels_or_one
     y = y.cpu()
-    share = min(0.5, LARGEST / len(y))
+    share = min(0.5, largest / len(y))
     order = torch.randperm(len(y), generator=generator)
     place = torch.empty_like(order)
     for label in range(classes):  # the position of each row in its class, in random order

@@ -1,7 +1,7 @@
 """as_sample: arrays, tensors or `Features` -> the checked `Sample` of the transferability metrics."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -55,6 +55,8 @@ def as_sample(
     n = len(y if y is not None else targets)
     rows = {"features": x, "source_probs": source_probs, "untrained": untrained, "boxes": boxes}
     for what, given in rows.items():
+        if given is not None and np.ndim(given) == 0:
+            raise UserError(f"{what} must have a row for each of the {n} labels, got {given!r}")
         if given is not None and len(given) != n:
             raise UserError(f"{len(given)} rows of {what} and {n} labels")
     if n < 2:
@@ -146,6 +148,8 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
     """
     if labels is None:
         raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
+    if not isinstance(labels, (np.ndarray, Tensor, Iterable)) or getattr(labels, "ndim", 1) == 0:
+        raise UserError(f"labels must be one for each image, (N,), got {labels!r}")
     array = _of_tensor(labels) if isinstance(labels, Tensor) else _as_array(labels)
     numbers = None
     if array.dtype.kind in "fiub":

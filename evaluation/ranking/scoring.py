@@ -1,5 +1,6 @@
 """score and evaluate_metric: run a transferability metric by its name, for one model on one task."""
 
+import inspect
 import math
 import re
 import time
@@ -183,6 +184,7 @@ def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
         own.update(inner)
     for (part, _), own, function in zip(parts, given, functions, strict=True):
         if own:
+            own.update(_texts(own, function))
             members.check_options(function, own, part)
     return Spec(name, tuple((part, own) for (part, _), own in zip(parts, given, strict=True)))
 
@@ -220,6 +222,12 @@ def _values(text: str, name: str) -> dict[str, Any]:
             raise UserError(f"{name!r}: {key} is given twice")
         options[key] = _value(value)
     return options
+
+
+def _texts(given: Mapping[str, Any], function: Callable) -> dict[str, str]:
+    """Return "none" for options that were read as None and take only text, such as ITM's `evaluate`."""
+    known = inspect.signature(function).parameters
+    return {key: "none" for key, value in given.items() if value is None and known[key].annotation in (str, "str")}
 
 
 def _value(text: str) -> Any:

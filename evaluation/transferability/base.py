@@ -39,6 +39,10 @@ def wrappers() -> tuple[str, ...]:
     return tuple(name for name in names() if hasattr(find(name), "wrapped"))
 
 
+class TooFewImages(UserError):
+    """An option is in range, but these images are too few for it."""
+
+
 @dataclass(frozen=True)
 class Score:
     """The score of one model on one task by one metric.

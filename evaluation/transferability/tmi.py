@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from evaluation.transferability.base import BLOCK, Sample, Score
+from evaluation.transferability.base import BLOCK, Sample, Score, TooFewImages
 from sslkit.errors import UserError
 
 
@@ -41,7 +41,7 @@ def score(sample: Sample, *, k: int = 3, floor: float = 1.0) -> Score:
     x, y, counts = sample.features, sample.labels, sample.moments.counts
     kept = [c for c, n in enumerate(counts.tolist()) if n > k]
     if not kept:
-        raise UserError(f"tmi: no class has more than {k} images: take more of them, or tmi(k=1)")
+        raise TooFewImages(f"tmi: no class has more than {k} images: take more of them, or tmi(k=1)")
     distances = [kth_distances(x[y == c], k) for c in kept]
     entropies = [entropy(one.clamp_min(floor), k, x.shape[1]) for one in distances]
     single = int((counts == 1).sum())

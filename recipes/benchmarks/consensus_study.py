@@ -139,7 +139,10 @@ def main() -> None:
     picked = {task.name: best_rule([other for other in tasks if other is not task]) for task in tasks}
     for name, rule in picked.items():
         print(f"{name}: chosen on the others: {rule}")
-    known = [name for name in args.metrics if name in common(tasks)]
+    known = common(tasks)
+    if missing := [name for name in args.metrics if name not in known]:
+        parser.error(f"--metrics: {', '.join(missing)} not among those of every model and task: {', '.join(known)}")
+    known = args.metrics
     everything = tasks + [task for path in args.also for task in further(path, known)]
     checked = calibration(everything, known)
     print(f"\nthe consensus of {', '.join(known)}; means over all tasks: {constants(everything, known)}")

@@ -189,6 +189,8 @@ def test_by_name():
         ([1, 2, 3], [1, float("nan"), 3], "scores of model 1 is nan"),
         ([1, float("inf"), 3], [1, 2, 3], "truth of model 1 is inf"),
         ([[1, 2]], [[1, 2]], "must be"),
+        (["a", "b"], [1, 2], "truth must be"),
+        ([1, 2], [[1], [1, 2]], "scores must be"),
     ],
 )
 def test_unsound_input(truth, scores, said):
@@ -202,9 +204,11 @@ def test_unknown_names():
         weighted_tau([1, 2], [1, 2], kind="tau")
     with pytest.raises(UserError, match="no measure of agreement 'rho'"):
         agreement([1, 2], [1, 2], measures=["rho"])
-    for k in (0, 3):
+    for k in (0, 3, 1.5):
         with pytest.raises(UserError, match=f"k={k} must be from 1"):
             regret_at([1, 2], [1, 2], k)
+    with pytest.raises(UserError, match="n=-1 draws"):
+        agreement([1, 2], [1, 2], n=-1)
 
 
 def test_scores_that_rounding_parts_are_tied() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.datasets import open_split
 from evaluation.features.models import load_model
+from evaluation.ranking import layers as module
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.layers import OWN, best_layers, checked_metric, of_samples, table, write
 from evaluation.ranking.samples import as_sample
@@ -24,6 +25,14 @@ def test_of_many_layers_of_noise_the_best_looks_good_and_its_corrected_score_doe
     found = of_samples("noise", [f"layer{k}" for k in range(29)] + [OWN], samples, KNN)
     assert found.scores.max() > 0.33  # chance is 0.25
     assert found.corrected == pytest.approx(np.nanmean(found.scores), abs=0.04)
+
+
+def test_layers_of_many_images_are_compared_on_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = set()
+    monkeypatch.setattr(module, "_scored", lambda _, sample: sizes.add(len(sample)) or 0.0)
+    sample = as_sample(np.random.default_rng(0).normal(size=(2000, 2)), np.arange(2000) % 4)
+    of_samples("many", ["layer", OWN], [sample, sample], KNN, splits=1)
+    assert sizes == {1000, 2000}
 
 
 def test_a_layer_that_is_really_better_is_chosen_and_keeps_its_score() -> None:
