@@ -155,8 +155,8 @@ def _numbers(found: Agreement) -> dict[str, Any] | None:
     """Value and interval for the results file; None without a value."""
     if found.value != found.value:
         return None
-    interval = None if found.interval is None else [round(bound, 4) for bound in found.interval]
-    return {"value": round(found.value, 4), "interval": interval, "models": found.n}
+    interval = None if found.interval is None else [round(bound, 6) for bound in found.interval]
+    return {"value": round(found.value, 6), "interval": interval, "models": found.n}
 
 
 def _n(how: Mapping[str, int]) -> dict[str, int]:
