@@ -134,9 +134,7 @@ def successive_halving(
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
     ranking = replace(ranking, left_out={**models.left_out, **ranking.left_out})
     _at_least_two(ranking.models, ranking.left_out)
-    if not ranking.consensus.first():
-        raise UserError(f"{data}: no metric scores every model, so none is first: {'; '.join(ranking.notes)}")
-    asked = ranking.order[:first]
+    asked = [ranking.best, *ranking.order[1:first]]
     place = {"out": out, "device": device, "workers": workers, "progress": progress}
     chosen = {name: load_member(models[name]) for name in asked}
     rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, place, say)

@@ -13,6 +13,7 @@ from evaluation.ranking.consensus import Consensus
 from evaluation.ranking.file import read_ranking, write_ranking
 from evaluation.ranking.table import table as as_table
 from evaluation.results.choice import levelled
+from sslkit.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,9 @@ class Ranking:
 
     @property
     def best(self) -> str:
+        """Return the first model by consensus. Raises UserError if no metric scores every model."""
+        if not self.consensus.first():
+            raise UserError(f"{self.data}: no metric scores every model, so none is first: {'; '.join(self.notes)}")
         return self.order[0]
 
     def ranked_by(self, k: int) -> np.ndarray:

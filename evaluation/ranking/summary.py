@@ -83,7 +83,7 @@ def rank_tasks(
             _by_layers(models, split, layers, Path(out) / f"{file}{LAYERS}.json", seed, how)
     kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
-    best = rankings[-1].best
+    best = rankings[-1].order[0]  # printed only with a consensus
     _print_end(rankings, name_of(best, load_member(models[best])), kept)
     return rankings
 

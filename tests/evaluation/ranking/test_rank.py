@@ -208,6 +208,9 @@ def test_features_that_a_metric_refuses_cost_this_model_its_score_and_no_other(z
     alone = {"a": (x[:12], np.arange(12)), "b": (other[0][:12], np.arange(12))}
     ranking = evaluation.rank(alone, metrics=["itm", "feature_dim"], bootstrap=0)
     assert np.isnan(ranking.scores[:, 0]).all() and any("itm has no score" in note for note in ranking.notes)
+    ranking = evaluation.rank(alone, metrics=["itm"], bootstrap=0)
+    with pytest.raises(UserError, match=r"no metric scores every model.*itm has no score"):
+        _ = ranking.best
 
 
 def test_why_there_is_no_agreement_is_said(zoo: dict) -> None:
