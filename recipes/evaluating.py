@@ -36,7 +36,9 @@ class Settings:
     seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap", least=0, most=MOST_SEED)
     image_size: int | None = setting(None, "pixels; null: the model's own", least=1, most=4096)
     precision: str = setting(
-        "float32", "of the network: float32 or bfloat16; stored are float32", choices=("float32", "bfloat16")
+        "float32",
+        "of feature extraction: float32 or bfloat16; fine-tuning protocols have their own",
+        choices=("float32", "bfloat16"),
     )
     batch_size: int | None = setting(
         None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU", least=1

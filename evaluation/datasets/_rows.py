@@ -1,7 +1,8 @@
 """Row ids of a data set, and renumbering of its labels."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,16 +20,32 @@ def row_ids(rows: np.ndarray) -> np.ndarray:
     return np.array(ids)
 
 
-def renumbered(y: np.ndarray, classes: Sequence[str], index: Mapping[str, int], where: str) -> np.ndarray:
-    """Renumber labels (N,) of `classes` as in training. index: class name -> training label.
+def renumbered(y: np.ndarray, classes: Sequence[str], learned: Sequence[str], where: str) -> np.ndarray:
+    """Renumber labels (N,) of `classes` as those of `learned`, the classes of train; by name, if the lists differ.
 
-    Raises UserError naming the classes of y that have no training image.
+    -1, for no label, stays.
+    Raises UserError naming the classes of y that are not in train, and names that two classes of one list share.
     """
-    used = np.unique(y)
-    unseen = [classes[label] for label in used if classes[label] not in index]
+    if list(classes) == list(learned):
+        return y
+    for names in (classes, learned):
+        twice = [name for name, number in Counter(names).items() if number > 1]
+        if twice:
+            raise UserError(f"{where}: two classes are called {twice[0]}, so that they cannot be matched by name")
+    used, index = np.unique(y[y >= 0]), {name: label for label, name in enumerate(learned)}
+    refuse_classes([classes[label] for label in used if classes[label] not in index], where)
+    table = np.full(len(classes), -1)
+    table[used] = [index[classes[label]] for label in used]
+    return np.where(y >= 0, table[y], -1)
+
+
+def unseen(y: np.ndarray, train: np.ndarray, classes: Sequence[str], where: str) -> None:
+    """Raise UserError naming the classes of labels y (M,) that do not occur in train (N,)."""
+    refuse_classes([classes[label] for label in np.setdiff1d(y, train)], where)
+
+
+def refuse_classes(unseen: Sequence[str], where: str) -> None:
+    """Raise UserError naming classes that train has no image of, if there are any."""
     if unseen:
         shown = ", ".join(unseen[:5]) + (f" and {len(unseen) - 5} more" if len(unseen) > 5 else "")
         raise UserError(f"{where} has classes that train has no image of: {shown}; leave their rows out")
-    table = np.full(len(classes), -1)
-    table[used] = [index[classes[label]] for label in used]
-    return table[y]

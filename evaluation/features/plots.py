@@ -15,7 +15,7 @@ from evaluation.results.names import short, wrapped
 from evaluation.results.result import Result
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError
-from sslkit.figures import PERPLEXITY, reduced, save_figure, scatter, tsne
+from sslkit.figures import PERPLEXITY, NoMap, reduced, save_figure, scatter, tsne
 from sslkit.members import nearest
 
 MAPS = {"tsne": "t-SNE", "umap": "UMAP"}
@@ -144,7 +144,7 @@ def _check_map(features: Features, method: str, n_classes: int, per_class: int) 
     if not 1 <= n_classes <= len(COLOURS):
         raise UserError(f"n_classes={n_classes}: must be from 1 to {len(COLOURS)}, the number of colours")
     if per_class < 2 or len(features) < 3 * NEIGHBOURS:
-        raise UserError(f"a map needs at least {3 * NEIGHBOURS} images and per_class=2, not {len(features)} images")
+        raise NoMap(f"a map needs at least {3 * NEIGHBOURS} images and per_class=2, not {len(features)} images")
 
 
 def _chosen(features: Features, n_classes: int, per_class: int, seed: int) -> Features:
@@ -159,7 +159,7 @@ def _chosen(features: Features, n_classes: int, per_class: int, seed: int) -> Fe
         rows.append(own[np.argsort(keys[own], kind="stable")[:per_class]])
     chosen = features.take(np.concatenate(rows))
     if len(chosen) < 3 * NEIGHBOURS:
-        raise UserError(f"the classes drawn have {len(chosen)} images together; a map needs {3 * NEIGHBOURS}")
+        raise NoMap(f"the classes drawn have {len(chosen)} images together; a map needs {3 * NEIGHBOURS}")
     return chosen
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._rows import renumbered, row_ids
+from evaluation.datasets._rows import renumbered, row_ids, unseen
 from sslkit.errors import UserError
 
 
@@ -85,12 +85,20 @@ def matched(train: Any, test: Any) -> tuple[Features, Features]:
         raise UserError("one of train and test has several labels per image, the other has one")
     if train.y.ndim == 2:
         return train, test
-    index = {train.classes[label]: label for label in np.unique(train.y)}
-    return train, replace(test, y=renumbered(test.y, test.classes, index, "test"), classes=train.classes)
+    y = renumbered(test.y, test.classes, train.classes, "test")
+    unseen(y, train.y, train.classes, "test")
+    return train, replace(test, y=y, classes=train.classes)
 
 
 def joined(first: Features, second: Features) -> Features:
-    """Concatenate two splits of one data set; the ids get the split's name as a prefix."""
+    """Concatenate two splits of one data set; the ids get the split's name as a prefix (see `parts_of_ids`).
+
+    Labels of the second are renumbered as those of the first. Raises UserError for a class that only the second has.
+    """
+    if list(first.classes) != list(second.classes):
+        if first.y.ndim == 2:
+            raise UserError(f"{first.split} and {second.split} of {first.data} have other classes, or in another order")
+        second = replace(second, y=renumbered(second.y, second.classes, first.classes, second.split))
     ids = [f"{part.split}/{name}" for part in (first, second) for name in part.ids]
     groups = None
     if first.groups is not None and second.groups is not None:
@@ -106,6 +114,18 @@ def joined(first: Features, second: Features) -> Features:
         note="; ".join(dict.fromkeys(part.note for part in (first, second) if part.note)),
         unreadable=first.unreadable + second.unreadable,
     )
+
+
+def parts_of_ids(features: Features) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return (rows, ids as in its split) of each split that `joined` put together; one pair for a single split."""
+    splits = features.split.split("+")
+    if len(splits) == 1:
+        return [(np.arange(len(features)), features.ids)]
+    found = []
+    for split in splits:
+        rows = np.flatnonzero(np.char.startswith(features.ids, f"{split}/"))
+        found.append((rows, np.array([name[len(split) + 1 :] for name in features.ids[rows]])))
+    return found
 
 
 def _of_pair(given: Any, where: str) -> Features:

@@ -39,6 +39,9 @@ def _network(model: LoadedModel) -> nn.Module | None:
     own = model.backbone
     if parted(model.name)[1]:
         return None
-    if own.recipe.name in backbones.NARROW:
-        return backbones.build(own.recipe.name, image_size=own.image_size, in_chans=own.in_chans).net
+    if own.recipe.name in backbones.NARROW or model.name.startswith("random:"):
+        try:
+            return backbones.build(own.recipe.name, image_size=own.image_size, in_chans=own.in_chans).net
+        except UserError:
+            return None
     return timm.create_model(own.recipe.name, num_classes=0) if timm.is_model(own.recipe.name) else None

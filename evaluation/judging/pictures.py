@@ -9,7 +9,7 @@ from pathlib import Path
 from evaluation.features.plots import plot_confusion, plot_features, plot_results
 from evaluation.features.table import matched
 from evaluation.protocols.base import Subject
-from evaluation.protocols.knn import predict
+from evaluation.protocols.knn import left_out, predict
 from evaluation.results.result import Result
 from sslkit.figures import NoMap
 
@@ -27,7 +27,7 @@ def draw(folder: Path, results: Sequence[Result], subjects: Iterable[Subject]) -
     written = [bars]
     for subject in subjects:
         train, test = matched(subject.train, subject.test)
-        name = re.sub(r"[^\w.+-]+", "_", test.data)
+        name = _free(folder, re.sub(r"[^\w.+-]+", "_", test.data), written)
         if test.y.ndim == 1 and len(test) >= ENOUGH * len(set(test.y.tolist())):
             try:
                 plot_features(test, folder / f"map-{name}.png", seed=subject.seed)
@@ -35,9 +35,25 @@ def draw(folder: Path, results: Sequence[Result], subjects: Iterable[Subject]) -
             except NoMap as error:  # of a collapsed model; its numbers stand all the same
                 warnings.warn(f"no map of {test.data}: {error}", stacklevel=2)
         if test.y.ndim == 1 and len(test.classes) <= MOST:
-            k = min(20, len(train))
-            voted = predict(train, test, [k], 0.07, None)[k]
+            own, most = left_out(train, test)
+            k = min(20, most)
+            if not k:
+                continue
+            voted = predict(train, test, [k], own=own)[k]
             title = f"{test.model}: {test.data}, {k}-NN"
             plot_confusion(test.y, voted, test.classes, folder / f"confusion-{name}.png", title=title)
             written.append(folder / f"confusion-{name}.png")
     return written
+
+
+def _free(folder: Path, name: str, written: Sequence[Path]) -> str:
+    """Return the name, numbered if a picture of another data set of this name was written."""
+    taken = {folder / f"{kind}-{name}.png" for kind in ("map", "confusion")} & set(written)
+    number = 2
+    while taken:
+        numbered = f"{name}-{number}"
+        taken = {folder / f"{kind}-{numbered}.png" for kind in ("map", "confusion")} & set(written)
+        if not taken:
+            return numbered
+        number += 1
+    return name

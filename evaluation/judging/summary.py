@@ -1,5 +1,6 @@
 """Terminal output of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -205,10 +206,16 @@ def paired(results: list[Result]) -> list[list[Result]]:
     return [found for found in groups.values() if len(found) > 1]
 
 
+def is_per_class(result: Result) -> bool:
+    """Return True for a mean over classes of images, whose differences between models need the labels."""
+    return result.metric == "mean_per_class" and result.outcomes is not None
+
+
 def print_differences(results: list[Result]) -> None:
     """The verdict on every two models, a block for each protocol and data set; see `paired`."""
     pairs = paired(results)
-    for name in sorted({result.data for result in results if result.metric == "mean_per_class"}):
+    per_class = Counter(result.data for result in {(r.data, r.model): r for r in results if is_per_class(r)}.values())
+    for name in sorted(name for name, models in per_class.items() if models > 1):
         say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
     for found in pairs:
         say.line(f"{found[0].protocol} on {found[0].data}, {found[0].metric}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.datasets._splits import held_out
-from evaluation.features.table import Features
+from evaluation.features.table import Features, parts_of_ids
 from evaluation.learners.linear_heads import accuracy, mean_of
 from evaluation.results.measures import map11, top_class
 from sslkit.errors import UserError
@@ -85,7 +85,9 @@ def in_both(train: Features, test: Features) -> tuple[np.ndarray, np.ndarray]:
 
     Different images with the same name in two folders have equal ids but different features.
     """
-    _, of_train, of_test = np.intersect1d(train.ids, test.ids, return_indices=True)
+    common = [(rows, np.intersect1d(ids, test.ids, return_indices=True)) for rows, ids in parts_of_ids(train)]
+    of_train = np.concatenate([rows[found[1]] for rows, found in common])
+    of_test = np.concatenate([found[2] for _, found in common])
     a, b = (np.asarray(part, dtype=np.float64) for part in (train.x[of_train], test.x[of_test]))
     middle = np.mean(train.x[:: max(1, len(train) // 1000)], 0, dtype=np.float64)
     apart, length, spread = (np.linalg.norm(part, axis=1) for part in (a - b, a, a - middle))

@@ -1,7 +1,7 @@
 """Checks of a subject's labels before any feature is extracted: what a classifier could not learn from."""
 
 from evaluation.datasets._labels import check_classes, check_labels, named_classes
-from evaluation.datasets._rows import renumbered
+from evaluation.datasets._rows import refuse_classes
 from evaluation.protocols.base import Subject
 
 
@@ -17,5 +17,6 @@ def check_train_and_test(subject: Subject, protocol: str, *, several: bool = Fal
         check_labels(split, protocol, several=several)
     check_classes(train, protocol)
     if test.y.ndim == 1:
-        learned = {name: 0 for split in train for name in named_classes(split)}
-        renumbered(test.y, test.classes, learned, f"{test.name} ({test.split})")
+        learned = {name for split in train for name in named_classes(split)}
+        found = [name for name in named_classes(test) if name not in learned]
+        refuse_classes(found, f"{test.name} ({test.split})")

@@ -131,7 +131,7 @@ class Subject:
     @cached_property
     def entry(self) -> datasets.Entry | None:
         """The published set, if it is one."""
-        name = self.data.partition(":")[0] if isinstance(self.data, str) else getattr(self.data, "name", "")
+        name = self.data.partition(":")[0] if isinstance(self.data, str) else ""
         return datasets.find(name) if name in datasets.names() else None
 
     @cached_property
@@ -181,11 +181,15 @@ class Subject:
         lost = sum(len(one.unreadable) for one in used)
         said = {
             "splits": [one.split for one in used],
-            "notes": "; ".join(dict.fromkeys(one.note for one in used if one.note)) if used else self.note,
+            "notes": "; ".join(dict.fromkeys(note for note in (one.note for one in used or self._read()) if note)),
             "unreadable": lost,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
         }
         return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
+
+    def _read(self) -> list[Split]:
+        """Return the splits of train and test, for protocols that read images and not features."""
+        return [self.opened(name) for name in (*self.learns_from, self.test_split)]
 
     def _joined(self, first: Features, second: Features) -> Features:
         name = f"{first.split}+{second.split}"

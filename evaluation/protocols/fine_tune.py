@@ -244,7 +244,8 @@ _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
-    settings_of(options.grid)
+    settings = settings_of(options.grid, crop=tuple(as_list("crop", options.crop)))
+    check_extend(options.extend, settings, "held_out")
     different_seeds(options.seeds)
     open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
     return subject

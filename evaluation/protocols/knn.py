@@ -55,8 +55,7 @@ def knn(
     """
     start = time.perf_counter()
     train, test = (one_label(features, "knn") for features in matched(train, test))
-    own = _own_groups(train, test)
-    most = len(train) - (0 if own is None else int(np.bincount(own[0])[own[1][own[1] >= 0]].max()))
+    own, most = left_out(train, test)
     ks = _checked(k, ks, temperature, most, "" if own is None else " (itself, or its group, is left out)")
     labels = predict(train, test, ks, temperature, own)
     right = {count: labels[count] == test.y for count in ks}
@@ -110,6 +109,12 @@ def _judge(right: np.ndarray, test: Features) -> Estimate:
     return mean_per_class(right, test.y) if test.metric == "mean_per_class" else share(right)
 
 
+def left_out(train: Features, test: Features) -> tuple[Own | None, int]:
+    """Return the groups whose images are not compared (see `predict`), and the neighbours that every test image has."""
+    own = _own_groups(train, test)
+    return own, len(train) - (0 if own is None else int(np.bincount(own[0])[own[1][own[1] >= 0]].max()))
+
+
 def _own_groups(train: Features, test: Features) -> Own | None:
     """Groups of train, and those of the test images that are also in train, otherwise -1. None if no image is."""
     groups = np.arange(len(train)) if train.groups is None else train.groups
@@ -142,8 +147,9 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options) -> list[Result]:
     """Classify every test image by its neighbours among all training images; see `knn`."""
-    train = opened.train
-    return [knn(train, opened.test, min(options.k, len(train)), options.temperature)]
+    train, test = matched(opened.train, opened.test)
+    k = max(min(options.k, left_out(train, test)[1]), 1)
+    return [knn(train, test, k, options.temperature)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of
 from evaluation.tuning.seeds import dropout_seed
 from evaluation.tuning.task import Task, open_task
+from evaluation.tuning.trials import of_model
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.schedules import cosine
@@ -91,6 +92,7 @@ def linear_on_views(
     batch_size: int = Options.batch_size,
     seed: int = 0,
     precision: str = Options.precision,
+    val: Split | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     progress: bool = True,
@@ -101,6 +103,7 @@ def linear_on_views(
     recipe: "simclr90", "moco100" or "vissl28", see the module. epochs: another number than the recipe's, its schedule
     in proportion; the result's recipe then says so. batch_size: the rate is scaled by batch_size / 256.
     precision: "float32", or "bfloat16" autocast of the backbone. seed: of the layer's start, the order and the views.
+    val: a further split to learn from.
     out: folder of a checkpoint, from which the same call goes on after a stop; it is deleted at the end. None: none.
     Under torchrun all processes share every batch. Nothing is chosen, so no images are held out.
     Raises UserError for unknown options, labels that do not fit (see `evaluation.tuning.task.open_task`), and a
@@ -108,7 +111,8 @@ def linear_on_views(
     """
     start = time.perf_counter()
     chosen = _chosen(recipe, epochs)
-    task = open_task(load_model(model), {"train": train, "test": test})
+    given = {"train": train, "test": test} | ({} if val is None else {"val": val})
+    task = open_task(load_model(model), given)
     size = min(batch_size, len(task.train))
     count = (chosen.epochs if epochs is None else epochs) * (len(task.train) // max(size, 1))
     setting = Setting(chosen.lr * size / 256, steps=count, batch_size=batch_size, precision=precision, seed=int(seed))
@@ -133,9 +137,10 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
-    train, test = (opened.opened(split) for split in (opened.entry.train if opened.entry else "train", "test"))
+    train, *val = map(opened.opened, opened.learns_from)
     how = {"seed": opened.seed, "out": opened.out, "device": opened.how.get("device", "auto")}
-    return [linear_on_views(opened.model, train, test, **vars(options), **how)]
+    how["val"] = val[0] if val else None
+    return [linear_on_views(opened.model, train, opened.opened(opened.test_split), **vars(options), **how)]
 
 
 def beside(result: Result) -> tuple[str, ...]:
@@ -151,8 +156,8 @@ def _chosen(recipe: str, epochs: int | None) -> Recipe:
 
 
 def _checkpoint(out: str | Path | None, task: Task, recipe: Recipe, setting: Setting) -> Checkpoint:
-    images = [rows_digest(split.ids, split.y) for split in (task.train, task.test)]
-    key = {"model": task.model.digest, "images": images, **asdict(recipe), **asdict(setting)}
+    rows = [rows_digest(split.ids, split.y) for split in (task.train, task.test)]
+    key = {**of_model(task.model), "images": task.digest, "rows": rows, **asdict(recipe), **asdict(setting)}
     return Checkpoint() if out is None else checkpoint_of(Path(out) / "linear_aug", key)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from evaluation.results.statistics import Estimate, bootstrap, mean_per_class, share
+from sslkit.errors import UserError
 
 SHARE = {32: 2.0**-20, 64: 2.0**-40}  # of the largest score, by the bits of a number: see `rounding`
 REDRAWN = 1000  # bootstrap draws of 11-point AP, which sorts the images for each class and draw
@@ -15,6 +16,8 @@ def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, 
     Further: top5 for more than 5 classes, top1 beside mean_per_class. Correctness: (N,) bool, None for "map11".
     """
     if metric == "map11":
+        if not (y > 0).any():
+            raise UserError("no test image has a class, so that there is no average precision")
         value = bootstrap(np.arange(len(y)), lambda rows: map11(scores[rows], y[rows]), n=REDRAWN)
         return value, {}, None
     right = top_class(scores) == y
@@ -49,9 +52,11 @@ def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
 def map11(scores: np.ndarray, y: np.ndarray) -> float:
     """Return the mean over classes of the 11-point average precision, without classes that have no positive image.
 
-    scores: (N, K). y: (N, K) of 1, -1, 0 (does not count).
+    scores: (N, K). y: (N, K) of 1, -1, 0 (does not count). nan if no class has one.
     """
     counted = [k for k in range(y.shape[1]) if (y[:, k] > 0).any()]
+    if not counted:
+        return float("nan")
     return float(np.mean([ap11(scores[y[:, k] != 0, k], y[y[:, k] != 0, k] > 0) for k in counted]))
 
 

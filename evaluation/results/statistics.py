@@ -120,18 +120,21 @@ def bootstrap(
     """Return any statistic with its bootstrap interval: the rows are resampled n times, with replacement.
 
     rows: (N, ...); for several arrays give np.arange(N), and index them in the statistic.
-    statistic: (N, ...) rows -> number. strata: (N,) labels, each stratum is resampled separately.
+    statistic: (N, ...) rows -> number or NaN. strata: (N,) labels, each stratum is resampled separately.
     The interval is the expanded percentile interval (Hesterberg 2015, The American Statistician 69:371, section 5.3):
     percentiles, widened to correct for few rows. Measured over 1,500 data sets of 8 normal rows, 94 % of the means'
     intervals contain the true mean, and 89 % with plain percentiles. BCa would need N more calls of the statistic.
-    The draws alone move its ends by 3 % of its half width at n = 2000.
-    Raises UserError for fewer than two rows.
+    The draws alone move its ends by 3 % of its half width at n = 2000. Draws whose statistic is NaN are left out.
+    Raises UserError for fewer than two rows, and if every draw is NaN.
     """
     rows = np.asarray(rows)
     strata = np.zeros(len(rows), np.int64) if strata is None else _strata(strata, len(rows))
     members = [np.flatnonzero(strata == label) for label in np.unique(strata)]
     rng = generator(seed, "bootstrap")
     drawn = np.array([statistic(rows[_redrawn(members, rng)]) for _ in range(n)], dtype=float)
+    drawn = drawn[~np.isnan(drawn)]
+    if not len(drawn):
+        raise UserError(f"no interval: the statistic of {len(rows)} rows is NaN in each of {n} draws")
     sizes = [len(member) for member in members]
     found = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
     return _with_room(found, _effective(sizes))

@@ -20,6 +20,8 @@ RESULTS, OUTCOMES = "results.jsonl", "outcomes"
 SAME = ("protocol", "recipe", "metric", "model", "data", "seeds", "digests", "leaky")
 # Solver reports, which may differ in the last digits from run to run.
 MEASURED = ("tried", "objective", "gap", "gradient_norm", "n_iter", "steps", "not_converged", "note")
+MEASURED += ("values", "std")
+REACHED = ("value", "loss")  # of a setting of fine-tuning
 
 
 def append(folder: str | Path | ZooEntry, result: Result) -> Path:
@@ -34,7 +36,7 @@ def append(folder: str | Path | ZooEntry, result: Result) -> Path:
     if result.outcomes is not None:
         record["outcomes"] = _save(path.parent, result.outcomes)
     key = {name: record.pop(name) for name in SAME}
-    key["choices"] = {name: value for name, value in record["details"].items() if name not in MEASURED}
+    key["choices"] = {name: _asked(value) for name, value in record["details"].items() if name not in MEASURED}
     Records(path).add(key, record)
     return path
 
@@ -52,6 +54,15 @@ def read(folder: str | Path | ZooEntry, *, outcomes: bool = True) -> list[Result
     if not path.is_file():
         return []
     return [_result(path.parent, record, outcomes) for record in read_records(path).values()]
+
+
+def _asked(value: Any) -> Any:
+    """Return a detail without what settings of fine-tuning, alone or in a list, have reached."""
+    if isinstance(value, list):
+        return [_asked(one) for one in value]
+    if isinstance(value, dict) and "lr" in value:
+        return {name: one for name, one in value.items() if name not in REACHED}
+    return value
 
 
 def _existing(folder: str | Path | ZooEntry) -> Path:

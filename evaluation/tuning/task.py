@@ -10,7 +10,7 @@ import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets._labels import check_classes
-from evaluation.datasets._rows import renumbered
+from evaluation.datasets._rows import renumbered, unseen
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel
@@ -44,7 +44,7 @@ class Labelled:
 class Task:
     """A model with its training and test images; the labels of both are indices into `classes`.
 
-    digest: sha256 of all images and labels, as prepared for the model.
+    digest: sha256 of all images and labels, as the splits were opened.
     """
 
     model: LoadedModel
@@ -101,8 +101,7 @@ def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, co
     train = _labelled({name: given[name] for name in ("train", "val") if name in given}, model)
     test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:
-        learned = {first.classes[label]: label for label in np.unique(train.y)}
-        renumbered(test.y, first.classes, learned, first.name)  # raises for a class that is only in test
+        unseen(test.y, train.y, first.classes, first.name)
     return Task(model, train, test, first.classes, first.metric, first.name, _digest(given))
 
 
@@ -156,8 +155,7 @@ def _renumbered(split: Split, train: Split) -> Split:
         raise UserError(f"{split.name}: one split has several labels per image, the other has one")
     if split.y.ndim == 2 or list(split.classes) == list(train.classes):
         return split
-    index = {name: label for label, name in enumerate(train.classes)}
-    return replace(split, y=renumbered(split.y, split.classes, index, split.name))
+    return replace(split, y=renumbered(split.y, split.classes, train.classes, split.name))
 
 
 def _digest(given: Mapping[str, Split]) -> str:

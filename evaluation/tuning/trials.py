@@ -4,6 +4,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
@@ -15,6 +16,7 @@ import torch
 from tqdm import tqdm
 
 from evaluation.features.checks import whole_number
+from evaluation.features.models import LoadedModel
 from evaluation.results.measures import measured
 from evaluation.results.records import Records
 from evaluation.results.result import rows_digest
@@ -49,13 +51,11 @@ class Trial:
 
 def key(task: Task, trial: Trial) -> dict[str, Any]:
     """Return everything a run depends on: equal keys give equal results."""
-    model, train, test = task.model, task.train, task.test
+    train, test = task.train, task.test
     judged = (test.ids, test.y) if trial.judge is None else (train.ids[trial.judge], train.y[trial.judge])
     return {
         "stage": trial.stage,
-        "model": model.name,
-        "weights": model.digest,
-        "input": [model.image_size, model.resize, list(model.mean), list(model.std)],
+        **of_model(task.model),
         "data": task.name,
         "images": task.digest,
         "metric": task.metric,
@@ -66,6 +66,14 @@ def key(task: Task, trial: Trial) -> dict[str, Any]:
         **trial.notes,
         **of_ranks(),
     }
+
+
+def of_model(model: LoadedModel) -> dict[str, Any]:
+    """Return the entries of a key for a model and the preparation of its images."""
+    prepared = [model.image_size, model.resize, list(model.mean), list(model.std)]
+    if model.interpolation != LoadedModel.interpolation:  # keys of the default are as before it was a part of them
+        prepared.append(model.interpolation)
+    return {"model": model.name, "weights": model.digest, "input": prepared}
 
 
 class Bench:
@@ -170,13 +178,19 @@ class Runner:
             sent = pickle.dumps((self, keys, trials))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UserError(f"workers={self.workers}: the model or data cannot be sent to them ({error})") from error
-        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
-            left = {pool.submit(_share, sent, threads) for _ in range(self.workers)}
-            while left:
-                done, left = wait(left, timeout=1)
-                bar.update(len(keys) - len(self.records.missing(keys)) - bar.n)
-                for future in done:
-                    future.result()
+        try:
+            with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+                left = {pool.submit(_share, sent, threads) for _ in range(self.workers)}
+                while left:
+                    done, left = wait(left, timeout=1)
+                    bar.update(len(keys) - len(self.records.missing(keys)) - bar.n)
+                    for future in done:
+                        future.result()
+        except BrokenProcessPool as error:
+            raise UserError(
+                f"one of workers={self.workers} was killed, perhaps for lack of memory; the same command goes on with "
+                "what is left: give it fewer workers"
+            ) from error
 
     def _work(
         self, keys: list[dict[str, Any]], trials: Sequence[Trial], progress: bool

@@ -106,3 +106,5 @@ def test_several_models_on_ones_own_data_are_ranked_next() -> None:
     asked = {"data": "my pictures", "protocols": None, "trust": None}
     said = following(judged, asked_for("digits", ["knn"]), asked, {"seed": 3, "out": "x"})
     assert said == "python recipes/rank.py 'zoo=[a,b]' 'data=\"my pictures\"' seed=3"
+    said = following(judged, asked_for("clipart_boxes", ["linear_seg"]), {"data": "clipart_boxes"}, {})
+    assert said == "python recipes/rank.py 'zoo=[a,b]' data=masks:clipart_boxes"

@@ -1,10 +1,14 @@
 """What every protocol takes: Features, or a pair of arrays, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from evaluation.features import as_features, matched
+from evaluation.features.table import joined, parts_of_ids
+from evaluation.learners.linear_parts import in_both
 from sslkit.errors import UserError
 
 X = np.random.default_rng(0).normal(size=(6, 3))
@@ -66,11 +70,30 @@ def test_bad_features_are_refused(pair: tuple, message: str) -> None:
 
 
 def test_unlabelled_rows_can_be_left_out() -> None:
-    from dataclasses import replace
-
     features = replace(as_features((X, [0, 1, 0, 1, 0, 1])), y=np.array([0, -1, 1, -1, 0, 1]))
     assert features.labelled().y.tolist() == [0, 1, 0, 1]
     assert as_features(features.labelled()).x.shape == (4, 3)
+
+
+def test_classes_of_one_name_are_matched_by_number_or_not_at_all() -> None:
+    train = replace(as_features((X, [0, 1, 2, 0, 1, 2])), classes=["crane", "crane", "cat"])
+    _, test = matched(train, train.take(np.arange(3)))
+    assert test.y.tolist() == [0, 1, 2]
+    with pytest.raises(UserError, match="two classes are called crane"):
+        matched(train, replace(train, classes=["cat", "crane", "crane"]))
+
+
+def test_two_splits_become_one_with_the_classes_of_the_first() -> None:
+    first = replace(as_features((X[:3], ["dog", "cat", "cat"])), split="train", ids=np.array(["a", "b", "c"]))
+    second = replace(as_features((X[3:], ["cat", "dog", "dog"])), split="val", ids=np.array(["a", "d", "e"]))
+    second = replace(second, classes=["dog", "cat"], y=1 - second.y)
+    both = joined(first, second)
+    assert [both.classes[label] for label in both.y] == ["dog", "cat", "cat", "cat", "dog", "dog"]
+    parts = parts_of_ids(both)
+    assert [ids.tolist() for _, ids in parts] == [["a", "b", "c"], ["a", "d", "e"]]
+    assert [rows.tolist() for rows, _ in parts] == [[0, 1, 2], [3, 4, 5]]
+    of_both, of_test = in_both(both, second.take(np.array([0, 2])))
+    assert of_both.tolist() == [3, 5] and of_test.tolist() == [0, 1]
 
 
 def test_classes_that_only_the_test_has_are_named() -> None:

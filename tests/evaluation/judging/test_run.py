@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from detectors import images as clipart_boxes
 from motion_films import write_motions
+from PIL import Image
 
 import evaluation
 from evaluation import protocols
@@ -206,6 +207,24 @@ def test_mistaken_requests_are_refused(tmp_path: Path, model) -> None:
 def test_options_of_an_unknown_protocol_are_refused() -> None:
     with pytest.raises(UserError, match="there is no protocol 'knnn': did you mean 'knn'"):
         run.asked_for("digits", ["knn"], {"knnn": {"k": 5}})
+
+
+def test_a_folder_named_as_a_published_set_is_a_folder(tmp_path: Path, data: str, model) -> None:
+    path = tmp_path / "dtd"
+    path.write_bytes(Path(data).read_bytes())
+    assert Subject(model, path).entry is None and Subject(model, "dtd").entry is not None
+
+
+def test_notes_of_the_data_are_with_every_protocol(tmp_path: Path, data: str, model) -> None:
+    for label in "ab":
+        for number in range(10):
+            (tmp_path / "images" / label).mkdir(parents=True, exist_ok=True)
+            pixels = np.random.default_rng(number).integers(256, size=(8, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / label / f"{number}.png")
+    how = {"options": {"fine_tune": SMALL["fine_tune"]}, "out": tmp_path, "cache": None, "progress": False}
+    found = run.evaluate(model, tmp_path / "images", ["knn", "fine_tune"], **how)
+    notes = {result.protocol: result.details.get("notes") for result in found}
+    assert notes["knn"] and notes["fine_tune"] and "held out" in notes["fine_tune"]
 
 
 def test_test_images_that_were_trained_on_are_said(tmp_path: Path, model) -> None:

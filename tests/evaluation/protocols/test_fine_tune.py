@@ -18,6 +18,8 @@ from evaluation.datasets import open_split
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols import fine_tune as module
+from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import GRIDS, beyond, fine_tune, settings_of
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import share
@@ -285,11 +287,12 @@ def test_bad_options_are_one_clear_error(options: dict, message: str) -> None:
         fine_tune(model(), few(), **{**QUICK, "grid": {"lr": [0.1]}, **options})
 
 
-def test_a_model_that_cannot_be_sent_to_workers_is_said(tmp_path: Path) -> None:
-    net = network()
-    net.own = lambda x: x
-    with pytest.raises(UserError, match="workers=2"):
-        fine_tune(load_model(net, image_size=8, in_chans=1), few(), grid=GRID, workers=2, out=tmp_path, **QUICK)
+@pytest.mark.parametrize(
+    ("options", "said"), [({"crop": [0.9, 0.1]}, "scale"), ({"extend": True}, "extend=true needs")]
+)
+def test_options_are_checked_before_other_protocols_run(options: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        module.open(Subject(model(), "digits"), module.Options(grid={"lr": [0.1]}, **options))
 
 
 @pytest.mark.nightly

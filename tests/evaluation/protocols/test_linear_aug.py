@@ -13,11 +13,13 @@ from evaluation import protocols
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols import linear_aug as module
 from evaluation.protocols.base import Subject
 from evaluation.protocols.linear_aug import RECIPES, layer_training, linear_on_views
 from evaluation.results.result import rows_digest
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.loop import Diverged, fit
+from evaluation.tuning.task import open_task
 from sslkit.errors import UserError
 
 
@@ -134,6 +136,23 @@ def test_bad_input(model, splits) -> None:
     strange = replace(test, classes=[*test.classes[:9], "ten"])
     with pytest.raises(UserError, match="no image of: ten"):
         linear_on_views(model, train, strange, epochs=1)
+
+
+def test_a_checkpoint_is_of_these_images_and_this_preparation(model, splits, tmp_path) -> None:
+    task = open_task(model, dict(zip(("train", "test"), splits, strict=True)))
+    others = [replace(task, digest="replaced images")]
+    others += [replace(task, model=replace(model, **how)) for how in ({"resize": 9}, {"interpolation": "bilinear"})]
+    places = [
+        module._checkpoint(tmp_path, one, RECIPES["simclr90"], Setting(0.1)).path for one in (task, task, *others)
+    ]
+    assert places[0] == places[1] and len(set(places)) == 4
+
+
+def test_validation_images_are_learned_from(model, splits) -> None:
+    train, test = splits
+    parts = train.take(np.arange(600)), train.take(np.arange(600, 900))
+    found = linear_on_views(model, parts[0], test, epochs=1, val=parts[1])
+    assert found.details["steps"] == 900 // 256
 
 
 def test_one_test_image_of_each_class_and_a_seed_of_numpy(model, splits, tmp_path) -> None:

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, precision_recall_curve, top_k_accuracy_score
 
 from evaluation.results.measures import ap11, in_top, map11, measured, top_class
+from sslkit.errors import UserError
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(200, 12)).round(1)  # with ties
@@ -65,3 +66,14 @@ def test_scores_that_rounding_parts_are_equal() -> None:
             assert ap11(scale * rough[:, column], positive) == ap11(SCORES[:, column], positive)
     rough = SCORES.astype("f") * (1 + RNG.choice([-1, 0, 1], SCORES.shape) * 2.0**-23).astype("f")
     assert rough.dtype == np.float32 and (top_class(rough) == SCORES.argmax(1)).all()
+
+
+def test_without_a_positive_test_image_there_is_no_average_precision() -> None:
+    none = -np.ones((10, 3), np.int8)
+    with pytest.raises(UserError, match="no test image has a class"):
+        measured(SCORES[:10, :3], none, "map11")
+    one = none.copy()
+    one[SCORES[:10, 1].argsort()[5], 1] = 1  # its precision depends on the images that are drawn above it
+    estimate, _, _ = measured(SCORES[:10, :3], one, "map11")
+    low, high = estimate.interval
+    assert 0 < low <= estimate.value <= high <= 1 and estimate.kind == "bootstrap over images"

@@ -53,6 +53,20 @@ def test_a_second_measurement_replaces_and_another_choice_stands_beside(tmp_path
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 3  # the file forgets nothing
 
 
+def test_what_settings_of_fine_tuning_reached_is_no_choice(tmp_path: Path) -> None:
+    def tuned(value: float, lr: float = 0.1) -> Result:
+        tried = {"lr": lr, "value": value, "loss": 1 - value}
+        details = {"chosen": tried, "grid": [tried, {**tried, "lr": 1.0}], "values": [value], "std": value}
+        return replace(result(), protocol="fine_tune", details=details)
+
+    for one in (tuned(0.5), tuned(0.51), tuned(0.5, lr=0.2)):
+        append(tmp_path, one)
+    assert [one.details["values"] + [one.details["chosen"]["lr"]] for one in read(tmp_path)] == [
+        [0.51, 0.1],
+        [0.5, 0.2],
+    ]
+
+
 def test_a_line_cut_short_is_repaired_by_the_next(tmp_path: Path) -> None:
     path = append(tmp_path, result())
     append(tmp_path, result(1))
