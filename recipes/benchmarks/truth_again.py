@@ -52,12 +52,18 @@ def by_task(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Mapping
 
 
 def row(task: str, first: Records, second: Records) -> list[str]:
-    """Return the cells of a task; those of the second measurement are empty without one."""
+    """Return the cells of a task; those of the second measurement are empty without one.
+
+    Raises ValueError if the second measurement of a model is of other weights.
+    """
     held_out = round(SHARE * next(iter(first.values()))["train_images"])
     cells = [task, str(held_out), f"{sum(map(equal_best, first.values()))} of {len(first)}"]
     both = [name for name in second if name in first]
     if not both:
         return [*cells, *[""] * (len(HEAD) - len(cells))]
+    others = [name for name in both if first[name]["weights"] != second[name]["weights"]]
+    if others:
+        raise ValueError(f"{task}: measured again with other weights: {', '.join(others)}")
     same = sum(first[name]["chosen"]["lr"] == second[name]["chosen"]["lr"] for name in both)
     a, b = (100 * np.array([own[name]["values"][:2] for name in both]) for own in (first, second))
     seeds, apart = between_seeds(a, b), float(np.sqrt(np.mean((a.mean(1) - b.mean(1)) ** 2)))

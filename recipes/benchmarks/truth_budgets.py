@@ -38,9 +38,15 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def curves(records: Iterable[dict[str, Any]]) -> dict[tuple[str, str], Budgets]:
-    """Return {(task, model): {steps: record}} of models with several budgets; of equal records that with more seeds."""
+    """Return {(task, model): {steps: record}} of models with several budgets; of equal records that with more seeds.
+
+    Raises ValueError for a model whose records are of different weights.
+    """
     found: dict[tuple[str, str], Budgets] = {}
+    weights: dict[str, str] = {}
     for record in sorted(records, key=lambda record: len(record["values"])):
+        if weights.setdefault(record["model"], record["weights"]) != record["weights"]:
+            raise ValueError(f"the records of {record['model']} are of different weights")
         own = found.setdefault((titled(record["data"]), record["model"]), {})
         own[record["settings"]["steps"]] = record
     return {which: dict(sorted(own.items())) for which, own in sorted(found.items()) if len(own) > 1}

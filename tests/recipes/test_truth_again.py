@@ -14,7 +14,14 @@ import truth_again as study
 def record(model: str, values: list[float], lr: float, held_out: list[float]) -> dict:
     grid = [{"lr": 10.0**-k, "value": value, "diverged": False} for k, value in enumerate(held_out, 1)]
     grid.append({"lr": 1.0, "value": 1.0, "diverged": True})
-    found = {"data": "tasks/a.npz", "model": model, "values": values, "chosen": {"lr": lr}, "grid": grid}
+    found = {
+        "data": "tasks/a.npz",
+        "model": model,
+        "weights": model,
+        "values": values,
+        "chosen": {"lr": lr},
+        "grid": grid,
+    }
     return found | {"train_images": 100}
 
 
@@ -35,4 +42,6 @@ def test_a_task_that_was_measured_twice() -> None:
     (found,) = (study.row(task, own, study.by_task(again)[task]) for task, own in study.by_task(first + more).items())
     # sd of each pair 7.07, the differences are 10 and 0: sqrt(50) = 7.07, no more than that of the seeds
     assert found == ["a", "20", "1 of 3", "2", "1", "7.1", "7.1", "0.0", "1.00", "1.00"]
+    with pytest.raises(ValueError, match="other weights: n"):
+        study.row("a", {"n": first[1]}, {"n": again[1] | {"weights": "trained anew"}})
     assert study.row("a", {"n": first[1]}, {}) == ["a", "20", "0 of 1", *[""] * 7]

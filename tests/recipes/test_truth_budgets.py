@@ -3,13 +3,15 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
 import truth_budgets as study
 
 
 def record(steps: int, values: list[float], model: str = "m") -> dict:
-    return {"data": "tasks/a.npz", "model": model, "values": values, "settings": {"steps": steps}}
+    return {"data": "tasks/a.npz", "model": model, "weights": model, "values": values, "settings": {"steps": steps}}
 
 
 def test_a_model_with_several_budgets_is_compared_on_the_seeds_that_all_have() -> None:
@@ -25,6 +27,11 @@ def test_a_model_with_several_budgets_is_compared_on_the_seeds_that_all_have() -
     header, row = study.table(found)
     assert header == ["task", "model", "300 steps", "600 steps"]
     assert row == ["a", "m", "50.0 ± 14.1", "70.0 ± 0.0"]
+
+
+def test_budgets_of_other_weights_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="of different weights"):
+        study.curves([record(300, [0.5]), record(600, [0.6]) | {"weights": "trained anew"}])
 
 
 def test_a_budget_that_was_not_measured_stays_empty() -> None:
