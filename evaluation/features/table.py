@@ -133,7 +133,10 @@ def _of_pair(given: Any, where: str) -> Features:
         x, y = given
     except (TypeError, ValueError) as error:
         raise UserError(f"{where} must be Features or a pair of arrays (x, y), not {type(given).__name__}") from error
-    x = np.ascontiguousarray(_numpy(x), dtype=np.float32)
+    try:
+        x = np.ascontiguousarray(_numpy(x), dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: features must be numbers, (N, D): {error}") from error
     if isinstance(y, (list, tuple)) and any(isinstance(label, tuple) for label in y):
         y = [str(label) for label in y]  # numpy would turn the parts of a name into a second dimension
     y, classes = _numbered(_numpy(y), where)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from evaluation.features.checks import device_of
+from evaluation.features.checks import checked, device_of, whole_number
 from evaluation.features.table import Features, matched
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
 from evaluation.learners.linear_parts import Parts, in_both, parts_of
@@ -74,7 +74,8 @@ def linear_probe(
     """
     start = time.perf_counter()
     check_on_features(recipe)
-    seed = int(seed)
+    seed, max_iter = whole_number("seed", seed, 0), whole_number("max_iter", max_iter, 1)
+    c = checked("c", c, float | None, above=0)
     _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
     train, test = matched(train, test)
     val = None if val is None else matched(train, val)[1]

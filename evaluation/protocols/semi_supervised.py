@@ -231,7 +231,12 @@ def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
     task = open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
     for draw in range(options.draws):
-        _labelled_rows(task, options.fraction, draw)
+        rows = _labelled_rows(task, options.fraction, draw)
+        try:
+            task.held_out(np.isin(np.arange(len(task.train)), rows), SHARE, draw)
+        except UserError as error:
+            asked = f"semi_supervised.fraction={options.fraction}"
+            raise UserError(f"{task.name}: with {asked} no class keeps 2 labels, one to hold out: raise it") from error
     return subject
 
 

@@ -57,11 +57,12 @@ def read(folder: str | Path | ZooEntry, *, outcomes: bool = True) -> list[Result
 
 
 def _asked(value: Any) -> Any:
-    """Return a detail without what settings of fine-tuning, alone or in a list, have reached."""
+    """Return a detail without what settings of fine-tuning, also inside of lists and mappings, have reached."""
     if isinstance(value, list):
         return [_asked(one) for one in value]
-    if isinstance(value, dict) and "lr" in value:
-        return {name: one for name, one in value.items() if name not in REACHED}
+    if isinstance(value, dict):
+        left_out = REACHED if "lr" in value else ()
+        return {name: _asked(one) for name, one in value.items() if name not in left_out}
     return value
 
 

@@ -22,7 +22,7 @@ def record(model: str, values: list[float], lr: float, held_out: list[float]) ->
         "chosen": {"lr": lr},
         "grid": grid,
     }
-    return found | {"train_images": 100}
+    return found | {"grid": grid, "train_images": 100}
 
 
 def test_the_noise_of_the_choice_is_found_again() -> None:

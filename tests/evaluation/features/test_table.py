@@ -62,6 +62,8 @@ def test_the_test_labels_are_numbered_as_the_training_ones() -> None:
         ((X, np.eye(6, dtype=int)), r"contain no -1 \(no\); for one-hot labels give y.argmax\(1\)"),
         ((X, ["a", None, "b", "a", "a", "b"]), "some labels are None or NaN"),
         (X, "must be Features or a pair of arrays"),
+        ((["a", "b"], [0, 1]), "features must be numbers"),
+        (([[1, 2], [3]], [0, 1]), "features must be numbers"),
     ],
 )
 def test_bad_features_are_refused(pair: tuple, message: str) -> None:

@@ -252,9 +252,12 @@ def test_bad_input(few) -> None:
         (TRAIN, TEST, {"scale": "l1"}, "no scale.*l2"),
         (TRAIN, TEST, {"c": 1.0, "recipe": "grid"}, "c=1.0"),
         (TRAIN, TEST, {"grid": Grid(), "recipe": "lbfgs"}, "grid="),
-        (TRAIN, TEST, {"c": 0}, "c=0.0 must be"),
+        (TRAIN, TEST, {"c": 0}, "c must be a number, above 0"),
         (TRAIN, TEST, {"grid": Grid((1e30,), (1.0,), iterations=30)}, "every head of the grid diverged"),
         (TRAIN, TEST, {"device": "cuda"}, "no GPU"),
+        (TRAIN, TEST, {"c": "x"}, "c must be"),
+        (TRAIN, TEST, {"seed": 1.5}, "seed=1.5"),
+        (TRAIN, TEST, {"max_iter": "a"}, "max_iter='a'"),
     ]
     for train, test, options, message in bad:
         with pytest.raises(UserError, match=message):

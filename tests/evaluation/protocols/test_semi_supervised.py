@@ -151,6 +151,11 @@ def test_bad_options_are_one_clear_error(options: dict, message: str) -> None:
         semi_supervised(model(), DATA, **{**QUICK, "fraction": 0.1, **options})
 
 
+def test_too_few_labels_to_hold_any_out_are_said_before_other_protocols_run() -> None:
+    with pytest.raises(UserError, match=r"fraction=0\.007 no class keeps 2 labels"):
+        module.open(Subject(model(), "digits"), module.Options(fraction=0.007))
+
+
 @pytest.mark.parametrize("select", ["held_out", "test"])
 def test_one_pair_of_rates_is_not_chosen_and_the_seed_is_told(select: str) -> None:
     options = {**QUICK, "lrs": (0.3,), "draws": np.int64(1), "epochs": np.int64(6), "seed": np.int64(7)}
