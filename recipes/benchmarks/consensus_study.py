@@ -1,7 +1,8 @@
 """Which combination of metrics ranks best on tasks that took no part in choosing it, and are its probabilities right?
 
     python recipes/benchmarks/ranking_study.py ...      (scores and ground truth; see the page)
-    python recipes/benchmarks/consensus_study.py        (seconds; reads results/ranking_study.json)
+    python recipes/benchmarks/consensus_study.py        (five minutes; reads results/ranking_study.json)
+    python recipes/benchmarks/consensus_study.py --without digits_few clothes       (prints the tables of the others)
 
 Every rule is fitted on all tasks but one and ranks the models of that one; "chosen" takes, for each task that is left
 out, the rule that is best by leave-one-out among the others. Numbers are means over the tasks; intervals are over
@@ -129,13 +130,19 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of models")
     parser.add_argument("--out", type=Path, default=STUDY.with_name("consensus_study.json"))
     parser.add_argument("--picture", type=Path, default=STUDY.with_name("consensus_study.png"))
+    parser.add_argument("--without", nargs="+", default=[], help="print the tables without these tasks; writes nothing")
     args = parser.parse_args()
     tasks, left_out_tasks = read(args.study)
+    if missing := set(args.without) - {task.name for task in tasks}:
+        parser.error(f"--without: there is no task {', '.join(missing)}")
+    tasks = [task for task in tasks if task.name not in args.without]
     for name in left_out_tasks:
         print(f"left out  {name}: kNN has no score there, as of several labels an image")
     tables = {"rules": rows(tasks, args.draws), "differences in weighted tau": against(tasks, args.draws)}
     for table in tables.values():
         print(markdown(table, range(1, len(table[0]))), end="\n\n")
+    if args.without:
+        return
     picked = {task.name: best_rule([other for other in tasks if other is not task]) for task in tasks}
     for name, rule in picked.items():
         print(f"{name}: chosen on the others: {rule}")
