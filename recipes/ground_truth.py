@@ -43,6 +43,9 @@ class Settings:
         (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "grid of learning rates, selected on a held-out fifth of train", above=0
     )
     extend: bool = setting(True, "while the selected rate is an end of the grid, try the next one beyond it")
+    folds: int = setting(
+        1, "fifths of train, held out one after the other to select the rate; 5 for few images", least=1, most=5
+    )
     weight_decay: float | list[float] = setting((0.01,), "likewise", least=0)
     optimizer: str = setting("adamw", "adamw or sgd", choices=("adamw", "sgd"))
     steps: int = setting(200, "steps of each run", least=1, most=10**9)

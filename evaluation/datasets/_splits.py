@@ -8,16 +8,21 @@ import torch
 from torch import Tensor
 
 
-def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 0) -> np.ndarray:
+def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 0, fold: int = 0) -> np.ndarray:
     """Return the held-out mask (N,) bool: about `share` of each class, at least one image, never all of them.
 
     y: (N,) int64 labels; for (N, K) the share is of all images. ids: (N,) unique names.
+    fold: 0 for the first such share, 1 for the next, and so on: they have no image in common.
     Classes of one image stay whole. The draw depends on the seed and the names, not on the order of the rows: adding
     a file moves at most one other per class.
     """
     keys = draw_keys(ids, seed)
     labels = y if y.ndim == 1 else np.zeros(len(y), np.int64)
-    return first_of_each(labels, keys, lambda n: min(max(round(share * n), 1), n - 1))
+
+    def before(fold: int) -> np.ndarray:
+        return first_of_each(labels, keys, lambda n: fold * min(max(round(share * n), 1), n - 1))
+
+    return before(fold + 1) & ~before(fold)
 
 
 def first_of_each(y: np.ndarray, keys: np.ndarray, count: Callable[[int], int]) -> np.ndarray:

@@ -18,6 +18,7 @@ DecayOrNone = Annotated[float | None, Limits(least=0)]
 Seed = Annotated[int, Limits(least=0, most=MOST_SEED)]
 Seeds = Annotated[int | Sequence[int], Limits(least=0, most=MOST_SEED)]
 Crop = Annotated[Sequence[float], Limits(above=0, most=1)]  # minimum and maximum share of the image's area
+Folds = Annotated[int, Limits(least=1, most=5)]
 Precision = Annotated[str, Limits(choices=("float32", "bfloat16"))]
 CountsRule = Annotated[str, Limits(choices=("raise", "warn"))]  # of a published set of another size
 OnError = Annotated[str, Limits(choices=("skip", "raise"))]

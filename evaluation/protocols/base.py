@@ -178,18 +178,20 @@ class Subject:
     def noted(self, result: Result) -> Result:
         """The result with what its features have to say: splits, notes, images that could not be read."""
         used = [one for one in self._features.values() if one.digest in result.digests.values()]
+        read = used or [one for part, one in self.shared.items() if isinstance(part, tuple) and part[0] == "split"]
         lost = sum(len(one.unreadable) for one in used)
         said = {
             "splits": [one.split for one in used],
-            "notes": "; ".join(dict.fromkeys(note for note in (one.note for one in used or self._read()) if note)),
+            "notes": "; ".join(dict.fromkeys(one.note for one in read if one.note)) if read else self.note,
             "unreadable": lost,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
         }
         return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
 
-    def _read(self) -> list[Split]:
-        """Return the splits of train and test, for protocols that read images and not features."""
-        return [self.opened(name) for name in (*self.learns_from, self.test_split)]
+    def labelled(self) -> list[Split]:
+        """Return the splits that there are of train, val and test, opened, for protocols that tune on images."""
+        names = (*self.learns_from, "val", "test")
+        return [self.opened(name) for name in dict.fromkeys(names) if name in self.splits]
 
     def _joined(self, first: Features, second: Features) -> Features:
         name = f"{first.split}+{second.split}"

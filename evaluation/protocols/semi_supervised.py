@@ -229,6 +229,7 @@ def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) ->
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
+    subject.labelled()  # their notes go into the result
     task = open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
     for draw in range(options.draws):
         rows = _labelled_rows(task, options.fraction, draw)

@@ -65,6 +65,7 @@ def ground_truth(
     trust: str | Sequence[str] | None = (),
     lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4),
     extend: bool = True,
+    folds: int = 1,
     weight_decay: Sequence[float] = (0.01,),
     optimizer: str = "adamw",
     steps: int = 200,
@@ -89,8 +90,8 @@ def ground_truth(
     image_size: side in pixels for models outside a zoo; None: their own, 224 for most. Entries keep theirs.
     trust: see `evaluation.load_model`.
     lr, weight_decay, optimizer: the grid; the best setting of each model on a held-out fifth of the training images
-        is trained on all of them with every seed. extend, steps, batch_size, seeds, crop, flip, precision, device,
-        workers: see `evaluation.fine_tune`; a grid of one rate is not extended.
+        is trained on all of them with every seed. extend, folds, steps, batch_size, seeds, crop, flip, precision,
+        device, workers: see `evaluation.fine_tune`; a grid of one rate is not extended.
     closest: number of models of each task, those with the highest accuracies, that are also trained with `more_seeds`.
     out: folder of results.jsonl (a line for every model and task), of fine_tune.jsonl (a line for every run of them),
         and of truth.json and truth_details.json with all results of these settings, also of earlier calls. Results
@@ -112,6 +113,8 @@ def ground_truth(
     closest = whole_number("closest", closest, 0)
     more = different_seeds([*different_seeds(seeds), *as_list("more_seeds", more_seeds)]) if closest else []
     tuned |= {"grid": grid, "extend": bool(extend) and len(set(lr)) > 1, "seeds": different_seeds(seeds)}
+    if checked("folds", folds, int, least=1, most=5) > 1:
+        tuned["folds"] = folds  # keys of one fold are as before there were several
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
     settings = json.loads(json.dumps({**tuned, **sizes}))
     tasks = {str(one): _splits(one, root, max_images, max_test_images) for one in _listed(data)}

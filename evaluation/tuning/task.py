@@ -60,9 +60,10 @@ class Task:
         rows = np.flatnonzero(chosen)
         return rows[np.argsort(self.train.ids[rows], kind="stable")]
 
-    def held_out(self, chosen: np.ndarray, share: float, seed: int) -> np.ndarray:
+    def held_out(self, chosen: np.ndarray, share: float, seed: int, fold: int = 0) -> np.ndarray:
         """Return (N,) bool: about `share` of each class of the chosen training rows; images of one group stay together.
 
+        fold: see `evaluation.datasets._splits.held_out`.
         Raises UserError if no class has two images (or groups) to split.
         """
         rows = np.flatnonzero(chosen)
@@ -70,11 +71,11 @@ class Task:
         names = self.train.ids[rows] if groups is None else groups[rows].astype(str)
         names, first, member = np.unique(names, return_index=True, return_inverse=True)
         out = np.zeros(len(chosen), bool)
-        out[rows] = held_out(self.train.y[rows][first], names.tolist(), share, seed)[member]
+        out[rows] = held_out(self.train.y[rows][first], names.tolist(), share, seed, fold)[member]
         if not out.any():
             raise UserError(
-                f"{self.name}: no class has 2 labelled images, so none can be held out to choose the setting; "
-                "use more labels, or a grid of one setting"
+                f"{self.name}: no class has {max(2, fold + 1)} labelled images, so none can be held out to choose the "
+                "setting; use more labels, fewer folds, or a grid of one setting"
             )
         return out
 

@@ -13,6 +13,13 @@ def test_the_same_share_of_each_class_and_never_all() -> None:
     assert np.bincount(Y[chosen], minlength=4).tolist() == [0, 1, 2, 7]
 
 
+def test_folds_have_no_image_in_common() -> None:
+    folds = [held_out(Y, IDS, 0.2, fold=fold) for fold in range(5)]
+    assert (folds[0] == held_out(Y, IDS, 0.2)).all() and np.sum(folds, 0).max() == 1
+    counts = [np.bincount(Y[fold], minlength=4).tolist() for fold in folds]
+    assert counts == [[0, 1, 2, 7], [0, 1, 2, 7], [0, 0, 2, 7], [0, 0, 2, 7], [0, 0, 2, 5]]
+
+
 def test_row_order_does_not_matter_and_the_seed_does() -> None:
     order = np.random.default_rng(0).permutation(len(Y))
     assert (held_out(Y[order], IDS[order]) == held_out(Y, IDS)[order]).all()

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tqdm import tqdm
 
 from evaluation.datasets import open_split
 from evaluation.datasets._splits import held_out
@@ -217,9 +219,14 @@ def test_workers_share_the_runs_and_change_no_number(tmp_path: Path) -> None:
 
 def start(folder: Path) -> multiprocessing.Process:
     """The same grid in another process, which learns what this one knows by a fork: nothing is imported again."""
-    process = multiprocessing.get_context("fork").Process(target=run_grid, args=(folder,))
+    process = multiprocessing.get_context("fork").Process(target=run_in_child, args=(folder,))
     process.start()
     return process
+
+
+def run_in_child(folder: Path) -> None:
+    tqdm.set_lock(threading.RLock())  # the inherited one is shared: a child killed while it holds it stops the parent
+    run_grid(folder)
 
 
 def run_grid(folder: Path) -> Result:

@@ -107,6 +107,14 @@ def test_other_settings_are_another_truth(tmp_path: Path, calls: list[str]) -> N
     assert len(calls) == 3 and set(back.truth["digits"]) == {"narrow", "wide"}
 
 
+def test_several_folds_are_another_truth(tmp_path: Path, calls: list[str]) -> None:
+    one = {"wide": ZOO["wide"]}
+    plain = ground_truth(one, "digits", out=tmp_path, **QUICK)
+    several = ground_truth(one, "digits", out=tmp_path, folds=3, **QUICK)
+    assert len(calls) == 2 and several.settings["folds"] == 3 and "folds" not in plain.settings
+    assert "3 held-out fifths" in several.results["digits"]["wide"]["recipe"]
+
+
 def test_the_closest_models_get_more_seeds(tmp_path: Path, calls: list[str]) -> None:
     plain = ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK)
     found = ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK | {"closest": 1, "more_seeds": [5]})
