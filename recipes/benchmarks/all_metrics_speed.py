@@ -1,6 +1,7 @@
 """Seconds of every transferability metric on one model: each alone, and all of them together.
 
     python recipes/benchmarks/all_metrics_speed.py      (four minutes; writes results/)
+    python recipes/benchmarks/all_metrics_speed.py --results all_metrics_speed_zen5      (beside another machine)
 
 The features are those of transferability_speed.py, N = 5,000, D = 2,048, C = 100; source probabilities and features of
 an untrained network are made up. Two threads; medians of three repeats on samples without a shared sum, after one of a
@@ -9,6 +10,7 @@ metrics share. The metrics of boxes have no boxes here. Last, what bounds them: 
 seconds of the two float64 products of each, and the seconds of each matrix routine that the seven quick ones call.
 """
 
+import argparse
 import os
 import time
 from collections.abc import Callable
@@ -39,21 +41,24 @@ REPEATS = 3
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", default=RESULTS, help="name of the file in results/")
+    name_of_results = parser.parse_args().results
     torch.set_num_threads(THREADS)
     keep_freed_memory()
     made = arrays(SIZE)
     together({"x": made["x"][:300, :32], "y": np.arange(300) % 10}, EVERY)
     for name in (*EVERY, "ped+logme"):
         seconds = [together(made, (name,)) for _ in range(REPEATS)]
-        keep(RESULTS, name, summary(seconds))
+        keep(name_of_results, name, summary(seconds))
         print(f"{name:<24} {np.median(seconds):6.2f} s", flush=True)
     for told, names in (("the seven quick ones together", TOGETHER), ("all together", EVERY)):
         seconds = [together(made, names) for _ in range(REPEATS)]
-        keep(RESULTS, told, summary(seconds))
+        keep(name_of_results, told, summary(seconds))
         print(f"{told:<32} {np.median(seconds):6.2f} s", flush=True)
     bounds = {"products of pactran": pactran_products(made), "routines of the seven": quick_routines(made)}
     for told, bound in bounds.items():
-        keep(RESULTS, told, bound)
+        keep(name_of_results, told, bound)
         print(f"{told}: {bound}")
 
 
