@@ -5,6 +5,7 @@
 # Results may differ between processors in their last digits, verdicts may not. Needs an x86 processor.
 #
 #   tests/on_other_processors.sh [ARGUMENTS OF PYTEST]     such as -n 2, -x, -k knn
+#   PATHS=generic tests/on_other_processors.sh             one of them alone
 #
 # Exit status 1 if the tests fail on a path; both are run in any case.
 set -uo pipefail
@@ -102,11 +103,15 @@ if [ "$machine" != x86_64 ] && [ "$machine" != AMD64 ]; then
   exit 0
 fi
 
-run_path generic MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ATEN_CPU_CAPABILITY=default \
+wanted() { [[ " ${PATHS:-generic avx2} " == *" $1 "* ]]; }
+
+wanted generic && run_path generic MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ATEN_CPU_CAPABILITY=default \
   ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem FAISS_OPT_LEVEL=generic \
   NPY_DISABLE_CPU_FEATURES="$(numpy_features '')" -- "$@"
 
-if python -c "import torch; raise SystemExit(torch.backends.cpu.get_cpu_capability() == 'DEFAULT')"; then
+if ! wanted avx2; then
+  verdicts+=("avx2: not asked for")
+elif python -c "import torch; raise SystemExit(torch.backends.cpu.get_cpu_capability() == 'DEFAULT')"; then
   run_path avx2 MKL_CBWR=AVX2 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell \
     FAISS_OPT_LEVEL=avx2 NPY_DISABLE_CPU_FEATURES="$(numpy_features AVX512 X86_V4)" -- "$@"
 else

@@ -44,6 +44,7 @@ def place(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_both_protocols_run_end_to_end(place: Path) -> None:
     for words, said in ((["features=once"], "linear, paper_k400"), (["protocol=fine_tune"], "fine-tune, paper_ucf101")):

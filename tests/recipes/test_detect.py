@@ -53,6 +53,7 @@ def test_a_checkpoint_is_judged_and_its_results_are_kept(place: Path) -> None:
     assert picture.name in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_ranks_give_one_table(place: Path) -> None:
     with socket.socket() as free:

@@ -86,6 +86,7 @@ def test_options_of_the_command_line_arrive(few_digits, tmp_path, typed) -> None
     assert kept["views"]["scale"] == [0.5, 1]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_processes_end_where_one_does(tmp_path) -> None:
     """Loader, views and batch norm of two ranks together.

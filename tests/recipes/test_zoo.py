@@ -171,6 +171,7 @@ class Captioned(KoLeo):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_zoo_is_trained_once_and_a_failure_stops_nobody(tmp_path) -> None:
     """A plug-in that asks for what the images lack when training starts; later it is content without."""

@@ -185,6 +185,7 @@ def two_ranks(folder: Path, *checkpoints: str) -> list[tuple[int, str]]:
     return [(process.returncode, text) for process, text in zip(ranks, said, strict=True)]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path: Path) -> None:
     assert [code for code, _ in two_ranks(tmp_path, "r.ckpt", "r.ckpt")] == [0, 0]
