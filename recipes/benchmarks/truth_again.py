@@ -1,12 +1,13 @@
 """How much of the truth of the ranking study is due to the choice of the learning rate? Models measured a second time.
 
-    python recipes/benchmarks/truth_again.py      (reads results/ranking_truth.jsonl and ranking_again.jsonl)
+    python recipes/benchmarks/truth_again.py      (reads ranking_truth, ranking_again and ranking_folds in results/)
 
 All seeds of a model share one learning rate, chosen on one held-out fifth of the training images, so that halves of the
 seeds do not contain the error of this choice. The second file holds results of recipes/ground_truth.py with the
 study's settings and seeds=[5,6], of which the first also draws another held-out fifth. Two measurements with two seeds
 each differ by the standard deviation between seeds, if the choice of the rate does not matter; what they differ by
-beyond that is the choice.
+beyond that is the choice. The third file holds both measurements of some models with folds=5, whose rates are chosen on
+all training images, each held out once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ from truth_budgets import STUDY, read
 from evaluation.protocols.fine_tune import SHARE
 from sslkit.text_tables import markdown
 
-AGAIN = STUDY.with_name("ranking_again.jsonl")
+AGAIN, FOLDS = STUDY.with_name("ranking_again.jsonl"), STUDY.with_name("ranking_folds.jsonl")
 HEAD = (
     "task",
     "held-out images",
@@ -34,13 +35,18 @@ HEAD = (
     "weighted tau",
 )
 
+FEWEST = 2  # models measured twice
+
 Records = Mapping[str, Mapping[str, Any]]  # of one task, by model
 
 
 def main() -> None:
-    first, second = by_task(read(STUDY)), by_task(read(AGAIN))
-    rows = [list(HEAD)] + [row(task, own, second.get(task, {})) for task, own in first.items()]
-    print(markdown(rows, range(1, len(HEAD))))
+    folds = read(FOLDS)
+    both = [[one for one in folds if one["settings"]["seeds"][0] == seed] for seed in (0, 5)]
+    for first, second in ((read(STUDY), read(AGAIN)), both):
+        again = by_task(second)
+        rows = [list(HEAD)] + [row(task, own, again.get(task, {})) for task, own in by_task(first).items()]
+        print(markdown(rows, range(1, len(HEAD))), end="\n\n")
 
 
 def by_task(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
@@ -52,14 +58,15 @@ def by_task(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Mapping
 
 
 def row(task: str, first: Records, second: Records) -> list[str]:
-    """Return the cells of a task; those of the second measurement are empty without one.
+    """Return the cells of a task; those of the second measurement are empty for fewer than FEWEST models.
 
     Raises ValueError if the second measurement of a model is of other weights.
     """
-    held_out = round(SHARE * next(iter(first.values()))["train_images"])
+    some = next(iter(first.values()))
+    held_out = round(SHARE * some["settings"].get("folds", 1) * some["train_images"])
     cells = [task, str(held_out), f"{sum(map(equal_best, first.values()))} of {len(first)}"]
     both = [name for name in second if name in first]
-    if not both:
+    if len(both) < FEWEST:
         return [*cells, *[""] * (len(HEAD) - len(cells))]
     others = [name for name in both if first[name]["weights"] != second[name]["weights"]]
     if others:

@@ -22,7 +22,7 @@ def record(model: str, values: list[float], lr: float, held_out: list[float]) ->
         "chosen": {"lr": lr},
         "grid": grid,
     }
-    return found | {"grid": grid, "train_images": 100}
+    return found | {"grid": grid, "train_images": 100, "settings": {}}
 
 
 def test_the_noise_of_the_choice_is_found_again() -> None:
@@ -43,5 +43,8 @@ def test_a_task_that_was_measured_twice() -> None:
     # sd of each pair 7.07, the differences are 10 and 0: sqrt(50) = 7.07, no more than that of the seeds
     assert found == ["a", "20", "1 of 3", "2", "1", "7.1", "7.1", "0.0", "1.00", "1.00"]
     with pytest.raises(ValueError, match="other weights: n"):
-        study.row("a", {"n": first[1]}, {"n": again[1] | {"weights": "trained anew"}})
+        others = {"m": again[0], "n": again[1] | {"weights": "trained anew"}}
+        study.row("a", {"m": first[0], "n": first[1]}, others)
+    folds = {"n": first[1] | {"settings": {"folds": 5}}}
+    assert study.row("a", folds, {})[1] == "100"
     assert study.row("a", {"n": first[1]}, {}) == ["a", "20", "0 of 1", *[""] * 7]
