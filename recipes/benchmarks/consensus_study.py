@@ -120,7 +120,7 @@ def _cell(found: Agreement, measure: str, sign: str = "") -> str:
     return f"{scale * found.value:{sign}.2f}{bounds}"
 
 
-def main() -> None:
+def arguments() -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--study", type=Path, default=STUDY, help="results of ranking_study.py")
     parser.add_argument(
@@ -131,7 +131,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=STUDY.with_name("consensus_study.json"))
     parser.add_argument("--picture", type=Path, default=STUDY.with_name("consensus_study.png"))
     parser.add_argument("--without", nargs="+", default=[], help="print the tables without these tasks; writes nothing")
-    args = parser.parse_args()
+    return parser, parser.parse_args()
+
+
+def main() -> None:
+    parser, args = arguments()
     tasks, left_out_tasks = read(args.study)
     if missing := set(args.without) - {task.name for task in tasks}:
         parser.error(f"--without: there is no task {', '.join(missing)}")
