@@ -1,5 +1,6 @@
 """The pictures of an evaluation: bars with intervals, and of each data set a map and the confusions."""
 
+import itertools
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -48,12 +49,7 @@ def draw(folder: Path, results: Sequence[Result], subjects: Iterable[Subject]) -
 
 def _free(folder: Path, name: str, written: Sequence[Path]) -> str:
     """Return the name, numbered if a picture of another data set of this name was written."""
-    taken = {folder / f"{kind}-{name}.png" for kind in ("map", "confusion")} & set(written)
-    number = 2
-    while taken:
-        numbered = f"{name}-{number}"
-        taken = {folder / f"{kind}-{numbered}.png" for kind in ("map", "confusion")} & set(written)
-        if not taken:
-            return numbered
-        number += 1
-    return name
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(
+        one for one in names if not {folder / f"map-{one}.png", folder / f"confusion-{one}.png"}.intersection(written)
+    )
