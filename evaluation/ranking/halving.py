@@ -6,7 +6,7 @@ found.winner, found.probability, found.steps
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,6 @@ def successive_halving(
     train, held = divided(_opened(data, root, max_images), seeds[0])
     ranked = sampled(train, rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
-    ranking = replace(ranking, left_out={**models.left_out, **ranking.left_out})
     _at_least_two(ranking.models, ranking.left_out)
     asked = [ranking.best, *ranking.order[1:first]]
     place = {"out": out, "device": device, "workers": workers, "progress": progress}

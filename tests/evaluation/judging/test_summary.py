@@ -1,6 +1,7 @@
 """judge: every model is opened first; a damaged member of a zoo is named and left out, the others are judged."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 import torch
 
 import evaluation
-from evaluation.judging.summary import judge
+from evaluation.judging.summary import judge, print_differences
 from evaluation.protocols import base
 from evaluation.ranking.summary import rank_tasks
+from evaluation.results.result import Result
+from evaluation.results.statistics import share
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
@@ -136,3 +139,12 @@ def test_a_zoo_of_damaged_members_alone_is_an_error(place: Path) -> None:
 def test_what_fails_for_all_is_said_once(place: Path) -> None:
     with pytest.raises(UserError, match=r"^there is no data 'nonsuch'"):
         judge(zoo=place / "zoo", data="nonsuch", protocols="knn", out=place / "out")
+
+
+def test_one_model_has_no_differences_to_tell(capsys: pytest.CaptureFixture) -> None:
+    made = Result.of(share(np.arange(9) > 3), protocol="knn", recipe="", metric="mean_per_class", data="d", model="a")
+    one = replace(made, outcomes=np.arange(9) > 3)
+    print_differences([one])
+    assert capsys.readouterr().out == ""
+    print_differences([one, replace(one, model="b")])
+    assert "d: differences of mean_per_class need the labels" in capsys.readouterr().out

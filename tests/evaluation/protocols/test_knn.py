@@ -1,6 +1,7 @@
 """knn on real images against scikit-learn, lightly and a float64 loop."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from lightly.utils.benchmarking import knn_predict
 from sklearn.neighbors import KNeighborsClassifier
 
-from evaluation.features import Features
+from evaluation.features import Features, as_features
 from evaluation.protocols import knn as module
 from evaluation.protocols.knn import knn, predict
 from evaluation.results.result import Result
@@ -189,3 +190,11 @@ def test_bad_input(train, test) -> None:
     ]:
         with pytest.raises(UserError, match=message):
             knn(*given, **options)
+
+
+def test_few_training_images_with_a_twin_are_compared_with_all_others() -> None:
+    rng = np.random.default_rng(0)
+    train = as_features((rng.normal(size=(12, 3)), np.arange(12) % 2))
+    subject = SimpleNamespace(train=train, test=train.take(np.arange(1)))
+    (found,) = module.run(subject, module.Options())
+    assert found.details["k"] == 11 and found.details["in_train"] == 1
