@@ -4,7 +4,7 @@ A rule is fitted on some tasks, whose truth it may use, and returns what ranks t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import nnls
@@ -18,6 +18,7 @@ NO_PART = ("random", "param_count", "feature_dim")  # baselines that see no imag
 FIRST_STUDY = ("knn", "h_score_regularized", "logme")  # of 2026-11-21, without variants of one of them
 MOST = 5  # metrics of a greedy choice
 RIDGE = 1.0  # added rows of the regression, in models
+HALVINGS = 10  # of the models, for ranking those that took no part in a fit
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,16 @@ class Task:
     scores: Mapping[str, np.ndarray]
     covariates: np.ndarray | None = None
     reliability: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, places: np.ndarray) -> "Task":
+        """Return the task with the models at these places."""
+        return replace(
+            self,
+            models=tuple(np.array(self.models)[places]),
+            truth=self.truth[places],
+            scores={metric: scores[places] for metric, scores in self.scores.items()},
+            covariates=None if self.covariates is None else self.covariates[places],
+        )
 
     def named(self, scores: np.ndarray) -> dict[str, float]:
         return dict(zip(self.models, map(float, scores), strict=True))
@@ -152,6 +163,15 @@ RULES: dict[str, Rule] = {
 }
 
 
+FITTED = (
+    "weighted by agreement",
+    "greedy choice of metrics",
+    "regression",
+    "regression with covariates",
+    "best single metric",
+)
+
+
 def rules(tasks: Sequence[Task]) -> dict[str, Rule]:
     """The rules whose metrics and covariates all tasks have."""
     kept = dict(RULES)
@@ -175,6 +195,26 @@ def best_rule(tasks: Sequence[Task]) -> str:
 def left_out(tasks: Sequence[Task], rule: Rule) -> list[tuple[Task, np.ndarray]]:
     """Each task with its scores by the rule fitted on the others."""
     return [(task, rule([other for other in tasks if other is not task])(task)) for task in tasks]
+
+
+def unseen(tasks: Sequence[Task], rule: Rule, halvings: int = HALVINGS) -> list[tuple[Task, np.ndarray]]:
+    """Each task with scores by the rule fitted on the other tasks and on models without the one that is scored.
+
+    The tasks have the same models. Each half of them is scored by a fit to the other half, as normal scores within it:
+    beside the fitted models, it would stand lower the better these are. Scores are the means over the halvings, drawn
+    with seed 0.
+    """
+    count = len(tasks[0].models)
+    rng = np.random.default_rng(0)
+    halves = [np.array_split(rng.permutation(count), 2) for _ in range(halvings)]
+    found = []
+    for task in tasks:
+        total = np.zeros(count)
+        for scored, fitted_on in [pair for first, second in halves for pair in ((first, second), (second, first))]:
+            ranker = rule([other.of(fitted_on) for other in tasks if other is not task])
+            total[scored] += normal_scores(ranker(task)[scored])
+        found.append((task, total / halvings))
+    return found
 
 
 def common(tasks: Sequence[Task]) -> list[str]:

@@ -1,12 +1,12 @@
 """Which combination of metrics ranks best on tasks that took no part in choosing it, and are its probabilities right?
 
     python recipes/benchmarks/ranking_study.py ...      (scores and ground truth; see the page)
-    python recipes/benchmarks/consensus_study.py        (five minutes; reads results/ranking_study.json)
+    python recipes/benchmarks/consensus_study.py        (ten minutes; reads results/ranking_study.json)
     python recipes/benchmarks/consensus_study.py --without digits_few clothes       (prints the tables of the others)
 
 Every rule is fitted on all tasks but one and ranks the models of that one; "chosen" takes, for each task that is left
-out, the rule that is best by leave-one-out among the others. Numbers are means over the tasks; intervals are over
-models.
+out, the rule that is best by leave-one-out among the others. The table of unseen models does the same with fits that
+have not seen the ranked model either. Numbers are means over the tasks; intervals are over models.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from consensus_calibration import calibration, constants, further
 from consensus_plot import draw
-from consensus_rules import Task, best_rule, chosen, common, left_out, rules, single
+from consensus_rules import FITTED, Task, best_rule, chosen, common, left_out, rules, single, unseen
 from machine import machine
 
 from evaluation.ranking.agreement import Agreement
@@ -83,6 +83,17 @@ def rows(tasks: Sequence[Task], draws: int) -> list[list[str]]:
     """The table: rules on tasks that they were not fitted on, single metrics, and differences to the first of these."""
     found = ranked_by_rules(tasks)
     found |= {f"{name} alone": left_out(tasks, single(name)) for name in AGAINST if name in common(tasks)}
+    return _compared(found, tasks, draws)
+
+
+def rows_of_unseen(tasks: Sequence[Task], draws: int) -> list[list[str]]:
+    """The table of the fitted rules, and of the chosen one, on models that took no part in the fits."""
+    known = {"chosen": chosen} | {name: rule for name, rule in rules(tasks).items() if name in FITTED}
+    return _compared({name: unseen(tasks, rule) for name, rule in known.items()}, tasks, draws)
+
+
+def _compared(found: Mapping[str, list[tuple[Task, np.ndarray]]], tasks: Sequence[Task], draws: int) -> list[list[str]]:
+    """A row for each way to rank: agreement with the truth, and differences to the first single metric's."""
     reference = next((name for name in AGAINST if name in common(tasks)), None)
     base = {task.name: task.scores[reference] for task in tasks}
     table = [["rule", *SHOWN, f"tau minus {reference}'s", f"regret minus {reference}'s"]]
@@ -142,7 +153,11 @@ def main() -> None:
     tasks = [task for task in tasks if task.name not in args.without]
     for name in left_out_tasks:
         print(f"left out  {name}: kNN has no score there, as of several labels an image")
-    tables = {"rules": rows(tasks, args.draws), "differences in weighted tau": against(tasks, args.draws)}
+    tables = {
+        "rules": rows(tasks, args.draws),
+        "differences in weighted tau": against(tasks, args.draws),
+        "unseen models": rows_of_unseen(tasks, args.draws),
+    }
     for table in tables.values():
         print(markdown(table, range(1, len(table[0]))), end="\n\n")
     if args.without:

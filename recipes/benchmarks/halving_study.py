@@ -98,8 +98,9 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def inputs(settings: Mapping[str, Any], weights: Mapping[str, str]) -> str:
-    """The id of what a choice is made from: the truth's settings, and the models' names and digests."""
-    return run_id({"settings": dict(settings), "weights": dict(weights)})
+    """The id of what a choice is made from: the truth's settings that it shares, and the models' names and digests."""
+    shared = {name: value for name, value in settings.items() if name not in ("seeds", "folds")}
+    return run_id({"settings": shared, "weights": dict(weights)})
 
 
 def of_truth(truth: Mapping[str, float], records: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """How much of the truth of the ranking study is due to the choice of the learning rate? Models measured a second time.
 
-    python recipes/benchmarks/truth_again.py      (reads ranking_truth, ranking_again and ranking_folds in results/)
+    python recipes/benchmarks/truth_again.py      (reads ranking_one_fold, _truth, _again and _folds in results/)
 
 All seeds of a model share one learning rate, chosen on one held-out fifth of the training images, so that halves of the
-seeds do not contain the error of this choice. The second file holds results of recipes/ground_truth.py with the
-study's settings and seeds=[5,6], of which the first also draws another held-out fifth. Two measurements with two seeds
-each differ by the standard deviation between seeds, if the choice of the rate does not matter; what they differ by
-beyond that is the choice. The third file holds both measurements of some models with folds=5, whose rates are chosen on
-all training images, each held out once.
+seeds do not contain the error of this choice. `_again` holds results of recipes/ground_truth.py with the settings of
+the first two files and seeds=[5,6], of which the first also draws another held-out fifth. Two measurements with two
+seeds each differ by the standard deviation between seeds, if the choice of the rate does not matter; what they differ
+by beyond that is the choice. The second table is of folds=5, where rates are chosen on all training images, each held
+out once: the truth of these tasks, and `_folds` with seeds=[5,6].
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from ranking_truth import titled
 from scipy.stats import pearsonr, weightedtau
-from truth_budgets import STUDY, read
+from truth_budgets import ONE_FOLD, STUDY, read
 
 from evaluation.protocols.fine_tune import SHARE
 from sslkit.text_tables import markdown
@@ -41,9 +41,10 @@ Records = Mapping[str, Mapping[str, Any]]  # of one task, by model
 
 
 def main() -> None:
-    folds = read(FOLDS)
-    both = [[one for one in folds if one["settings"]["seeds"][0] == seed] for seed in (0, 5)]
-    for first, second in ((read(STUDY), read(AGAIN)), both):
+    study = read(STUDY)
+    one_fold = [one for one in (*read(ONE_FOLD), *study) if "folds" not in one["settings"]]
+    folds = [one for one in study if "folds" in one["settings"]]
+    for first, second in ((one_fold, read(AGAIN)), (folds, read(FOLDS))):
         again = by_task(second)
         rows = [list(HEAD)] + [row(task, own, again.get(task, {})) for task, own in by_task(first).items()]
         print(markdown(rows, range(1, len(HEAD))), end="\n\n")

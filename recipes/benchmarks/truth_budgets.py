@@ -1,10 +1,11 @@
 """Has the truth of the ranking study converged? Accuracy after fine-tuning by the number of steps.
 
-    python recipes/benchmarks/truth_budgets.py      (reads results/ranking_truth.jsonl and ranking_budgets.jsonl)
+    python recipes/benchmarks/truth_budgets.py      (reads ranking_truth, ranking_one_fold, ranking_budgets in results/)
 
-The second file holds results of recipes/ground_truth.py with the study's settings and other steps=. Every number is
-tuned on its own grid of learning rates, and the mean of the seeds that all budgets compared have. Models with three
-budgets or more are shown, and for each pair of budgets the means and the agreement of all models that have both.
+The last file holds results of recipes/ground_truth.py with other steps=. Every number is tuned on its own grid of
+learning rates with one held-out fifth (the second file has these for tasks whose truth has five), and is the mean of
+the seeds that all budgets compared have. Models with three budgets or more are shown, and for each pair of budgets the
+means and the agreement of all models that have both.
 """
 
 import itertools
@@ -20,7 +21,7 @@ from scipy.stats import pearsonr, weightedtau
 from sslkit.text_tables import markdown
 
 STUDY = Path(__file__).parent / "results" / "ranking_truth.jsonl"
-OTHERS = STUDY.with_name("ranking_budgets.jsonl")
+ONE_FOLD, OTHERS = STUDY.with_name("ranking_one_fold.jsonl"), STUDY.with_name("ranking_budgets.jsonl")
 SHOWN = 3  # budgets of a model
 FEWEST = 10  # models of a pair of budgets
 
@@ -28,7 +29,7 @@ Budgets = dict[int, dict[str, Any]]  # steps: record
 
 
 def main() -> None:
-    found = curves([*read(STUDY), *read(OTHERS)])
+    found = curves(one for path in (STUDY, ONE_FOLD, OTHERS) for one in read(path) if "folds" not in one["settings"])
     for rows in (table({which: own for which, own in found.items() if len(own) >= SHOWN}), pairs(found)):
         print(markdown(rows, range(2, len(rows[0]))), end="\n\n")
 

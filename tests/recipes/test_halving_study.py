@@ -90,6 +90,14 @@ def test_ways_to_choose_are_compared_over_the_tasks() -> None:
     assert study.differences(regrets[:1])[2] == ["b", "+2.0", ""], "one task has no interval"
 
 
+def test_a_choice_is_made_from_the_settings_that_it_shares_with_the_truth() -> None:
+    settings, weights = {"steps": 150, "grid": {"lr": [0.1]}, "seeds": [0, 1]}, {"m": "one"}
+    found = study.inputs(settings, weights)
+    assert study.inputs(settings | {"seeds": [0, 1, 2], "folds": 5}, weights) == found
+    assert study.inputs(settings | {"steps": 300}, weights) != found
+    assert study.inputs(settings, {"m": "another"}) != found
+
+
 def test_choices_are_looked_up_in_a_measured_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
     zoo = {f"seed {seed}": load_model(f"random:narrow_resnet:{seed}", image_size=8, in_chans=1) for seed in range(3)}
