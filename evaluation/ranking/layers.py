@@ -28,6 +28,7 @@ from sslkit.files import write_whole
 from sslkit.text_tables import aligned
 
 SPLITS = 10  # random divisions of the images into halves
+FILE = "-layers.json"  # end of the name of the layers' file, beside that of the ranking
 OWN = "own"  # the features that the network pools itself
 
 

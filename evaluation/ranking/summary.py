@@ -14,7 +14,7 @@ from evaluation.features.command_line import name_of, words
 from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
-from evaluation.ranking.layers import OWN, best_layers, check_task, checked_metric, table, write
+from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
 from evaluation.ranking.parts import judged_by, open_parts, parts
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
@@ -26,7 +26,6 @@ from sslkit.members import nearest
 
 EXTRACTION = ("cache", "precision", "batch_size", "workers", "on_error")  # options of `evaluation.extract`
 USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
-LAYERS = "-layers"  # suffix of the file of every model's layers
 AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
 
@@ -80,7 +79,7 @@ def rank_tasks(
         made = {**ranking.made, "image_size": image_size}
         rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
         if layers is not None:
-            _by_layers(models, split, layers, Path(out) / f"{file}{LAYERS}.json", seed, how)
+            _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", seed, how)
     kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     best = rankings[-1].order[0]  # printed only with a consensus

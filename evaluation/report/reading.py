@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evaluation.ranking.layers import FILE
 from evaluation.ranking.ranking import Ranking
 from evaluation.results import store
 from evaluation.results.result import Result
@@ -140,7 +141,12 @@ def _files(places: Iterable[Path], usual: Path) -> list[Path]:
                 f"there is no ranking {place}: give an output folder of recipes/rank.py, or one of its JSON files"
             )
         found += sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.exists() else []
-    return list(dict.fromkeys(found))
+    return [path for path in dict.fromkeys(found) if not _of_layers(path)]
+
+
+def _of_layers(path: Path) -> bool:
+    """Return True for the file of layers that rank.py writes beside a ranking."""
+    return path.name.endswith(FILE) and path.with_name(path.name.removesuffix(FILE) + ".json").exists()
 
 
 def _member(entry: ZooEntry, millions: float | None, problems: list[str]) -> Member:

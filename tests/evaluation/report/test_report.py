@@ -163,12 +163,15 @@ def test_what_is_damaged_is_named_and_the_rest_is_told(tmp_path: Path) -> None:
     (tmp_path / "ranking").mkdir()
     for name, content in (("torn", "{"), ("list", "[]"), ("other", '{"models": ["a"], "metrics": ["logme"]}')):
         (tmp_path / "ranking" / f"{name}.json").write_text(content)
+    for name in ("torn-layers", "lone-layers"):  # rank.py layers=knn writes the first beside torn.json
+        (tmp_path / "ranking" / f"{name}.json").write_text('{"metric": "knn", "models": {}}')
     problems = report(tmp_path)
     page = Page(tmp_path / "report.html")
     for part in ("torn-digits", "unfinished has no card.json", "weights-digits", "metrics.csv", "results-digits"):
         assert [line for line in problems if part in line], part
     assert not [line for line in problems if "logs" in line]  # of recipes/zoo.py: no run, and no complaint
-    for name in ("torn.json", "list.json", "other.json"):
+    assert not [line for line in problems if "torn-layers" in line]
+    for name in ("torn.json", "list.json", "other.json", "lone-layers.json"):
         assert [line for line in problems if name in line and "is not a ranking of recipes/rank.py" in line], name
     assert "Unreadable files" in page.text and all(line in page.text for line in problems)
     assert "whole-digits" in page.text and "weights-digits" in page.text
