@@ -21,6 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from words import check, is_sweep, joined, lengthened, one_line, quoted
@@ -32,6 +33,7 @@ from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.invocation import as_started
 from sslkit.method import classes, settable, signature
+from sslkit.plurals import counted
 from sslkit.settings import as_word, declared, overlaid, takes_text
 
 TEXTS = 30  # column in which the texts of a help begin
@@ -58,9 +60,14 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
         _check_sweep(words, settings)
         _register(settings, methods)
         sys.argv[1:] = words
+        refused: list[str] = []
         hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")(
-            _job(task)
+            _job(task, refused)
         )()
+        if refused:
+            raise UserError(
+                f"{counted(len(refused), 'job')} of the sweep failed, the others are done: {'; '.join(refused)}"
+            )
 
 
 def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
@@ -154,16 +161,33 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _job(task: Callable[[dict[str, Any]], Any]) -> Callable[[DictConfig], Any]:
+def _job(task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None) -> Callable[[DictConfig], Any]:
+    """The function that Hydra calls for each job. refused: gets the words of the failed jobs of a sweep.
+
+    A UserError ends a single job; in a sweep of Hydra's own launcher it is printed, and the next job starts.
+    """
+
     def job(config: DictConfig) -> None:
         # Lightning starts other ranks with this command line: it must be that of the job, not of the sweep.
         sys.argv[1:] = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
+        sweeps = refused is not None and _is_one_of_a_sweep(HydraConfig.get())
         HydraConfig.instance().cfg = None
         say.print_lines()
         with _one_line_errors():
-            task(OmegaConf.to_container(config, resolve=True))
+            try:
+                task(OmegaConf.to_container(config, resolve=True))
+            except UserError as error:
+                if not sweeps:
+                    raise
+                print(f"error: {as_started(str(error))}", file=sys.stderr)
+                refused.append(" ".join(sys.argv[1:]))
 
     return job
+
+
+def _is_one_of_a_sweep(own: DictConfig) -> bool:
+    """Return True for a job that shares this process with others: a launcher of a cluster starts one for each."""
+    return own.mode == RunMode.MULTIRUN and own.launcher._target_.endswith("BasicLauncher")
 
 
 def _methods(words: list[str], default: str) -> list[str]:

@@ -40,6 +40,7 @@ class Embeddings:
     h: (V, N, F) backbone features, fp32.
     target: (V, N, D) alignment target of z, fp32, without gradient; None to align z with itself.
     index: (N,) row of each image in the data set, for cached priors.
+    of_views: place of the view behind each of the V; None: view 0, 1, ..., and from the first again.
     views: V tensors (N_local, C, H, W) in [0, 1], this rank's augmented images behind z; None outside a Method.
     labels: (N,) int64, -1 where unknown; None unless the objective asks for them.
 
@@ -50,6 +51,7 @@ class Embeddings:
     h: Tensor = along(1)
     target: Tensor | None = along(1)
     index: Tensor = along(0)
+    of_views: Sequence[int] | None = along(None, default=None)
     views: Sequence[Tensor] | None = along(None, default=None)
     labels: Tensor | None = along(0, default=None)
 

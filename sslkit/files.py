@@ -10,6 +10,8 @@ from filelock import FileLock
 
 from sslkit.errors import UserError
 
+ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
+
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[Path]:
@@ -65,7 +67,7 @@ def exclusive(file: Path, what: str) -> Iterator[None]:
         lock.acquire()
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"cannot write {what} in {file.parent}: {reason}; name another cache") from error
+        raise UserError(f"cannot write {what} in {file.parent}: {reason}; {ELSEWHERE}") from error
     try:
         yield
     finally:

@@ -26,6 +26,15 @@ def read(path: Path, remedy: str) -> Any:
     return parse(text, path, remedy)
 
 
+def escaped(content: Any) -> Any:
+    """JSON content whose texts `parse` takes: bytes of file names that are no text become \\udcNN."""
+    if isinstance(content, str):
+        return content.encode(errors="backslashreplace").decode()
+    if isinstance(content, dict):
+        return {escaped(name): escaped(value) for name, value in content.items()}
+    return [escaped(one) for one in content] if isinstance(content, (list, tuple)) else content
+
+
 def parse(text: str, path: Path, remedy: str) -> Any:
     """The content of a JSON text read from `path`. Raises UserError if it is not JSON."""
     try:

@@ -147,7 +147,8 @@ class Method(nn.Module):
         self.batch += 1
         views = self._augmented(images, aspect, generator)
         e = self.objective.embed(Views(map(self.normalized, views), views.boxes), index, generator)
-        e.views = [views[i % len(views)] for i in range(len(e.z))]  # MAE embeds two parts of one view
+        places = range(len(e.z)) if e.of_views is None else e.of_views
+        e.views = [views[i % len(views)] for i in places]  # MAE embeds two parts of one view
         return e
 
     def make_views(self, images: Tensor | Crops, aspect: Tensor | None = None) -> Views:

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from sslkit import say
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
+from sslkit.files import ELSEWHERE
 from sslkit.waiting import Others, from_all, together
 
 _CHUNK = 2**22  # bytes of a part that are copied at once
@@ -119,7 +120,7 @@ def _named(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {what} to {path}: {error}; choose another cache") from error
+        raise UserError(f"cannot write {what} to {path}: {error}; {ELSEWHERE}") from error
 
 
 def _visible(path: Path, rows: int | None, what: str) -> np.ndarray:
@@ -127,7 +128,7 @@ def _visible(path: Path, rows: int | None, what: str) -> np.ndarray:
     end = time.monotonic() + _LATE
     while (found := _read(path, rows)) is None:
         if time.monotonic() > end:
-            raise UserError(f"{path} was written by another process and cannot be read here: choose another cache")
+            raise UserError(f"{path} was written by another process and cannot be read here: {ELSEWHERE}")
         time.sleep(0.2)
         os.listdir(path.parent)  # lets a network disk look again
     return found

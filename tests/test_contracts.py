@@ -112,6 +112,16 @@ class TestEveryObjective:
         assert len(e.views) == v and all(view.shape == (n, 3, 16, 16) for view in e.views)
         assert e.target is None or not e.target.requires_grad
 
+    def test_each_embedding_names_the_view_behind_it(self, name, family, monkeypatch) -> None:
+        m = build(name, family).eval()  # running statistics: batch norm mixes no views
+        make = m._augmented
+        monkeypatch.setattr(m, "_augmented", lambda *given: _with_gradient(make(*given)))
+        e = m.embed(*batch(enough(m, 6)))
+        weight = torch.randn(e.z.shape, generator=torch.Generator().manual_seed(0))
+        for i, named in enumerate(e.views):
+            (grad,) = torch.autograd.grad((weight[i] * e.z[i]).sum(), [named], retain_graph=True, allow_unused=True)
+            assert grad is not None and grad.abs().sum() > 0, f"z[{i}] does not depend on e.views[{i}]"
+
     def test_a_run_stopped_and_loaded_continues_bit_for_bit(self, name, family) -> None:
         unbroken = Trainer(build(name, family))
         unbroken.run(range(3))
@@ -244,6 +254,12 @@ class Trainer:
 def _floating(e: Embeddings) -> dict[str, torch.Tensor]:
     found = {f.name: getattr(e, f.name) for f in fields(e)}
     return {k: v for k, v in found.items() if isinstance(v, torch.Tensor) and v.is_floating_point()}
+
+
+def _with_gradient(views):
+    for view in views:
+        view.requires_grad_(True)
+    return views
 
 
 def _leaves(e: Embeddings) -> Embeddings:

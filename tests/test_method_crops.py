@@ -47,6 +47,16 @@ def test_a_regulariser_gets_the_whole_images(files: Path) -> None:
         method(replace(crops, whole=None), index)
 
 
+@pytest.mark.parametrize("options", [{}, {"neighbours": "batch"}, {"neighbours": "none"}])
+def test_dsa_that_was_not_prepared_asks_for_whole_images(options: dict, files: Path) -> None:
+    method = build("simclr+dsa", dsa={"prior": "hog", "eta": 2, "hidden": 8, **options})
+    crops, index = crops_for(method, files, 6)
+    with pytest.raises(UserError, match=r"call it before the loop, or give CroppedImages\(..., whole=True\)"):
+        method(crops, index)
+    whole, index = crops_for(method, files, 6, whole=True)
+    assert method(whole, index)["loss"].isfinite()
+
+
 def test_crops_of_another_size_or_channels_are_refused(files: Path) -> None:
     crops, index = crops_for(build("simclr", image_size=20), files, 6)
     with pytest.raises(UserError, match=r"crops of 3 channels and \[20, 20\] pixels; simclr takes 3 channels and"):

@@ -1,6 +1,7 @@
 """Lines for people: silent in a library, printed by a command line, once."""
 
 import ast
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,14 @@ def test_printed_once_to_what_is_stdout_then(capsys: pytest.CaptureFixture) -> N
     say.line("epoch 2 of 100 %")
     say.warning("warning: odd")
     assert capsys.readouterr() == ("epoch 2 of 100 %\nwarning: odd\n", "")
+
+
+def test_a_file_name_that_is_no_text_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="utf-8", errors="strict"))
+    say.print_lines()
+    say.line("1 image could not be read: caf\udce9.png")
+    assert written.getvalue() == b"1 image could not be read: caf\\udce9.png\n"
 
 
 def test_libraries_do_not_print() -> None:

@@ -15,6 +15,7 @@ from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.errors import UserError
 
 DEFAULT_SIZE = 256
+LOOKED_AT = 32  # images, for the number of channels
 
 
 class Decode(Protocol):
@@ -44,8 +45,7 @@ class DecodedImages(Images):
         self._unreadable: set[int] = set()
         first = int(self.__getitems__([0])["index"][0])
         if options.channels is None:
-            with self._open(first) as image:
-                self.channels = channels_of(image)
+            self.channels = self._channels(first)
 
     def path(self, row: int) -> str:
         """The name of a row in messages."""
@@ -74,6 +74,17 @@ class DecodedImages(Images):
     def _open(self, row: int) -> Image.Image:
         """The row's image, opened but not decoded. Raises UnreadableImage."""
         raise NotImplementedError
+
+    def _channels(self, first: int) -> int:
+        """3 if the first readable image, or any of 32 evenly spaced ones, is coloured, else 1."""
+        for row in dict.fromkeys((first, *np.linspace(0, len(self) - 1, LOOKED_AT, dtype=int).tolist())):
+            try:
+                with self._open(row) as image:
+                    if channels_of(image) == 3:
+                        return 3
+            except UnreadableImage:  # told of when it is asked for
+                continue
+        return 1
 
     def _check_channels(self, channels: int) -> None:
         if channels not in (1, 3, 4):

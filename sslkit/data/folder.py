@@ -17,7 +17,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.video_reader import EXTENSIONS as VIDEO_EXTENSIONS
 from sslkit.errors import UserError
 
-_VALIDATION = ("val", "valid", "validation")
+_SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 
 
 class PathList:
@@ -84,9 +84,9 @@ def splits_of_folder(root: Path) -> tuple[str, ...]:
 def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     """All images below `root`; hidden files and folders are left out, links are followed.
 
-    Splits: with a sub-folder `train` and one of `test`, `val`, `valid`, `validation`, these are the splits and
-    anything beside them is left out. A single held-out folder is the split "test" ("val" works as well); two are
-    "val" and "test".
+    Splits: with a sub-folder `train` or `training` and one of `test`, `testing`, `val`, `valid`, `validation`, also
+    written `Train` or `TRAIN`, these are the splits and anything beside them is left out. A single held-out folder is
+    the split "test" ("val" works as well); two are "val" and "test". A `train` with nothing beside it is the source.
     Labels: if the folder (of each split) has images in at least two sub-folders and none beside them, the sub-folders
     are the classes, ordered by name, over all splits together.
     Raises UserError when there is no image, or none that can be read.
@@ -131,12 +131,23 @@ def list_folder(root: Path, split: str, extensions: Sequence[str], kind: str) ->
 
 
 def _split_folders(root: Path) -> dict[str, Path]:
-    folders = {}
-    validation = [root / name for name in _VALIDATION if (root / name).is_dir()]
-    if (root / "train").is_dir():
-        held_out = [*validation[:1], *([root / "test"] if (root / "test").is_dir() else [])]
-        folders = dict(zip(("val", "test")[-len(held_out) :], held_out, strict=True)) if held_out else {}
-    return {"train": root / "train", **folders} if folders else {"train": root}
+    found = {split: _first_folder(root, names) for split, names in _SPLITS.items()}
+    train, held_out = found["train"], [found[split] for split in ("val", "test") if found[split]]
+    if train and held_out:
+        return {"train": train, **dict(zip(("val", "test")[-len(held_out) :], held_out, strict=True))}
+    return {"train": train if train and _is_alone(train) else root}
+
+
+def _first_folder(root: Path, names: Sequence[str]) -> Path | None:
+    """The first of these sub-folders that exists, in small letters, with a large first one, or in large ones."""
+    ways = (root / way for name in names for way in (name, name.capitalize(), name.upper()))
+    return next((way for way in ways if way.is_dir()), None)
+
+
+def _is_alone(folder: Path) -> bool:
+    """Return True if the folder above has nothing else in it, but for hidden files."""
+    with os.scandir(folder.parent) as entries:
+        return all(entry.name == folder.name or entry.name.startswith(".") for entry in entries)
 
 
 def _walk(folder: Path, extensions: Sequence[str]) -> Iterator[tuple[str, bool]]:

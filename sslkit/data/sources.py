@@ -46,7 +46,7 @@ def open_images(
         and which are returned unchanged if no other option is given.
     split: see `splits`.
     image_size: side in pixels; default for arrays their larger side, for files 256.
-    channels: 1 gray, 3 RGB, 4 RGBA; default: those of the arrays, or of the first readable file (1 or 3).
+    channels: 1 gray, 3 RGB, 4 RGBA; default: those of the arrays; for files 3 if any of 32 is coloured, else 1.
         Transparency is laid over white except with 4 channels.
     fit: "squash" resizes the whole image to the square and returns its aspect; "crop" resizes its shorter side to
         image_size and keeps the centre, for evaluation.

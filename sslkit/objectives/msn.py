@@ -82,7 +82,7 @@ class MSN(Objective):
         with torch.no_grad():
             (target,) = stacked(1, self.teacher(whole))
         z, h = stacked(1 + len(local), self.projector(h), h)
-        return Crops(z=z[:1], h=h[:1], target=target, index=index, local=z[1:] if local else None)
+        return Crops(z=z[:1], h=h[:1], target=target, index=index, of_views=(1,), local=z[1:] if local else None)
 
     def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """The dropped patches of the anchor."""

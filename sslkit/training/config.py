@@ -25,7 +25,9 @@ class DataConfig:
         least=1,
         most=4096,
     )
-    channels: int | None = setting(None, "1, 3, ...; null: as the first image has", least=1, most=1024)
+    channels: int | None = setting(
+        None, "1, 3, ...; null: 3 if any of 32 images is coloured, else 1", least=1, most=1024
+    )
     workers: int | str = setting(
         "auto", "loader processes; auto: 0 for arrays, else by the cores", least=0, most=256, choices=("auto",)
     )

@@ -28,6 +28,7 @@ class Data:
 
     held_out: whether the query images are from a held-out split.
     clean: training images without augmentation, for priors and the card's statistics: for videos the center clips.
+    withheld: rows whose labels an objective that learns from labels may not see, without a held-out split.
     """
 
     train: Images
@@ -36,6 +37,7 @@ class Data:
     image_size: int
     held_out: bool = True
     clean: Images | None = None
+    withheld: np.ndarray | None = None
 
     @property
     def unit(self) -> str:
@@ -98,6 +100,7 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     if len(train) < config.data.batch_size:
         lower = "at least 2 are needed" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
         raise UserError(f"data {config.data.source!r} has {len(train)} {data.unit}, fewer than one batch; {lower}")
+    _check_two_readable(train)
     if train.labels is None or len(train.classes) < 2:
         return data
     room = Room(Path(config.out) / ".cache")
@@ -107,8 +110,19 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     if query is not None and query.labels is not None:
         bank, query = (capped(images, config, room=room) for images in (bank, query))
         return _judged(replace(data, bank=bank, query=query), config)
-    bank, query = (capped(bank, config, rows, room=room) for rows in held_out_rows(bank.labels))
-    return _judged(replace(data, bank=bank, query=query, held_out=False), config)
+    learned, asked = held_out_rows(bank.labels)
+    known = (bank.labels[rows][bank.labels[rows] >= 0] for rows in (learned, asked))
+    withheld = None if too_few(*known) else asked  # all, whatever eval.max_images is
+    bank, query = (capped(bank, config, rows, room=room) for rows in (learned, asked))
+    return _judged(replace(data, bank=bank, query=query, held_out=False, withheld=withheld), config)
+
+
+def _check_two_readable(train: Images) -> None:
+    """Raises UserError if there is only one image that can be read: it would stand in for all others."""
+    if isinstance(train, DecodedImages):
+        first = int(train.__getitems__([0])["index"][0])
+        if int(train.__getitems__([(first + 1) % len(train)])["index"][0]) == first:
+            raise UserError(f"only one of {len(train)} images of {train.name} can be read, {train.path(first)}")
 
 
 def _judged(data: Data, config: Config) -> Data:
@@ -117,7 +131,7 @@ def _judged(data: Data, config: Config) -> Data:
     Raises UserError for fewer than eval.k labelled images.
     """
     learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
-    if len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2:
+    if too_few(learned, asked):
         if run.is_main():
             say.line(f"too few labelled {data.unit} to evaluate ({len(asked)} held out): this run is not evaluated")
         return replace(data, bank=None, query=None, held_out=True)
@@ -126,6 +140,11 @@ def _judged(data: Data, config: Config) -> Data:
             f"eval.k={config.eval.k} neighbours, but only {len(learned)} labelled {data.unit}: lower eval.k"
         )
     return data
+
+
+def too_few(learned: np.ndarray, asked: np.ndarray) -> bool:
+    """Return True unless there are two classes to learn from, and two with two images each to be asked for."""
+    return len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2
 
 
 def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
@@ -174,10 +193,10 @@ def rows_to_learn(config: Config, data: Data, method: Method, *, whole: bool) ->
 
 
 def withhold(data: Data) -> None:
-    """Remove the labels of the query images from training, if there is no held-out split."""
-    if data.query is not None and not data.held_out:
+    """Remove the labels of the held-out images from training, if there is no held-out split."""
+    if data.withheld is not None:
         data.train.labels = data.train.labels.copy()
-        data.train.labels[data.query.rows] = -1
+        data.train.labels[data.withheld] = -1
 
 
 def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:

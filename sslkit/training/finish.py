@@ -18,7 +18,7 @@ from sslkit.method import Method
 from sslkit.training import origin
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.data import Data, capped
+from sslkit.training.data import Data, capped, too_few
 from sslkit.training.features import features, knn_accuracy, probe_accuracy
 from sslkit.training.history import History
 from sslkit.training.plots import plot_embedding, plot_terms
@@ -29,10 +29,12 @@ PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "ligh
 
 
 def judge(method: Method, data: Data, k: int) -> dict[str, float]:
-    """kNN, the quick probe and crowding of the current backbone; empty without labels."""
+    """kNN, the quick probe and crowding of the current backbone; empty without labels, or if too few can be read."""
     if data.bank is None:
         return {}
     bank, query = (features(method, part) for part in (data.bank, data.query))
+    if too_few(bank[1].numpy(), query[1].numpy()):
+        return {}
     crowded = diagnostics.crowding(*query)
     return {
         "knn": knn_accuracy(*bank, *query, k=k),

@@ -20,6 +20,7 @@ from sslkit.training.processes import free_memory
 
 GIB = 2**30
 SAID = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED", "bad_alloc")
+WORKER = "DataLoader worker"  # of torch's errors for one that was killed, raised wherever the signal arrives
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": GIB, "TiB": 2**40}
 ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]iB|bytes)")
 FREE = re.compile(r"total capacity of ([\d.]+) ([KMGT]iB) of which ([\d.]+) ([KMGT]iB|bytes) is free")
@@ -38,13 +39,23 @@ def is_exhausted(error: BaseException) -> bool:
 def explained(
     config: Config, image_size: int, folder: Path, trainer: pl.Trainer, module: Pretraining
 ) -> Iterator[None]:
-    """Turn an error that memory has run out into a UserError; other errors pass."""
+    """Turn an error that memory has run out, or that a loader's worker was killed, into a UserError; others pass."""
     try:
         yield
     except Exception as error:
+        if isinstance(error, RuntimeError) and WORKER in str(error):
+            raise UserError(_killed(config, folder)) from error
         if isinstance(error, UserError) or not is_exhausted(error):
             raise
         raise UserError(_line(str(error), config, image_size, folder, trainer, module)) from error
+
+
+def _killed(config: Config, folder: Path) -> str:
+    return (
+        f"a worker process of the loader was killed, mostly because memory or /dev/shm was full: lower data.workers "
+        f"({config.data.workers} now) or data.batch_size; the same command with resume=true continues {folder}, "
+        "another batch size needs a new run"
+    )
 
 
 def _line(said: str, config: Config, image_size: int, folder: Path, trainer: pl.Trainer, module: Pretraining) -> str:

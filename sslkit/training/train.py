@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import Logger
 
+from sslkit import say
 from sslkit.data.cropped import CroppedImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
@@ -51,6 +52,8 @@ class Start(pl.Callback):
             if trainer.is_global_zero and self.judged is None:
                 save_views(module.method, self.shown, self.folder / "views.png")
                 self.judged = judge(module.method, self.data, self.k)
+                if self.data.bank is not None and not self.judged:
+                    say.line(f"too few of the labelled {self.data.unit} can be read: this run is not evaluated")
 
     def state_dict(self) -> dict[str, Any]:
         return {"judged": self.judged, "digest": self.data.train.digest, "init": self.init}

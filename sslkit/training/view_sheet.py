@@ -13,6 +13,7 @@ from sslkit.data.cropped import CroppedImages
 from sslkit.data.crops import Crops
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Images
+from sslkit.data.loader import EpochRows
 from sslkit.data.views import contact_sheet, view_generator
 from sslkit.files import write_whole
 from sslkit.method import Method
@@ -43,7 +44,7 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
     """
     of_clips = method.backbone.frames is not None
     most = FILMS if of_clips else min(MOST_ROWS, max(3, HIGH // max(CELL, method.image_size)))
-    batch = images.__getitems__(list(range(min(len(images), most))))
+    batch = images.__getitems__(EpochRows(range(min(len(images), most)), method.seed, 0))
     device = next(method.parameters()).device
     views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"].to(device))]
     whole = batch["images"].whole if isinstance(batch["images"], Crops) else batch["images"]
@@ -76,7 +77,7 @@ def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
     largest = max(view.shape[-1] for view in views)
     small = [view for view in views if view.shape[-1] < largest]
     names = ["as read", *_named(views)]
-    notes = ["Left: the whole image. Beside it: its views in the first step."]
+    notes = ["Left: the whole image. Beside it: its views, drawn as in training."]
     if small:
         notes.append("Smaller views are drawn at their size relative to the others.")
     hidden = method.objective.hidden(len(views[0]), view_generator(method.seed, 0, 0))
@@ -128,7 +129,7 @@ def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
 def clip_columns(clips: Tensor, views: Sequence[Tensor]) -> Columns:
     """The captions of `clip_sheet`."""
     frames, side, shown = clips.shape[3], views[0].shape[-1], shown_frames(clips)
-    notes = ["Left: the first frame of the clip as read. Beside it: frames of its view in the first step."]
+    notes = ["Left: the first frame of the clip as read. Beside it: frames of its view, drawn as in training."]
     if len(shown) < frames:
         notes.append(f"{len(shown)} of {frames} frames are shown, evenly spaced.")
     if hidden := len(views) - len(_full(views)):

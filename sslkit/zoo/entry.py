@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError
 from sslkit.files import write_whole
+from sslkit.json_files import escaped
 from sslkit.zoo import card as cards
 from sslkit.zoo import weights
 
@@ -84,7 +85,7 @@ def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEnt
     """
     import safetensors.torch
 
-    text = cards.written(card, folder / CARD)
+    text = cards.written(card := escaped(card), folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))
     with write_whole(folder / CARD) as partial:
@@ -98,7 +99,7 @@ def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
     Raises UserError for a value that does not fit `sslkit.zoo.card`; the card is then unchanged.
     """
     path = entry.folder / CARD
-    card = cards.read(path) | fields
+    card = cards.read(path) | escaped(fields)
     text = cards.written(card, path)
     with write_whole(path) as partial:
         partial.write_text(text)

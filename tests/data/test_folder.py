@@ -92,22 +92,34 @@ def test_one_sub_folder_is_no_class(tmp_path) -> None:
         (["train", "test"], {"train": "train", "test": "test"}),
         (["train", "val"], {"train": "train", "test": "val", "val": "val"}),
         (["train", "valid", "test"], {"train": "train", "val": "valid", "test": "test"}),
+        (["training", "testing"], {"train": "training", "test": "testing"}),
+        (["Train", "VAL", "Test"], {"train": "Train", "val": "VAL", "test": "Test"}),
     ],
 )
 def test_split_folders(tmp_path, folders: list[str], expected: dict[str, str]) -> None:
     for name in folders:
         write(tmp_path / name / "cat" / "1.png")
-        write(tmp_path / name / ("dog" if name == "train" else "eel") / "1.png")
+        write(tmp_path / name / ("dog" if name.lower().startswith("train") else "eel") / "1.png")
     assert set(splits(tmp_path)) == set(expected) - ({"val"} if len(folders) == 2 else set())
     for split, name in expected.items():
         images = open_images(tmp_path, split=split)
         assert images.root.name == name and images.classes == ["cat", "dog", "eel"]
-        assert images.labels.tolist() == ([0, 1] if name == "train" else [0, 2])
+        assert images.labels.tolist() == ([0, 1] if split == "train" else [0, 2])
     with pytest.raises(UserError, match="no split 'tests'"):
         open_images(tmp_path, split="tests")
 
 
-def test_train_alone_is_a_folder_like_any_other(tmp_path) -> None:
+def test_train_with_nothing_beside_it_is_the_source(tmp_path) -> None:
+    for kind in ("cat", "dog"):
+        write(tmp_path / "train" / kind / "1.png")
+    (tmp_path / ".hidden").touch()
+    images = open_images(tmp_path)
+    assert splits(tmp_path) == ("train",) and images.classes == ["cat", "dog"]
+    (tmp_path / "read.me").touch()
+    assert open_images(tmp_path).classes is None, "something is beside it, so it is no split"
+
+
+def test_train_beside_folders_that_are_no_split_is_a_class(tmp_path) -> None:
     write(tmp_path / "train" / "1.png")
     write(tmp_path / "more" / "1.png")
     images = open_images(tmp_path)
@@ -148,6 +160,20 @@ def test_all_corrupt(tmp_path) -> None:
         (tmp_path / f"{i}.jpg").write_bytes(b"broken")
     with pytest.raises(UserError, match=r"none of its 3 images can be read; the last was .*2\.jpg"):
         open_images(tmp_path)
+
+
+@pytest.mark.parametrize("coloured", [0, 17, 39])
+def test_gray_images_among_coloured_ones_do_not_decide(coloured: int, tmp_path) -> None:
+    for number in range(40):
+        Image.new("RGB" if number >= coloured else "L", (4, 4), 9).save(tmp_path / f"{number:02d}.png")
+    assert open_images(tmp_path, image_size=4).channels == 3
+
+
+def test_gray_images_have_one_channel(tmp_path) -> None:
+    for number in range(3):
+        Image.new("L", (4, 4), 9).save(tmp_path / f"{number}.png")
+    (tmp_path / "3.png").write_bytes(b"broken")
+    assert open_images(tmp_path, image_size=4).channels == 1
 
 
 def test_channels_come_from_the_first_readable_image(tmp_path) -> None:

@@ -126,7 +126,7 @@ def test_what_was_surveyed_before_a_crash_is_kept(root: Path, tmp_path: Path, mo
 def test_a_cache_that_cannot_be_written_is_said_before_the_survey(root: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     reader = Counting()
-    with pytest.raises(UserError, match=r"cannot write the index of videos.*name another cache"):
+    with pytest.raises(UserError, match=r"cannot write the index of videos.*choose another folder"):
         index_videos(root, NAMES, reader, tmp_path / "file" / "cache")
     assert reader.surveyed == []
 

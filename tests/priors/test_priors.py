@@ -273,7 +273,7 @@ def stop_at_second_batch(self: FewImages, rows: list[int]) -> dict[str, Tensor]:
 
 def test_cache_that_cannot_be_written(images: Tensor, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="choose another cache"):
+    with pytest.raises(UserError, match="choose another folder"):
         tabulate(build_prior("hog", size=16), FewImages(images), cache=tmp_path / "file", device=CPU)
 
 

@@ -76,6 +76,15 @@ def test_a_sweep_with_options_makes_an_entry_for_each(few_digits, tmp_path, type
     assert {path.name for path in tmp_path.iterdir()} == {"zoo"}  # Hydra's own record lies in zoo/logs
 
 
+def test_a_refused_job_of_a_sweep_does_not_end_it(few_digits, tmp_path, typed) -> None:
+    words = [f"data={few_digits}", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "method=simclr"]
+    done = typed("train", "-m", "data.batch_size=9999,32", *words, cwd=tmp_path)
+    assert done.returncode == 2 and len(sslkit.zoo.open(tmp_path / "zoo")) == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 2 and "lower data.batch_size=9999" in lines[0], done.stderr
+    assert "1 job of the sweep failed, the others are done: " in lines[1] and "data.batch_size=9999" in lines[1]
+
+
 def test_options_of_the_command_line_arrive(few_digits, tmp_path, typed) -> None:
     words = [f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "name=x"]
     options = ["method.objective.momentum=0.5", "method.koleo.weight=0.3", "method.views.scale=[0.5,1]"]

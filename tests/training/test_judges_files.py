@@ -12,6 +12,7 @@ from photographs import write_jpegs
 import sslkit
 from sslkit.data import in_order, kept
 from sslkit.data.decoded import DecodedImages
+from sslkit.errors import UserError
 from sslkit.training import data as data_of_runs
 from sslkit.training.config import Config
 from sslkit.training.data import normalization, open_data
@@ -79,6 +80,35 @@ def test_kept_images_change_nothing_and_are_decoded_once(files: Path, tmp_path: 
     assert judged(ours.folder) == judged(plain.folder) and len(judged(plain.folder)) == 1
     for key in ("before", "after", "features", "unreadable"):
         assert ours.card[key] == plain.card[key]
+
+
+def test_a_run_whose_labelled_images_cannot_be_read_is_not_evaluated(files: Path, tmp_path: Path, caplog) -> None:
+    shutil.copytree(files, tmp_path / "images")
+    for path in (tmp_path / "images" / "b").iterdir():
+        path.write_bytes(b"not an image")
+    caplog.set_level("INFO", logger="sslkit.say")
+    entry = sslkit.pretrain(config(tmp_path / "images", tmp_path / "zoo", workers=0))
+    assert entry.card["before"] == entry.card["after"] == {} and len(entry.card["unreadable"]) == COUNT // 2 + 1
+    assert "too few of the labelled images can be read: this run is not evaluated" in caplog.text
+
+
+def test_one_readable_image_is_refused(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for number, path in enumerate(sorted((files / "b").iterdir())[:8]):
+        (tmp_path / "images" / path.name).write_bytes(path.read_bytes() if number == 3 else b"not an image")
+    with pytest.raises(UserError, match=r"only one of 8 images of images can be read, .*07\.jpg"):
+        sslkit.pretrain(config(tmp_path / "images", tmp_path / "zoo", workers=0))
+    assert not (tmp_path / "zoo").exists() or not list((tmp_path / "zoo").glob("[!.]*"))
+
+
+def test_withheld_labels_do_not_depend_on_how_many_images_are_judged(files: Path, tmp_path: Path) -> None:
+    hidden = []
+    for most in (3, 1000):
+        given = config(files, tmp_path, workers=0)
+        data = open_data(Config.from_mapping({**given, "eval": {**given["eval"], "max_images": most}}))
+        data_of_runs.withhold(data)
+        hidden.append(np.flatnonzero(data.train.labels < 0).tolist())
+    assert hidden[0] == hidden[1] and len(hidden[0]) == COUNT // 5
 
 
 def test_a_folder_is_listed_once(files: Path, tmp_path: Path, monkeypatch) -> None:

@@ -32,6 +32,13 @@ def failing(error: Exception, epoch: int):
     return training_step
 
 
+def test_a_killed_worker_of_the_loader_is_one_line(small_run, monkeypatch) -> None:
+    said = "DataLoader worker (pid 12) is killed by signal: Killed. "  # raised wherever the main process then is
+    monkeypatch.setattr(Pretraining, "training_step", failing(RuntimeError(said), epoch=0))
+    with pytest.raises(UserError, match=r"a worker process of the loader was killed.*lower data.workers.*resume=true"):
+        sslkit.pretrain(small_run)
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

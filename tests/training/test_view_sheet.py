@@ -57,7 +57,7 @@ def test_captions_name_rows_classes_views_and_sizes(tmp_path: Path, written) -> 
     assert said[0] == "Views of the name of the run"
     assert said[1:6] == ["as read", "view 1", "8 px", "view 2", "8 px"]
     assert said[6:10] == ["row 0", "class 0", "row 1", "class 1"] and said.count("row 7") == 1
-    assert said[-1].endswith("views in the first step.")
+    assert said[-1].endswith("views, drawn as in training.")
     assert overlapping(written) == []
     assert all(box[0] >= 0 and box[2] <= picture.width and box[3] <= picture.height for _, box in written)
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 from pathlib import Path
 
@@ -111,6 +112,13 @@ def test_no_card_at_all(text: str, tmp_path: Path) -> None:
     (folder / zoo.CARD).write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError, match=re.escape(str(folder / zoo.CARD))):
         zoo.ZooEntry.load(folder)
+
+
+def test_a_file_name_that_is_no_text_can_be_read_again(tmp_path: Path) -> None:
+    zoo.save(tmp_path / "x", {"a": torch.zeros(2)}, GOOD | {"unreadable": ["a.png", os.fsdecode(b"caf\xe9.png")]})
+    found = zoo.ZooEntry.load(tmp_path / "x")
+    assert found.card["unreadable"] == ["a.png", "caf\\udce9.png"]
+    assert zoo.update(found, note={"b\udcff": ("c\udcff", 1)}).card == zoo.ZooEntry.load(tmp_path / "x").card
 
 
 def test_a_newer_format_says_to_upgrade(tmp_path: Path) -> None:

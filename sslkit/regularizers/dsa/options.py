@@ -12,6 +12,7 @@ Arranger = Literal["mlp", "cosine"]
 Mode = Literal["cached", "view"]
 Neighbours = Literal["auto", "batch", "dataset", "none"]
 
+LEAST_TAU = 1e-3  # distances of unit vectors are rounded to 3e-4, their squares to 1e-7
 CHOICES = {"variant": Variant, "arranger": Arranger, "mode": Mode, "neighbours": Neighbours}
 _CODE = "variant=code has the public code's form; in Python the argument of that name of "
 FORMER = {
@@ -48,8 +49,8 @@ def check(given: dict[str, Any]) -> None:
         if not given[name] > 0:
             raise UserError(f"dsa.{name} must be above 0, got {given[name]}")
     tau = given["tau"]
-    if tau != "auto" and not (isinstance(tau, (int, float)) and tau > 0):
-        raise UserError(f"dsa.tau must be a number above 0, or auto, got {tau!r}")
+    if tau != "auto" and not (isinstance(tau, (int, float)) and tau >= LEAST_TAU):
+        raise UserError(f"dsa.tau must be a number of at least {LEAST_TAU}, or auto, got {tau!r}")
     if given["arranger"] == "cosine" and given["variant"] == "code":
         raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
     prior = given["prior"]

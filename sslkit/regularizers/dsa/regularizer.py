@@ -211,6 +211,11 @@ class DSA(Regularizer):
             return None
         if self._table is not None:
             return self._table.rows(index)
+        if images is None:
+            raise UserError(
+                "dsa reads the clean images of each batch until method.prepare(images) has been called: call it before "
+                "the loop, or give CroppedImages(..., whole=True)"
+            )
         return self._gather(self.prior(images), 0)
 
     def _gather(self, features: Tensor, dim: int) -> Tensor:

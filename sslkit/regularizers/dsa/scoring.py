@@ -49,7 +49,7 @@ def prior_matrix(
         if tau == "auto":
             tau = _median_neighbour_distance(a, neighbours, squared)
         kernel = _distance(a if rows is None else a[rows], a, squared).div_(-tau).exp_()
-        # every row contains the pair (i, i), so its sum is at least 1
+        # every row contains the pair (i, i), of a distance of 0 up to rounding, so its sum is about 1 or more
         return kernel.div_(kernel.sum(1, keepdim=True)) if normalise == "row" else kernel
 
 

@@ -29,6 +29,7 @@ from sslkit.training.run import changed
         {"eta": 0},
         {"tau": "median"},
         {"tau": 0.0},
+        {"tau": 1e-10},
         {"alpha": "twice"},
         {"prior_precision": "int8"},
         {"mode": "view", "prior": "features:a.npy"},
