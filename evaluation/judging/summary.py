@@ -92,7 +92,7 @@ def _each_judged(asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool
 
 def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any], pictures: bool) -> None:
     """Print the table, the differences, and where the results are."""
-    results = [result for one in done for result in one.results]
+    results = _named_apart(done)
     say.line(f"\n{table(shown(results))}\n")
     print_differences(results)
     for name in dict.fromkeys(task.name for task in tasks):
@@ -104,6 +104,13 @@ def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any
         say.line(f"picture   {path}")
     folders = dict.fromkeys(str(one.folder / store.RESULTS) for one in done)
     say.line(f"results   {', '.join(folders)}" + ("; pictures beside them" if pictures else ""))
+
+
+def _named_apart(done: Sequence[Judged]) -> list[Result]:
+    """The results of all, with the folder in the place of a name that two models have."""
+    times = Counter(one.model.name for one in done)
+    apart = {id(one): {} if times[one.model.name] == 1 else {"model": str(one.folder)} for one in done}
+    return [replace(result, **apart[id(one)]) for one in done for result in one.results]
 
 
 def _of_protocol(one: Judged, name: str) -> Judged:

@@ -48,6 +48,15 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_two_entries_of_one_name_are_told_by_their_folders(place: Path, capsys: pytest.CaptureFixture) -> None:
+    (place / "more").mkdir()
+    make_entry(place / "more" / "sound")
+    both = [str(place / folder / "sound") for folder in ("zoo", "more")]
+    judge(both, data=str(place / "few.npz"), protocols="knn", cache=place / "c", out=place / "o", progress=False)
+    said = "".join(capsys.readouterr().out.partition("results ")[0].split())
+    assert all(f"{path}onfew" in said for path in both), said
+
+
 DAMAGED = {"card", "file", "other", "numbers"}
 
 
