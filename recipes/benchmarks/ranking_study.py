@@ -25,7 +25,7 @@ import numpy as np
 from machine import machine
 from ranking_study_summary import summarised
 from ranking_study_table import table
-from ranking_truth import FEWEST, image_size, measured, titled, usable
+from ranking_truth import FEWEST, image_size, measured, runs_of, titled, usable
 
 import evaluation
 from evaluation.datasets import Split, open_split
@@ -238,8 +238,9 @@ def _cost(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict
     results = details["results"]
     records = {task: [results[task][name] for name in names] for task, names in kept.items() if task in results}
     everything = [record for column in records.values() for record in column]
+    known = details["settings"]
     return {
-        "runs": sum(len(record["grid"]) + len(record["values"]) for record in everything),
+        "runs": sum(runs_of(record, known.get(task, {})) for task, column in records.items() for record in column),
         "core_hours": round(sum(record["seconds"] for record in everything) / 3600, 2),
         "at_an_end": {task: sum(map(at_an_end, column)) for task, column in records.items()},
     }

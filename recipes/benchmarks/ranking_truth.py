@@ -41,6 +41,11 @@ def titled(task: str) -> str:
     return Path(task).stem if task.endswith(".npz") else task
 
 
+def runs_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
+    """The runs of fine-tuning behind a result: each rate once for every held-out fifth, and each seed."""
+    return len(record["grid"]) * settings.get("folds", 1) + len(record["values"])
+
+
 def image_size(settings: Mapping[str, Mapping[str, Any]]) -> int | None:
     """The side for models outside a zoo, the same in all tasks. Raises UserError."""
     sizes = {one.get("image_size") for one in settings.values()}

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from ranking_truth import titled
+from ranking_truth import runs_of, titled
 from results import keep
 from scipy.stats import weightedtau
 from tqdm import tqdm
@@ -51,8 +51,7 @@ def by_task(path: Path) -> tuple[dict[str, list[np.ndarray]], float]:
         own = found.setdefault(task, {})
         if len(values) > len(own.get(record["model"], ())):
             own[record["model"]] = values
-            runs = len(record["grid"]) + len(values)
-            spent[f"{task} {record['model']}"] = record["seconds"] / runs
+            spent[f"{task} {record['model']}"] = record["seconds"] / runs_of(record, record["settings"])
     return {task: list(own.values()) for task, own in found.items()}, sum(spent.values())
 
 

@@ -172,6 +172,8 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
     shown = script.table(found)
     assert "The truth, one half of each model's seeds against the other half: weighted tau 1.00" in shown
     assert "50 runs, 1 hours of a core; at an end of the grid: digits 1." in shown
+    (place / "truth" / DETAILS).write_text(json.dumps({**details, "settings": {**details["settings"], "folds": 5}}))
+    assert script.study(arguments(place, metrics=["param_count"]))["cost"]["runs"] == 50 + 10 * 4 * 3
     results["digits"]["b"]["weights"] = "others"
     (place / "truth" / DETAILS).write_text(json.dumps(details))
     with pytest.raises(UserError, match="digits: the ground truth of b is of other weights"):

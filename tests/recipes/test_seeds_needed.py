@@ -34,11 +34,20 @@ def test_without_noise_the_halves_agree_and_with_it_more_seeds_agree_better() ->
 def test_the_record_with_most_seeds_counts(tmp_path: Path) -> None:
     def record(model: str, values: list[float]) -> str:
         own = {"model": model, "data": "tasks/a.npz", "values": values, "grid": [1] * 3, "seconds": 10.0}
+        own["settings"] = {"folds": 2} if model == "folds" else {}
         return json.dumps(own)
 
     path = tmp_path / "truth.jsonl"
     path.write_text(
-        "\n".join([record("m", [0.1, 0.2]), record("m", [0.1, 0.2, 0.3, 0.4, 0.5]), record("n", [0.6, 0.7])])
+        "\n".join(
+            [
+                record("m", [0.1, 0.2]),
+                record("m", [0.1, 0.2, 0.3, 0.4, 0.5]),
+                record("n", [0.6, 0.7]),
+                record("folds", [0.6, 0.7]),
+            ]
+        )
     )
     values, seconds = study.by_task(path)
-    assert [len(own) for own in values["a"]] == [5, 2] and seconds == pytest.approx(10 / 8 + 10 / 5)
+    assert [len(own) for own in values["a"]] == [5, 2, 2]
+    assert seconds == pytest.approx(10 / 8 + 10 / 5 + 10 / 8), "two folds of three rates, and two seeds"
