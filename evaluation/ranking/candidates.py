@@ -1,7 +1,7 @@
 """The members of a zoo prepared for a ranking: the features of each on the same images."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from numbers import Integral
@@ -19,7 +19,9 @@ from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
 from evaluation.features.zoo_members import Members, load_member, open_all
+from evaluation.ranking.references import CARD, Reference, open_reference
 from evaluation.ranking.samples import as_sample
+from evaluation.ranking.source_heads import CLUSTER_COUNT, SourceHead, checked_source, source_head
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
 from sslkit.errors import UserError
@@ -28,11 +30,16 @@ from sslkit.members import nearest
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One model on the task. name: for tables. sample: input of the metrics. notes: about its images."""
+    """One model on the task. name: for tables. sample: input of the metrics. notes: about its images.
+
+    source: the head behind the source probabilities. lacks: reason by input, of one that could not be had.
+    """
 
     name: str
     sample: Sample = field(repr=False)
     notes: tuple[str, ...] = ()
+    source: SourceHead | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
 
 def are_arrays(zoo: Any) -> bool:
@@ -69,7 +76,10 @@ def of_models(
     trust: str | Sequence[str] | None = (),
     seed: int = 0,
     device: str = "cpu",
-    with_untrained: bool = False,
+    needs: Collection[str] = (),
+    source: str | None = None,
+    clusters: int = CLUSTER_COUNT,
+    reference: Any = CARD,
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> Members[Candidate]:
@@ -79,7 +89,10 @@ def of_models(
         mapping of names to such models.
     max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
     image_size, in_chans, trust: see `evaluation.load_model`; image_size is for models outside a zoo.
-    with_untrained: also extract the features of the same networks with random weights, for metrics that need them.
+    needs: inputs of the metrics beside features: "source_probs", "reference", and "untrained", the features of the same
+        networks with random weights.
+    source, clusters: the heads of LEEP and NCE, see `evaluation.ranking.source_heads`.
+    reference: of PED, see `evaluation.ranking.references.open_reference`.
     how: see `evaluation.extract` (cache, precision, batch_size, workers, ...).
     All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
@@ -88,15 +101,23 @@ def of_models(
     def load(one: Any) -> LoadedModel:
         return load_member(one, image_size, in_chans, trust)
 
-    models = open_all(zoo, load)
+    checked_source(source, clusters)
     reading = {"root": root, "on_error": how.get("on_error", "skip")}
+    reference = open_reference(reference, **reading) if "reference" in needs else Reference(CARD)
+    models = open_all(zoo, load)
     task = sampled(open_split(dataset, split, **reading), max_images, seed)
 
     def candidate(name: str, one: Any) -> Candidate:
         say(f"features of {len(task):,} images of {task.name}: {name}")
         model = load(one)
-        found = _candidate(name, model, extract(model, task, task.split, **how), task.boxes, seed, device)
-        if not with_untrained:
+        head, lacks = None, {}
+        if "source_probs" in needs and (model.entry or model.classifier):
+            head = _tried(lacks, "source_probs", lambda: source_head(model, source, clusters, say, **how))
+        statistics = _tried(lacks, "reference", lambda: reference.of(name, model, **how))
+        features = extract(model, task, task.split, **how)
+        found = _candidate(name, model, features, task.boxes, head, statistics, seed=seed, device=device)
+        found = replace(found, source=head, lacks=lacks)
+        if "untrained" not in needs:
             return found
         say(f"features of the same images: {name} with random weights")
         return _beside_untrained(found, model, task, how)
@@ -139,14 +160,28 @@ def sampled(task: Split, max_images: int | None, seed: int) -> Split:
     return task if len(rows) == len(task) else task.take(rows)
 
 
+def _tried(lacks: dict[str, str], what: str, make: Callable[[], Any]) -> Any:
+    """Return `make()`, or None with the reason in `lacks`: the model is then ranked by the other metrics."""
+    try:
+        return make()
+    except UserError as error:
+        lacks[what] = str(error)
+        return None
+
+
 def _candidate(
-    name: str, model: LoadedModel, features: Features, boxes: np.ndarray | None, seed: int, device: str
+    name: str,
+    model: LoadedModel,
+    features: Features,
+    boxes: np.ndarray | None,
+    head: SourceHead | None,
+    reference: Any,
+    **how: Any,
 ) -> Candidate:
-    probs = None if model.classifier is None else source_probs(model, features)
+    probs = None if head is None else source_probs(model, features, head.layers)
     labels = (features.y == 1).astype(np.float64) if features.y.ndim == 2 else None
-    given = {"source_probs": probs, "reference": _reference(model), "model": param_count(model), "boxes": boxes}
-    sample = as_sample(features, labels, **given, seed=seed, device=device)
-    return Candidate(name, sample, _notes_of(features))
+    given = {"source_probs": probs, "reference": reference, "model": param_count(model), "boxes": boxes}
+    return Candidate(name, as_sample(features, labels, **given, **how), _notes_of(features))
 
 
 def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: Mapping[str, Any]) -> Candidate:
@@ -165,12 +200,6 @@ def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how
 def _notes_of(given: Any) -> tuple[str, ...]:
     """Return the notes of the data set."""
     return (given.note,) if getattr(given, "note", "") else ()
-
-
-def _reference(model: LoadedModel) -> tuple[list[float], list[float]] | None:
-    """Return mean and std of the features of the model's training images, from its card."""
-    known = model.entry.card.get("features") if model.entry else None
-    return (known["mean"], known["std"]) if known and "mean" in known else None
 
 
 def same_images(candidates: list[Candidate]) -> list[Candidate]:

@@ -132,6 +132,20 @@ def normal_scores(scores: np.ndarray) -> np.ndarray:
     return ndtri((ranks - 0.5) / scores.shape[-1]).reshape(scores.shape)
 
 
+def within(groups: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return scores (..., M) as normal scores within each of several groups (M,); of one group as they are.
+
+    So groups whose scores cannot be compared are level. nan stays nan.
+    """
+    if len(np.unique(groups)) < 2 or not scores.size:
+        return scores
+    found = np.full(scores.shape, np.nan)
+    for group in np.unique(groups):
+        known = (groups == group) & ~np.isnan(scores).reshape(-1, scores.shape[-1]).all(0)
+        found[..., known] = normal_scores(scores[..., known])
+    return found
+
+
 def _drawn(scores: np.ndarray, redrawn: Sequence[np.ndarray], seed: int) -> np.ndarray:
     """Return consensus scores (draws, M) with redrawn images and metrics.
 

@@ -57,6 +57,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "data": str(record["data"]),
             "n": int(record["n"]),
             "notes": tuple(map(str, record.get("notes") or ())),
+            "sources": {str(name): dict(one) for name, one in dict(record.get("sources") or {}).items()},
             "left_out": {str(name): str(why) for name, why in dict(record.get("left_out") or {}).items()},
             "details": dict(record.get("details") or {}),
             "made": dict(record.get("made") or {}),

@@ -8,6 +8,7 @@ from evaluation.ranking.agreement import FEWEST
 from evaluation.ranking.candidates import Candidate
 from evaluation.ranking.doubts import doubts
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
+from evaluation.ranking.source_marks import lines, recorded
 from evaluation.results.choice import levelled
 from evaluation.transferability import base
 from sslkit.errors import UserError
@@ -19,7 +20,10 @@ LACKS = {
     "untrained": "no features of the network with random weights: no KITE",
     "boxes": "no places of objects, which data=boxes:SET has: no TLogME",
 }
-NO_REFERENCE = "no reference statistics: PED takes those of the task's own images"
+NO_REFERENCE = (
+    "no reference statistics: PED takes those of the task's own images; ped.reference= takes a data set or a file"
+)
+NOT_KEPT = "the entry's folder cannot be written: its source head was fitted, and is fitted anew in the next ranking"
 NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
 
 
@@ -33,10 +37,17 @@ def lacking(spec: Spec, candidate: Candidate) -> list[str]:
         "untrained": sample.untrained,
         "boxes": sample.boxes,
     }
-    found = [LACKS[need] for need in spec.needs if have[need] is None]
+    found = [_lack(need, candidate) for need in spec.needs if have[need] is None]
+    if "ped" in dict(spec.chain) and "reference" in candidate.lacks:
+        found.append(f"no PED: {candidate.lacks['reference']}")
     if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):
         found.append(f"{NO_CLASSES} {spec.name}")
     return found
+
+
+def _lack(need: str, candidate: Candidate) -> str:
+    reason = candidate.lacks.get(need)
+    return LACKS[need] if reason is None else f"no LEEP, no NCE: {reason}"
 
 
 def notes(
@@ -50,13 +61,16 @@ def notes(
     results, failures: of each metric, by model index.
     """
     said = [(note, candidate.name) for candidate in candidates for note in candidate.notes]
+    said += [(NOT_KEPT, one.name) for one in candidates if one.source is not None and not one.source.kept]
     for spec, column, failed in zip(specs, results, failures, strict=True):
         for m, candidate in enumerate(candidates):
             said += [(note, candidate.name) for note in _of_score(spec, candidate, column.get(m), failed.get(m))]
     named: dict[str, dict[str, None]] = {}
     for note, name in said:
         named.setdefault(note, {})[name] = None
-    return tuple(f"{note} ({', '.join(names)})" for note, names in named.items())
+    readers = [spec.name for spec in specs if "source_probs" in spec.needs]
+    sources = {one.name: recorded(one.source) for one in candidates if one.source is not None}
+    return (*lines(sources, readers), *(f"{note} ({', '.join(names)})" for note, names in named.items()))
 
 
 def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, failure: UserError | None) -> list[str]:

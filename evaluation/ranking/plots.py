@@ -123,7 +123,14 @@ def _scores(axis: "Axes", ranking: Ranking, k: int, order: np.ndarray) -> None:
         face = "white" if ranking.tied[m, k] and rank > 1 else COLOUR
         axis.plot(ends[place], [place, place], color=COLOUR, lw=1.4, zorder=1)
         axis.plot(scores[place], place, "o", ms=5.5, mfc=face, mec=COLOUR, mew=1.2, zorder=2)
-        axis.annotate(f"{rank:g}", (1.02, place), fontsize=7, color=QUIET, annotation_clip=False, **side)
+        axis.annotate(
+            f"{rank:g} {ranking.mark(m, k)}".rstrip(),
+            (1.02, place),
+            fontsize=7,
+            color=QUIET,
+            annotation_clip=False,
+            **side,
+        )
     axis.set_ylim(len(order) - 0.5, -0.5)
     axis.margins(x=0.08)
     _tidy(axis)

@@ -12,6 +12,7 @@ from evaluation.ranking.benchmark import open_benchmark
 from evaluation.ranking.checks import BOOTSTRAP, checked_metrics
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.references import CARD, open_reference
 from evaluation.ranking.summary import finish, line, open_tasks
 from sslkit import say
 from sslkit.errors import UserError
@@ -31,12 +32,14 @@ def rank_published(
     device: str = "cpu",
     split: str = "train",
     max_images: int | None = None,
+    reference: Any = CARD,
     **how: Any,
 ) -> list[Ranking]:
     """Score a published benchmark's models on its data sets and compare with the published accuracies.
 
     name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
     checkpoints: folder of the model files. root: folder of the data sets. download: see `open_benchmark`.
+    reference: of PED; "imagenet" for the published one, of its 50,000 validation images below `root`.
     max_images: None for all, as published; see `evaluation.rank`, also for metrics and how.
     Raises UserError that lists every missing file before any computation, and if max_images is too small for a set.
     """
@@ -44,16 +47,18 @@ def rank_published(
         if how.pop(given, None) is not None:
             raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given}=")
     drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
-    checked_metrics(metrics, **drawn)
+    specs = checked_metrics(metrics, **drawn)
     benchmark = open_benchmark(name, checkpoints=checkpoints, root=root, download=download)
     accuracies = published.truth(name)
     tasks = {task: task for task in benchmark.datasets}
     opened = open_tasks(tasks, split=split, root=root, max_images=max_images, seed=seed)
+    if any("ped" in dict(spec.chain) for spec in specs):
+        reference = open_reference(reference, root=root)
     rankings = []
     for task, images in opened.items():
         known = accuracies[task]
         models = {model: benchmark.zoo[model] for model in known}
-        ranking = rank(models, images, metrics, truth=known, split=split, say=line, **drawn, **how)
+        ranking = rank(models, images, metrics, truth=known, split=split, reference=reference, say=line, **drawn, **how)
         rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)

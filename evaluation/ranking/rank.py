@@ -13,11 +13,12 @@ from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
 from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, checked_metrics, truth_values
-from evaluation.ranking.consensus import consensus
+from evaluation.ranking.consensus import Consensus, consensus, within
 from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
+from evaluation.ranking.source_marks import groups, recorded
 from evaluation.results.result import PACKAGES
 from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
@@ -28,6 +29,9 @@ SAID = (
     "image_size",
     "in_chans",
     "precision",
+    "source",
+    "clusters",
+    "reference",
 )  # recorded in `made`; other options change no number
 
 KNN = parse("knn")  # the accuracies behind the expected regret of the consensus
@@ -52,11 +56,13 @@ def rank(
     dataset: see `evaluation.open_split`; its split `split="train"` is used.
     metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. None: `knn`, or `logme` for
         several labels or a number an image; the study of recipes/benchmarks found nothing better. If a model
-        lacks an input (LEEP without a source classifier) or has invalid features, its score is nan, with a note.
+        lacks an input (LEEP without a source head) or has invalid features, its score is nan, with a note.
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
     bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
         `evaluation.ranking.resampling.replicates`.
-    seed, device: of the metrics. how: split, max_images, root, image_size and the options of `evaluation.extract`.
+    seed, device: of the metrics. how: split, max_images, root, image_size, options of `evaluation.extract`; `source`
+        and `clusters`, the heads of LEEP and NCE, see `source_head` in evaluation/ranking/source_heads.py; `reference`,
+        of PED, see `open_reference` in evaluation/ranking/references.py.
     Damaged entries of a folder, and models with invalid features, are left out and named in `left_out`.
     Raises UserError before any extraction for unknown metrics, options, models and data, and for a truth that lacks a
     model; and if no model is left.
@@ -64,8 +70,7 @@ def rank(
     specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
     zoo = _checked_zoo(zoo, dataset, how)
     accuracies = truth_values(truth, tuple(zoo))
-    twins = any("untrained" in spec.needs for spec in specs)
-    found = _candidates(zoo, dataset, twins, seed=seed, device=device, say=say, **how)
+    found = _candidates(zoo, dataset, _needs(specs), seed=seed, device=device, say=say, **how)
     names, candidates = tuple(found), list(found.values())
     if metrics is None and candidates[0].sample.y is None:
         specs = checked_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
@@ -78,7 +83,9 @@ def rank(
     scored, failures = scored[: len(specs)], failures[: len(specs)]
     say(f"intervals: {bootstrap} redrawn sets of images")
     redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
-    columns = [_in_numbers(one, again, len(candidates)) for one, again in zip(scored, redrawn, strict=True)]
+    sources = {one.name: recorded(one.source) for one in candidates if one.source is not None}
+    apart = [groups(sources if "source_probs" in spec.needs else {}, names) for spec in specs]
+    columns = [_in_numbers(*one, len(candidates)) for one in zip(scored, redrawn, apart, strict=True)]
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
     said = notes(specs, candidates, [results for _, results in scored], failures)
     unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"], accuracies)
@@ -88,13 +95,14 @@ def rank(
         n=len(candidates[0].sample),
         models=names,
         metrics=_names(specs),
-        consensus=consensus(_names(specs), stacked["scores"], redrawn, accuracies_by_knn, seed=seed),
+        consensus=_consensus(scored, stacked["scores"], redrawn, apart, accuracies_by_knn, seed),
         notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
         details={spec.name: {names[m]: dict(one.diagnostics) for m, one in own.items()} for spec, own in scored},
         left_out=found.left_out,
-        made=_made(seed=seed, bootstrap=bootstrap, device=device, **{name: how[name] for name in SAID if name in how}),
+        sources=sources,
+        made=_made(seed=seed, bootstrap=bootstrap, device=device, **_said(how)),
         **stacked,
     )
 
@@ -110,12 +118,18 @@ def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]
     return members(zoo)
 
 
+def _needs(specs: Sequence[Spec]) -> set[str]:
+    """Return the inputs beside features that some metric reads."""
+    ped = {"reference"} if any("ped" in dict(spec.chain) for spec in specs) else set()
+    return {need for spec in specs for need in spec.needs} | ped
+
+
 def _candidates(
-    zoo: Any, dataset: Any, twins: bool, *, seed: int, device: str, say: Callable, **how: Any
+    zoo: Any, dataset: Any, needs: set[str], *, seed: int, device: str, say: Callable, **how: Any
 ) -> Members[Candidate]:
     if dataset is None:
         return Members({one.name: one for one in of_arrays(zoo, seed, device)})
-    how |= {"seed": seed, "device": device, "say": say, "with_untrained": twins}
+    how |= {"seed": seed, "device": device, "say": say, "needs": needs}
     return of_models(zoo, dataset, how.pop("split", "train"), **how)
 
 
@@ -156,21 +170,42 @@ def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:
     return Column(spec, tuple(results), tuple(result.details for result in results.values()))
 
 
-def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, m: int) -> dict[str, np.ndarray]:
-    """Return scores, intervals, ranks and cost of one metric for M models, with nan for models without a score."""
-    able, results = list(scored[1]), list(scored[1].values())
-    column = {name: np.full(m, np.nan) for name in ("scores", "seconds", "memory")}
+def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, apart: np.ndarray, m: int) -> dict[str, np.ndarray]:
+    """Return scores, intervals, ranks and cost of one metric for M models, with nan for models without a score.
+
+    apart: (M,) the group of each model; ranks and ties are within it.
+    """
+    able, results = np.array(list(scored[1]), dtype=np.int64), list(scored[1].values())
+    column = {name: np.full(m, np.nan) for name in ("scores", "seconds", "memory", "ranks")}
     column |= {name: np.full((m, 2), np.nan) for name in ("intervals", "rank_intervals")}
     column["tied"] = np.zeros(m, dtype=bool)
-    if able:
-        scores = _column(scored).values
-        column["scores"][able] = scores
-        column["seconds"][able] = [result.seconds for result in results]
-        column["memory"][able] = [np.nan if result.peak_memory is None else result.peak_memory for result in results]
-        column["intervals"][able], column["rank_intervals"][able] = intervals(scores, redrawn)
-        column["tied"][able] = tied_with_best(scores, redrawn)
-    column["ranks"] = ranks_of(column["scores"])
+    if not len(able):
+        return column
+    scores = _column(scored).values
+    column["scores"][able] = scores
+    column["seconds"][able] = [result.seconds for result in results]
+    column["memory"][able] = [np.nan if result.peak_memory is None else result.peak_memory for result in results]
+    for group in np.unique(apart[able]):
+        own = np.flatnonzero(apart[able] == group)
+        models, drawn = able[own], redrawn[:, own]
+        column["intervals"][models], column["rank_intervals"][models] = intervals(scores[own], drawn)
+        column["tied"][models] = tied_with_best(scores[own], drawn)
+        column["ranks"][models] = ranks_of(scores[own])
     return column
+
+
+def _consensus(
+    scored: Sequence[tuple[Spec, dict[int, MetricResult]]],
+    scores: np.ndarray,
+    redrawn: Sequence[np.ndarray],
+    apart: Sequence[np.ndarray],
+    accuracies: np.ndarray,
+    seed: int,
+) -> Consensus:
+    """Return the consensus of scores (M, K), in which groups that a metric cannot compare are level."""
+    comparable = np.stack([within(own, column) for own, column in zip(apart, scores.T, strict=True)], 1)
+    again = [within(own[list(one[1])], drawn) for own, one, drawn in zip(apart, scored, redrawn, strict=True)]
+    return consensus(_names([spec for spec, _ in scored]), comparable, again, accuracies, seed=seed)
 
 
 def _agreements(
@@ -182,6 +217,11 @@ def _agreements(
         if spec.name not in without:
             found[spec.name] = agreement(truth[known], scores[known, k], seed=seed)
     return found
+
+
+def _said(how: Mapping[str, Any]) -> dict[str, Any]:
+    said = {name: how[name] for name in SAID if name in how}
+    return said if "reference" not in said else {**said, "reference": str(said["reference"])}
 
 
 def _made(**chosen: Any) -> dict[str, Any]:

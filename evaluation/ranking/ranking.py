@@ -11,6 +11,8 @@ from scipy.stats import rankdata
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus
 from evaluation.ranking.file import read_ranking, write_ranking
+from evaluation.ranking.scoring import parse
+from evaluation.ranking.source_marks import letters
 from evaluation.ranking.table import table as as_table
 from evaluation.results.choice import levelled
 from sslkit.errors import UserError
@@ -29,6 +31,8 @@ class Ranking:
     seconds, memory: (M, K) cost of each score; shared work counts for the first metric. bytes, nan if unknown.
     notes: on models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
     left_out: name -> reason, for members of the zoo that are not ranked.
+    sources: model -> kind, classes, data of its source head, where a metric reads it; ranks by such a metric are within
+        a group, see `evaluation.ranking.source_marks`.
     made: date, seed, bootstrap, device, the requested split and sizes, versions.
     """
 
@@ -50,6 +54,7 @@ class Ranking:
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     made: Mapping[str, Any] = field(default_factory=dict, repr=False)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def order(self) -> list[str]:
@@ -62,6 +67,11 @@ class Ranking:
         if not self.consensus.first():
             raise UserError(f"{self.data}: no metric scores every model, so none is first: {'; '.join(self.notes)}")
         return self.order[0]
+
+    def mark(self, m: int, k: int) -> str:
+        """Return the letter of the source head behind a score, "" if all have the same or the metric reads none."""
+        reads = "source_probs" in parse(self.metrics[k]).needs
+        return letters(self.sources).get(self.models[m], "") if reads else ""
 
     def ranked_by(self, k: int) -> np.ndarray:
         """Return the models (n,) with a score by metric k, best first."""

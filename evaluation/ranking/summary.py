@@ -19,6 +19,8 @@ from evaluation.ranking.parts import judged_by, open_parts, parts
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
+from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from sslkit import say
 from sslkit.data.sources import name_of_tables
 from sslkit.errors import UserError
@@ -26,6 +28,7 @@ from sslkit.members import nearest
 
 EXTRACTION = ("cache", "precision", "batch_size", "workers", "on_error")  # options of `evaluation.extract`
 USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
+STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
 AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
 
@@ -40,6 +43,9 @@ def rank_tasks(
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
     layers: str | None = None,
+    source: str | None = None,
+    clusters: int = CLUSTER_COUNT,
+    reference: Any = CARD,
     bootstrap: int = BOOTSTRAP,
     seed: int = 0,
     device: str = "cpu",
@@ -50,6 +56,8 @@ def rank_tasks(
     data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
     out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models outside a zoo.
     layers: metric by which the layers of each model are compared too, see `evaluation.ranking.layers`; None: not.
+    source, clusters: see `evaluation.ranking.source_heads`.
+    reference: of PED, see `evaluation.ranking.references`; the statistics of a data set are written, too.
     trust: see `evaluation.load_model`. bootstrap, seed, device, how: see `evaluation.rank`.
     Raises UserError before any extraction if possible: every task is opened first.
     """
@@ -57,7 +65,8 @@ def rank_tasks(
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
     drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
-    checked_metrics(metrics, **drawn)
+    specs = checked_metrics(metrics, **drawn)
+    checked_source(source, clusters)
     if layers is not None:
         checked_metric(layers)
     models = open_all(zoo, lambda one: load_member(one, image_size, trust=trust))  # once for all tasks
@@ -68,18 +77,22 @@ def rank_tasks(
         truth_values(accuracies, list(models))
     which = {name: how[name] for name in ("split", "root", "max_images", "on_error") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
+    if any("ped" in dict(spec.chain) for spec in specs):
+        reference = open_reference(reference, root=how.get("root", "data"))
+    heads = {"source": source, "clusters": clusters, "reference": reference}
     for split in opened.values() if layers is not None else ():
         check_task(split)
     rankings = []
     for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
         accuracies = known.get(task)
-        ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **how)
+        ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **heads, **how)
         if truth is not None and accuracies is None:
             ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
         made = {**ranking.made, "image_size": image_size}
         rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
         if layers is not None:
             _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", seed, how)
+    _write_reference(reference, models, Path(out))
     kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     best = rankings[-1].order[0]  # printed only with a consensus
@@ -219,6 +232,12 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
         if ranking.truth is not None:
             written.append(plot_agreement(ranking, out / f"{file}{AGREEMENT}.png"))
     say.line(f"written   {', '.join(map(str, written))}\n")
+
+
+def _write_reference(reference: Any, models: Mapping[str, Any], out: Path) -> None:
+    """Write PED's statistics of a data set, and print how to use them without it."""
+    if isinstance(reference, Reference) and (path := write_reference(reference, models, out / STATISTICS)):
+        say.line(f"written   {path}: means and stds of {reference}; ped.reference={path} takes them")
 
 
 def _print_end(rankings: Sequence[Ranking], best: str, kept: Mapping[str, Any]) -> None:

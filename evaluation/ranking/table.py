@@ -30,9 +30,12 @@ class Numbers(Protocol):
     truth: np.ndarray | None
     agreement: Mapping[str, Sequence[Agreement]]
 
+    def mark(self, m: int, k: int) -> str: ...
+
 
 def table(ranking: Numbers, style: str = "text") -> str:
-    """Return the table. Rows: models by consensus. Cells: rank, score ± half its interval, `=` if tied with the best.
+    """Return the table. Rows: models by consensus. Cells: rank, score ± half its interval, `=` if tied with the best,
+    and the letter of the source head if there are several.
 
     Left of them: the place in the consensus, the probability to be the best, the expected regret in points of accuracy.
     The last rows are the seconds of each metric, and its agreement with the truth, if there is one. A text that is
@@ -82,7 +85,7 @@ def _cell(ranking: Numbers, m: int, k: int) -> str:
         return "-"
     tied = f" {TIED}" if ranking.tied[m, k] and ranking.ranks[m, k] > 1 else ""
     half = "" if np.isnan(low) or high == low else f" ± {(high - low) / 2:.2g}"
-    return f"{ranking.ranks[m, k]:g}. {score:.4g}{half}{tied}"
+    return f"{ranking.ranks[m, k]:g}. {score:.4g}{half}{tied} {ranking.mark(m, k)}".rstrip()
 
 
 def _feet(ranking: Numbers) -> list[list[str]]:

@@ -155,7 +155,8 @@ def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
         command=command,
         date=ranked.date,
     )
-    return Cell(f"{rank:g}. {score:.4g}{half}{' =' if tied else ''}", how, rank, "tied with the best" if tied else "")
+    shown = f"{rank:g}. {score:.4g}{half}{' =' if tied else ''} {ranking.mark(m, k)}".rstrip()
+    return Cell(shown, how, rank, "tied with the best" if tied else "")
 
 
 def _agreement(ranked: Ranked, command: str) -> Table | None:

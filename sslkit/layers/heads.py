@@ -1,6 +1,7 @@
 """Projectors and predictors: small MLPs on top of the backbone."""
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from sslkit.errors import UserError
 
@@ -21,3 +22,10 @@ def mlp(width: int, hidden: int, dim: int, *, layers: int = 2, last_norm: bool =
     if last_norm:
         modules.append(nn.BatchNorm1d(dim, affine=False))
     return nn.Sequential(*modules)
+
+
+class UnitLength(nn.Module):
+    """Rows (N, D) divided by their length."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=-1)

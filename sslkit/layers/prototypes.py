@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sslkit import distributed
 from sslkit.embeddings import Embeddings, along, each_resolution, stacked
 from sslkit.errors import UserError
+from sslkit.layers.heads import UnitLength
 
 
 @dataclass
@@ -28,6 +29,16 @@ def embed_crops(backbone: nn.Module, projector: nn.Module, views: Sequence[Tenso
     h = torch.cat([backbone(pixels) for pixels in each_resolution(views)])
     z, h = stacked(len(views), projector(h), h)
     return Crops(z=z[:v], h=h[:v], target=None, index=index, local=z[v:] if len(views) > v else None)
+
+
+def prediction_head(projector: nn.Sequential, prototypes: Tensor, temperature: float) -> nn.Sequential:
+    """Layers from features (N, F) to the logits (N, K) whose softmax is a crop's prediction in `swapped_prediction`.
+
+    prototypes: (K, D), of any length.
+    """
+    last = nn.utils.skip_init(nn.Linear, prototypes.shape[1], len(prototypes), bias=False)
+    last.weight = nn.Parameter(F.normalize(prototypes.detach(), dim=1) / temperature, requires_grad=False)
+    return nn.Sequential(*projector, UnitLength(), last)
 
 
 def held(weight: Tensor, frozen: bool) -> Tensor:

@@ -107,6 +107,13 @@ class Objective(nn.Module):
     def after_step(self, progress: float) -> None:
         """Called after an optimiser step, to update a teacher. progress: 0 to 1."""
 
+    def source_head(self) -> nn.Sequential | None:
+        """Layers from the backbone's pooled features (N, F) to the logits (N, S) of the loss's own S classes.
+
+        The end of a run keeps them beside the backbone, for LEEP and NCE: see `sslkit.zoo.heads`. None without classes.
+        """
+        return None
+
     def constant_lr(self) -> Sequence[nn.Parameter]:
         """Parameters whose learning rate neither warms up nor decays."""
         return ()

@@ -18,6 +18,7 @@ from sslkit.layers.prototypes import (
     held,
     mean_over_ranks,
     own_rows,
+    prediction_head,
     swapped_prediction,
 )
 from sslkit.objectives.base import Objective
@@ -112,6 +113,10 @@ class DINO(Objective):
     def logits(self, target: Tensor) -> Tensor:
         """The teacher's last layer, weight-normed with a norm of one: bottlenecks (..., D) -> (..., K)."""
         return F.normalize(target, dim=-1) @ F.normalize(self.teacher[2].weight, dim=1).T
+
+    def source_head(self) -> nn.Sequential:
+        """The prediction of a crop over the prototypes, as the student makes it."""
+        return prediction_head(self.projector, self.prototypes.weight, self.temperature)
 
     def teacher_temperature(self) -> float:
         """The temperature of this epoch: rises in equal steps over the warm-up epochs, then stays."""

@@ -13,7 +13,14 @@ from sslkit.embeddings import each_resolution, stacked
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.heads import mlp
-from sslkit.layers.prototypes import Crops, check_options, mean_over_ranks, own_rows, sinkhorn_of_ranks
+from sslkit.layers.prototypes import (
+    Crops,
+    check_options,
+    mean_over_ranks,
+    own_rows,
+    prediction_head,
+    sinkhorn_of_ranks,
+)
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 
@@ -112,6 +119,10 @@ class MSN(Objective):
     def scores(self, directions: Tensor) -> Tensor:
         """Cosines with the prototypes: (..., D) of length 1 -> (..., K)."""
         return directions @ F.normalize(self.prototypes.weight, dim=1).T
+
+    def source_head(self) -> nn.Sequential:
+        """The softmax of an anchor over the prototypes."""
+        return prediction_head(self.projector, self.prototypes.weight, self.temperature)
 
     def after_step(self, progress: float) -> None:
         """Update the teacher with a momentum that rises to 1 as a cosine."""

@@ -70,3 +70,7 @@ class Supervised(Objective):
         )
         labelled = (e.labels >= 0).sum() * len(e.logits)
         return distributed.sum_over_ranks(total) / labelled.clamp(min=1)
+
+    def source_head(self) -> nn.Sequential:
+        """The classifier of the labels."""
+        return nn.Sequential(self.classifier)

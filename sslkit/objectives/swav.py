@@ -15,6 +15,7 @@ from sslkit.layers.prototypes import (
     held,
     mean_over_ranks,
     own_rows,
+    prediction_head,
     sinkhorn,
     swapped_prediction,
 )
@@ -93,6 +94,10 @@ class SwAV(Objective):
             older = torch.stack([queue.rows[: queue.filled] for queue in self.queues])
             z = torch.cat([z, older.to(z.dtype)], 1)
         return sinkhorn(z @ self.prototypes.weight.T, self.epsilon, self.iterations)[:, :n]
+
+    def source_head(self) -> nn.Sequential:
+        """The prediction of a crop over the prototypes."""
+        return prediction_head(self.projector, self.prototypes.weight, self.temperature)
 
     @property
     def uses_queue(self) -> bool:

@@ -24,6 +24,7 @@ from sslkit.training.history import History
 from sslkit.training.plots import plot_embedding, plot_terms
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import WEIGHTS, ZooEntry, load_lines, save
+from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
 
@@ -83,10 +84,24 @@ def finish(
         plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k)
     with _drawn("embedding.png"):
         _picture(config, data, method, folder, (x, y))
-    entry = save(folder, method.backbone.export(), card)
+    entry = save(folder, method.backbone.export(), card, _head(config, method))
     tidy(folder)
     say.line(summary(entry, data, asked))
     return entry
+
+
+def _head(config: Config, method: Method) -> Head | None:
+    """The classifier or the prototypes that the objective has learned, for LEEP; None without."""
+    layers = method.objective.source_head()
+    if layers is None:
+        return None
+    labels = method.objective.needs_labels
+    name, made = (LABELS, "classifier") if labels else (PROTOTYPES, "predictions over the prototypes")
+    try:
+        return Head.of(name, layers, {"data": config.data.source, "made": f"the {made} of the training"})
+    except UserError as error:
+        warnings.warn(f"the source head of {method.name} is not kept: {error}", stacklevel=2)
+        return None
 
 
 def _unread(data: Data) -> set[str]:

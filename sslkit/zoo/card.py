@@ -90,6 +90,17 @@ SCHEMA: dict[str, Any] = _object(
     after=_object("numbers of the trained network", **_MEASURED),
     diagnostics=_object("diagnostics by name", rankme=_NUMBER, uniformity=_NUMBER),
     features=_object("mean and std of the features", "mean", "std", mean=_FEATURES, std=_FEATURES),
+    source_heads=_field(
+        "object",
+        "source heads by name",
+        additionalProperties=_object(
+            "the recipe of a source head: classes, data and more",
+            *("classes", "data"),
+            classes=_field("integer", "a number of classes, at least 2", minimum=2),
+            data=_field("string", "the name or path of the data"),
+            made=_field("string", "how it was made, in words"),
+        ),
+    ),
     unreadable=_field("array", "paths of images that were left out", items=_field("string", "a path")),
 ) | {
     # A card with a format is a finished run's; others were written by hand for a network.

@@ -11,7 +11,7 @@ from sslkit.errors import UserError
 from sslkit.files import write_whole
 from sslkit.json_files import escaped
 from sslkit.zoo import card as cards
-from sslkit.zoo import weights
+from sslkit.zoo import heads, weights
 
 if TYPE_CHECKING:  # a table of the zoo needs no torch
     from torch import Tensor, nn
@@ -56,6 +56,22 @@ class ZooEntry:
             net = self.untrained(trust=trust)
         return weights.fill(net, state, self.folder / WEIGHTS).eval()
 
+    def head(self, name: str) -> nn.Sequential:
+        """A source head that the card lists under `source_heads`: features (N, F) -> logits (N, S), in eval mode.
+
+        Raises UserError for a head that is missing, damaged, or of another backbone.
+        """
+        return heads.read(self.folder, name, weights.sha256(self.folder / WEIGHTS))
+
+    def keep_head(self, head: heads.Head) -> ZooEntry:
+        """Keep a source head beside the weights, its recipe in the card, and return the entry with the new card.
+
+        Raises UserError if it cannot be written.
+        """
+        heads.write(self.folder, head, weights.sha256(self.folder / WEIGHTS))
+        known = cards.read(self.folder / CARD).get("source_heads", {})
+        return update(self, source_heads={**known, head.name: head.recipe})
+
     def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network of the card, with random weights from torch's generator. Raises as `backbone` does."""
         from sslkit.backbones import network_lines  # loads torch
@@ -78,16 +94,19 @@ def load_lines(build: list[str], weights: Path) -> str:
     )
 
 
-def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
-    """Write an entry: the weights first, then the card, each whole or not at all.
+def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any], head: heads.Head | None = None) -> ZooEntry:
+    """Write an entry: the weights first, a source head, then the card, each whole or not at all.
 
     Raises UserError for a card that does not fit `sslkit.zoo.card`, before anything is written, and for a full disk.
     """
     import safetensors.torch
 
+    card = card if head is None else {**card, "source_heads": {head.name: head.recipe}}
     text = cards.written(card := escaped(card), folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))
+    if head is not None:
+        heads.write(folder, head, weights.sha256(folder / WEIGHTS))
     with write_whole(folder / CARD) as partial:
         partial.write_text(text)
     return ZooEntry(folder, card)

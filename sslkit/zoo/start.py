@@ -63,7 +63,7 @@ def _of_timm(
     classifier = config.get("classifier") or ()
     head = (classifier,) if isinstance(classifier, str) else tuple(classifier)
     notes = _filled(body.net, state, head, str(path) if file else f"init={word}")
-    digest = _digest(path) if file else hashlib.sha256(_serialized(state)).hexdigest()
+    digest = weights.sha256(path) if file else hashlib.sha256(_serialized(state)).hexdigest()
     return _started(body, Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), notes))
 
 
@@ -76,7 +76,7 @@ def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: 
     state = published.network(name, path).state_dict()
     body = builder.published("resnet50", image_size=image_size, in_chans=in_chans)
     notes = _filled(body.net, state, (), str(path))
-    return _started(body, Origin(word, _digest(path), checkpoint.normalize, notes))
+    return _started(body, Origin(word, weights.sha256(path), checkpoint.normalize, notes))
 
 
 def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
@@ -95,7 +95,8 @@ def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, bac
     _narrow_stem(net, recipe)
     body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
     norm = entry.card["normalize"]
-    return _started(body, Origin(word, _digest(folder / WEIGHTS), (tuple(norm["mean"]), tuple(norm["std"])), notes))
+    digest = weights.sha256(folder / WEIGHTS)
+    return _started(body, Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), notes))
 
 
 def _check_use(
@@ -166,14 +167,6 @@ def _downloaded(word: str, name: str) -> dict[str, Tensor]:
 def _started(body: Backbone, origin: Origin) -> Backbone:
     body.recipe.origin = origin
     return body
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _serialized(state: dict[str, Any]) -> bytes:

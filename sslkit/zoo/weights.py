@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,18 @@ def read(path: Path) -> dict[str, Tensor]:
         raise _damaged(path, error) from error
     check_finite(state, path)
     return state
+
+
+def sha256(path: Path) -> str:
+    """The sha256 (hex) of a file. Raises UserError for one that cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def check_finite(state: dict[str, Tensor], path: Path | str) -> None:

@@ -3,7 +3,6 @@
 The .json holds the network, its preprocessing, the lines that load it, and the digest of its weights file.
 """
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from sslkit import json_files
 from sslkit.backbones.pretrained import read_weights
 from sslkit.errors import UserError
+from sslkit.zoo import weights
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of
 from sslkit.zoo.frozen import About, Frozen
 
@@ -40,7 +40,7 @@ class Torchvision(Target):
         torch.save(source.state_dict(), path)
 
     def side(self, source: Source, path: Path) -> str:
-        about = json.loads(source.about.to_json(sha256=_sha256(path), load=self.lines(source.about, path.name)))
+        about = json.loads(source.about.to_json(sha256=weights.sha256(path), load=self.lines(source.about, path.name)))
         return json.dumps(about, indent=2) + "\n"
 
     def lines(self, about: About, name: str) -> list[str]:
@@ -66,7 +66,7 @@ class Torchvision(Target):
             raise UserError(f"{path} needs {side.name} beside it, the description of its network: copy or export both")
         given = json_files.read(side, "copy or export both again")
         about = About.from_json(json.dumps(given), side)
-        if given.get("sha256") != _sha256(path):
+        if given.get("sha256") != weights.sha256(path):
             raise UserError(f"{side} is about another file than {path.name}: copy or export both together")
         return filled(about, state, path)
 
@@ -74,7 +74,3 @@ class Torchvision(Target):
 def _name(model: str) -> str:
     """The model name without timm's tag of weights."""
     return model.partition(".")[0]
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,145 @@
+"""PED's reference: the mean and std of each model's features on other images than the task's.
+
+reference = open_reference("imagenet", root="data")
+mean, std = reference.of(model)       # raises UserError where there is none
+"""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import note_of, open_split, splits_of
+from evaluation.datasets.base import Split
+from evaluation.features.extraction import extract
+from evaluation.features.models import LoadedModel
+from evaluation.features.zoo_members import Members
+from sslkit.errors import UserError
+from sslkit.files import write_whole
+
+CARD, TASK = "card", "task"
+FILES = (".npz", ".json")
+Statistics = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The reference of every model. asked: the word. split: of a data set. table: of a file, {model: mean and std}.
+
+    A table whose only model is "" is of any model.
+    """
+
+    asked: str
+    split: Split | None = None
+    table: Mapping[str, Statistics] = field(default_factory=dict)
+    found: dict[str, Statistics] = field(default_factory=dict, repr=False)
+
+    def of(self, name: str, model: LoadedModel, **how: Any) -> Statistics | None:
+        """Return mean (D,) and std (D,) of a model's features; None for the task's own. how: of `evaluation.extract`.
+
+        Raises UserError for a model that the file lacks, and for statistics of another number of features.
+        """
+        if self.asked == TASK:
+            return None
+        if self.asked == CARD:
+            known = model.entry.card.get("features") if model.entry else None
+            return (known["mean"], known["std"]) if known and "mean" in known else None
+        if self.split is not None:
+            if name not in self.found:
+                x = extract(model, self.split, self.split.split, **how).x
+                self.found[name] = (np.mean(x, 0, dtype=np.float64), np.std(x, 0, dtype=np.float64))
+            return self.found[name]
+        return self._of_file(name, model.width)
+
+    def _of_file(self, name: str, width: int) -> Statistics:
+        if name not in self.table and "" not in self.table:
+            raise UserError(f"ped.reference={self.asked} has no statistics of this model, only of {_some(self.table)}")
+        mean, std = self.table.get(name, self.table.get(""))
+        if len(mean) != width:
+            raise UserError(f"ped.reference={self.asked} has {len(mean)} means, this model {width} features")
+        return mean, std
+
+    def __str__(self) -> str:
+        if self.split is None:
+            return self.asked
+        return f"{len(self.split):,} images of {self.split.name} ({self.split.split})"
+
+
+def open_reference(asked: Any, *, root: str | Path = "data", on_error: str = "skip") -> Reference:
+    """Open a reference before anything is computed.
+
+    asked: "card": of the model's training images, from the card of its entry, else of the task. "task": of the task's
+        own images. A file .npz of `mean` and `std`, or of `NAME/mean` and `NAME/std` for each model, or a .json
+        {"mean": [...], "std": [...]} or {NAME: {...}}. A data set: its test images (of ImageNet the 50,000 of the
+        published statistics), or all if it has none.
+    Raises UserError for a file that cannot be read and for an unknown data set.
+    """
+    if isinstance(asked, Reference):
+        return asked
+    if asked in (CARD, TASK):
+        return Reference(asked)
+    if isinstance(asked, Split):
+        return Reference(asked.name, asked)
+    text = str(asked)
+    if Path(text).suffix in FILES and (found := _table(Path(text))) is not None:
+        return Reference(text, table=found)
+    parts = splits_of(text) if not note_of(text) else ("all",)
+    split = "test" if "test" in parts else parts[0]
+    return Reference(text, open_split(text, split, root=root, on_error=on_error, needs_labels=False))
+
+
+def write_reference(reference: Reference, models: Members[Any], path: Path) -> Path | None:
+    """Write the statistics that were computed from a data set, for `ped.reference=PATH`; None if there are none."""
+    known = {name: reference.found[name] for name in models if name in reference.found}
+    if not known:
+        return None
+    arrays = {f"{name}/{part}": value for name, pair in known.items() for part, value in zip(PARTS, pair, strict=True)}
+    with write_whole(path) as partial, partial.open("wb") as file:
+        np.savez(file, **arrays)
+    return path
+
+
+PARTS = ("mean", "std")
+
+
+def _table(path: Path) -> dict[str, Statistics] | None:
+    """Read a file of means and stds; None for an .npz of images. Raises UserError."""
+    try:
+        found = _of_npz(path) if path.suffix == ".npz" else _of_json(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile) as error:
+        raise UserError(f"ped.reference={path} cannot be read as means and stds: {error}") from error
+    for name, (mean, std) in (found or {}).items():
+        whose = f" of {name}" if name else ""
+        if mean.ndim != 1 or mean.shape != std.shape or not np.isfinite([mean, std]).all() or (std < 0).any():
+            raise UserError(f"ped.reference={path}: mean and std{whose} must be (D,) finite numbers, std not below 0")
+    return found
+
+
+def _of_npz(path: Path) -> dict[str, Statistics] | None:
+    with np.load(path, allow_pickle=False) as file:
+        ends = [key for key in file.files if key.rpartition("/")[2] == PARTS[0]]
+        if not ends:
+            return None
+        return {
+            key.rpartition("/")[0]: (_numbers(file[key]), _numbers(file[key.removesuffix(PARTS[0]) + PARTS[1]]))
+            for key in ends
+        }
+
+
+def _of_json(path: Path) -> dict[str, Statistics]:
+    found = json.loads(path.read_text())
+    found = {"": found} if PARTS[0] in found else found
+    return {name: (_numbers(one[PARTS[0]]), _numbers(one[PARTS[1]])) for name, one in found.items()}
+
+
+def _numbers(values: Any) -> np.ndarray:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _some(table: Mapping[str, Any]) -> str:
+    names = list(table)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
