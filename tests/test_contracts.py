@@ -5,12 +5,14 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from contract import MEMBERS, PLUGINS, batch, build, enough, own_tests, step
 
 import sslkit
 from sslkit import objectives, regularizers
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
+from sslkit.zoo import heads
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*", "ignore:TF32 acceleration"
@@ -121,6 +123,24 @@ class TestEveryObjective:
         for i, named in enumerate(e.views):
             (grad,) = torch.autograd.grad((weight[i] * e.z[i]).sum(), [named], retain_graph=True, allow_unused=True)
             assert grad is not None and grad.abs().sum() > 0, f"z[{i}] does not depend on e.views[{i}]"
+
+    def test_its_source_head_is_kept_and_is_what_the_loss_reads(self, name, family, tmp_path, monkeypatch) -> None:
+        """The loss of a target that is one class is minus the log-probability of this class."""
+        m = build(name, family)
+        step(m, *batch(enough(m, 6)))  # running statistics that are not those of the start
+        objective, layers = m.eval().objective, m.objective.source_head()
+        if layers is None:
+            assert not objective.needs_labels and not hasattr(objective, "prototypes")
+            return
+        heads.write(tmp_path, heads.Head.of("own", layers, {"data": "clipart"}), "digest")
+        e = m.embed(*batch(enough(m, 6)))
+        e.local, e.labels = None, torch.full_like(e.index, 3)
+        monkeypatch.setattr(objective, "patch_weight", 0.0, raising=False)
+        monkeypatch.setattr(
+            objective, "codes", lambda x: F.one_hot(torch.full(x.shape[:-1], 3), 12).to(x), raising=False
+        )
+        expected = -heads.read(tmp_path, "own", "digest")(e.h).log_softmax(-1)[..., 3].mean()
+        torch.testing.assert_close(objective.align(e), expected, rtol=1e-4, atol=1e-5)
 
     def test_a_run_stopped_and_loaded_continues_bit_for_bit(self, name, family) -> None:
         unbroken = Trainer(build(name, family))

@@ -142,7 +142,8 @@ def within(groups: np.ndarray, scores: np.ndarray) -> np.ndarray:
     found = np.full(scores.shape, np.nan)
     for group in np.unique(groups):
         known = (groups == group) & ~np.isnan(scores).reshape(-1, scores.shape[-1]).all(0)
-        found[..., known] = normal_scores(scores[..., known])
+        if known.any():
+            found[..., known] = normal_scores(scores[..., known])
     return found
 
 

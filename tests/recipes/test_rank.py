@@ -57,6 +57,29 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
         assert (place / "runs" / "ranking" / name).read_bytes()[:4] == b"\x89PNG"
 
 
+def test_the_heads_of_leep_and_the_reference_of_ped_are_chosen(place: Path, typed) -> None:
+    for name in ("a", "b"):  # pretrained on these digits; the card of c does not say
+        zoo.update(zoo.ZooEntry.load(place / "zoo" / name), data={"source": "digits.npz", "images": 300})
+    words = ["zoo=zoo", "data=digits.npz", "max_images=100", "bootstrap=0", "pictures=false"]
+    done = typed("rank", *words, "metrics=[leep,nce,ped+logme]", "ped.reference=digits", cwd=place)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    for expected in (
+        "source head of a: labels of 300 images of digits, fitted once",
+        "source head 10 labels of digits: a linear classifier fitted to 300 of its images (a, b)",
+        "its card does not name its pretraining data: source=prototypes or source=none (c)",
+        "ped.reference=runs/ranking/ped-reference.npz takes them",
+    ):
+        assert expected in said, done.stdout
+    found = json.loads((place / "runs" / "ranking" / "digits.json").read_text())
+    assert found["sources"]["a"]["classes"] == 10 and found["made"]["reference"].endswith("of digits (test)")
+    assert found["scores"][2][0] is None and None not in [row[2] for row in found["scores"]]
+    again = typed("rank", *words, "metrics=[leep]", "source=clusters", "clusters=5", cwd=place)
+    assert again.returncode == 0 and "5 clusters of digits" in again.stdout, again.stdout
+    wrong = typed("rank", *words, "source=labelz", cwd=place)
+    assert wrong.returncode == 2 and "labelz" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
 def test_a_detection_set_is_ranked_by_its_objects_and_next_is_detection(place: Path, typed) -> None:
     words = ["zoo=zoo", "data=boxes:clipart_boxes", "metrics=[knn]", "max_images=60", "bootstrap=0"]
     done = typed("rank", *words, cwd=place)

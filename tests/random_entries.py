@@ -1,0 +1,25 @@
+"""Zoo entries of random weights, whose cards name real pretraining data: what a test needs of a training."""
+
+from pathlib import Path
+
+import torch
+
+from sslkit import backbones, zoo
+from sslkit.data.sources import open_images
+from sslkit.zoo.heads import Head
+
+CLOTHES = open_images("fashion_mnist", split="train")
+
+
+def made(folder: Path, name: str, source: str, *, seed: int = 0, head: Head | None = None, images: int = 300) -> Path:
+    """An entry of random weights whose card names its data."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        body = backbones.build("narrow_resnet", image_size=28, in_chans=1)
+    card = {
+        "backbone": {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 28, "in_chans": 1},
+        "normalize": {"mean": [0.3], "std": [0.4]},
+        "data": {"source": source, "images": images},
+    }
+    zoo.save(folder / name, body.export(), card, head)
+    return folder / name
