@@ -16,6 +16,7 @@ from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, checked_
 from evaluation.ranking.consensus import Consensus, consensus, within
 from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
+from evaluation.ranking.references import CARD, open_reference
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.source_marks import groups, recorded
@@ -70,7 +71,10 @@ def rank(
     specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
     zoo = _checked_zoo(zoo, dataset, how)
     accuracies = truth_values(truth, tuple(zoo))
-    found = _candidates(zoo, dataset, _needs(specs), seed=seed, device=device, say=say, **how)
+    needs = _needs(specs)
+    if "reference" in needs and dataset is not None:
+        how["reference"] = open_reference(how.get("reference", CARD), root=how.get("root", "data"))
+    found = _candidates(zoo, dataset, needs, seed=seed, device=device, say=say, **how)
     names, candidates = tuple(found), list(found.values())
     if metrics is None and candidates[0].sample.y is None:
         specs = checked_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
@@ -89,6 +93,7 @@ def rank(
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
     said = notes(specs, candidates, [results for _, results in scored], failures)
     unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"], accuracies)
+    said += how["reference"].notes() if "reference" in needs and dataset is not None else ()
     said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
     return Ranking(
         data=_data_name(dataset),
@@ -221,7 +226,12 @@ def _agreements(
 
 def _said(how: Mapping[str, Any]) -> dict[str, Any]:
     said = {name: how[name] for name in SAID if name in how}
-    return said if "reference" not in said else {**said, "reference": str(said["reference"])}
+    return said if "reference" not in said else {**said, "reference": _asked(said["reference"])}
+
+
+def _asked(reference: Any) -> str:
+    """Return the word of PED's reference, as a command takes it."""
+    return getattr(reference, "asked", None) or _data_name(reference)
 
 
 def _made(**chosen: Any) -> dict[str, Any]:

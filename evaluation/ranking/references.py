@@ -63,6 +63,10 @@ class Reference:
             raise UserError(f"ped.reference={self.asked} has {len(mean)} means, this model {width} features")
         return mean, std
 
+    def notes(self) -> tuple[str, ...]:
+        """Return the note of a ranking; none of the card's statistics, whose absence is said by model."""
+        return () if self.asked in (CARD, TASK) else (f"PED: mean and std of {self}",)
+
     def __str__(self) -> str:
         if self.split is None:
             return self.asked

@@ -177,15 +177,15 @@ def _fitted(
     y = features.y if kind == LABELS else spherical_clusters(features.x, clusters)
     layers, strength = linear_head(features.x, y, features.ids)
     made = f"a linear classifier fitted to {len(features):,} of its images"
-    recipe = {"data": whole.name, "made": made, "images": len(features), "strength": strength}
+    data = model.entry.card["data"]
+    recipe = {"data": data["source"], "made": made, "images": len(features), "strength": strength}
     if kind == CLUSTERS:
         by = f"spherical k-means of the centred features, {ROUNDS} rounds, seed 0"
         recipe |= {"labelled": has_labels(whole), "by": by}
-    recorded = model.entry.card.get("data", {}).get("images")
-    if recorded not in (None, len(whole)):
-        recipe["made"] += f"; its training had {recorded:,} images, there are {len(whole):,} now"
+    if data.get("images") not in (None, len(whole)):
+        recipe["made"] += f"; its training had {data['images']:,} images, there are {len(whole):,} now"
     head = Head.of(name, layers, recipe)
-    return head, SourceHead(layers, kind, head.recipe["classes"], whole.name, recipe["made"])
+    return head, SourceHead(layers, kind, head.recipe["classes"], data["source"], recipe["made"])
 
 
 def _drawn(whole: Split, kind: str) -> Split:

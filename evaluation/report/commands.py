@@ -7,8 +7,10 @@ from typing import Any
 
 from evaluation import datasets
 from evaluation.features.command_line import words
+from evaluation.ranking import references
 from evaluation.ranking.parts import parts
 from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.source_heads import CLUSTER_COUNT
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.wheels import WHEELS
@@ -19,8 +21,14 @@ from sslkit.method import signature
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 
-RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed")
-USUAL = {"split": "train", "image_size": None}  # of those, what goes without saying
+RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "ped.reference")
+USUAL = {  # of those, what goes without saying
+    "split": "train",
+    "image_size": None,
+    "source": None,
+    "clusters": CLUSTER_COUNT,
+    "ped.reference": references.CARD,
+}
 PLACES = ("method", "out", "name", "resume")  # written first, or about the location and not the run
 TRUTH = "runs/truth"  # of recipes/ground_truth.py
 LOADED = ("timm:", "published:")  # names of models that are no entries, beside those of the wheels
@@ -106,9 +114,8 @@ def ranking(found: Ranking, zoo: Path, entries: Collection[str]) -> str:
     """
     if not found.data:
         return ""
-    made = {
-        name: found.made[name] for name in RANKED_BY if name in found.made and found.made[name] != USUAL.get(name, ...)
-    }
+    known = {**found.made, **({"ped.reference": found.made["reference"]} if "reference" in found.made else {})}
+    made = {name: known[name] for name in RANKED_BY if name in known and known[name] != USUAL.get(name, ...)}
     of_what = {"zoo": _models(found, zoo, entries), "data": found.data}
     return command("rank", {**of_what, "metrics": list(found.metrics), **made})
 

@@ -66,16 +66,16 @@ def test_the_heads_of_leep_and_the_reference_of_ped_are_chosen(place: Path, type
     said = " ".join(done.stdout.split())
     for expected in (
         "source head of a: labels of 300 images of digits, fitted once",
-        "source head 10 labels of digits: a linear classifier fitted to 300 of its images (a, b)",
+        "source head 10 labels of digits.npz: a linear classifier fitted to 300 of its images (a, b)",
         "its card does not name its pretraining data: source=prototypes or source=none (c)",
         "ped.reference=runs/ranking/ped-reference.npz takes them",
     ):
         assert expected in said, done.stdout
     found = json.loads((place / "runs" / "ranking" / "digits.json").read_text())
-    assert found["sources"]["a"]["classes"] == 10 and found["made"]["reference"].endswith("of digits (test)")
+    assert found["sources"]["a"]["classes"] == 10 and found["made"]["reference"] == "digits"
     assert found["scores"][2][0] is None and None not in [row[2] for row in found["scores"]]
     again = typed("rank", *words, "metrics=[leep]", "source=clusters", "clusters=5", cwd=place)
-    assert again.returncode == 0 and "5 clusters of digits" in again.stdout, again.stdout
+    assert again.returncode == 0 and "5 clusters of digits.npz" in again.stdout, again.stdout
     wrong = typed("rank", *words, "source=labelz", cwd=place)
     assert wrong.returncode == 2 and "labelz" in wrong.stderr and "Traceback" not in wrong.stderr
 

@@ -122,12 +122,15 @@ def test_a_ranking_with_models_from_elsewhere_names_those_that_can_be_opened(
     path = tmp_path / "ranking" / "digits.json"
     names = ("byol+dsa-digits", "efficientnet_lite0", "of-another-zoo-e9")
     metrics = ("ped(lam=0.3)+logme", "h_score")
-    replace(Ranking.from_json(path), models=names, metrics=metrics).to_json(path)
+    found = Ranking.from_json(path)
+    made = {**found.made, "source": "clusters", "clusters": 50, "reference": "clipart"}
+    replace(found, models=names, metrics=metrics, made=made).to_json(path)
     monkeypatch.chdir(tmp_path)
     page = report(tmp_path, command="python recipes/report.py zoo=zoo")
     ranked = [asked for name, asked in run_all(page) if name == "rank" and asked["data"] == "digits"]
     assert all(asked["zoo"] == ["zoo/byol+dsa-digits", "efficientnet_lite0"] for asked in ranked)
     assert ranked[0]["metrics"] == list(metrics)
+    assert (ranked[0]["source"], ranked[0]["clusters"], ranked[0]["reference"]) == ("clusters", 50, "clipart")
     text = html.unescape(page.read_text())
     assert "The folders of of-another-zoo-e9 were not recorded" in text
     assert "efficientnet_lite0 †" in text and "of-another-zoo-e9 †" in text and "byol+dsa-digits †" not in text

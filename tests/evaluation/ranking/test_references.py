@@ -40,7 +40,9 @@ def test_a_data_set_gives_the_statistics_of_its_test_images_and_a_file_the_same_
     expected = score(model, (x.mean(0), x.std(0)))
     reference = open_reference("task.npz")
     assert str(reference) == "100 images of task (test)"
-    assert ranked([model], reference).scores[0, 0] == pytest.approx(expected, rel=1e-9)
+    ranking = ranked([model], reference)
+    assert ranking.scores[0, 0] == pytest.approx(expected, rel=1e-9) and ranking.made["reference"] == "task.npz"
+    assert "PED: mean and std of 100 images of task (test)" in ranking.notes
     write_reference(reference, {"byol": None}, place / "statistics.npz")
     assert ranked([model], "statistics.npz").scores[0, 0] == pytest.approx(expected, rel=1e-9)
     mean, std = x.mean(0), x.std(0)

@@ -57,7 +57,7 @@ def test_the_head_that_a_training_kept_is_taken(place: Path) -> None:
 def test_labels_are_fitted_once_and_kept_with_their_recipe(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry, said = made(place, "byol", "labelled.npz"), []
     head = found(entry, say=said.append)
-    assert (head.kind, head.classes, head.data) == ("labels", 10, "labelled")
+    assert (head.kind, head.classes, head.data) == ("labels", 10, "labelled.npz")
     assert said == ["source head of byol: labels of 300 images of labelled, fitted once"]
     recipe = zoo.ZooEntry.load(entry).card["source_heads"]["labels"]
     assert recipe["classes"] == 10 and recipe["images"] == 300 and recipe["strength"] in source_heads.STRENGTHS
@@ -192,7 +192,9 @@ def test_a_replaced_backbone_and_a_model_without_data_do_not_stop_the_others(pla
     assert all(np.isnan(scores[name][0]) and np.isfinite(scores[name][1]) for name in ("stale", "gone"))
     notes = "\n".join(ranking.notes)
     assert "no LEEP, no NCE: " in notes and "is the head of another backbone" in notes and "gone.npz" in notes
-    assert ranking.sources == {"sound": {"kind": "labels", "classes": 10, "data": "labelled", "made": notes_of(sound)}}
+    assert ranking.sources == {
+        "sound": {"kind": "labels", "classes": 10, "data": "labelled.npz", "made": notes_of(sound)}
+    }
 
 
 def test_the_held_out_images_of_a_folder_give_no_labels(place: Path) -> None:
