@@ -23,7 +23,8 @@ from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
-from evaluation.learners.strengths import fit, problem, scores_of
+from evaluation.learners.logistic import Probe
+from evaluation.learners.strengths import PROMISE, SEARCH_ITER, SEARCH_TOL, fit, problem, scores_of
 from sslkit.errors import UserError
 from sslkit.files import exclusive
 from sslkit.zoo.entry import ZooEntry
@@ -34,7 +35,8 @@ SOURCES = (PROTOTYPES, LABELS, CLUSTERS, NONE)
 CLUSTER_COUNT = 100  # the same for all data sets, so that LEEP compares models of several
 IMAGES, PER_CLASS = 10_000, 20  # images to fit a head on, at most; but so many of each class
 STRENGTHS = tuple(10.0**power for power in range(-5, 3))  # of the cross-entropy against the penalty
-TOL, MAX_ITER, PATIENCE = 1e-5, 1000, 2
+FIT = {"tol": SEARCH_TOL, "max_iter": SEARCH_ITER, "promise": PROMISE}
+ENOUGH = 0.99  # a weaker penalty is tried while the last one lowered the cross-entropy to this share or below
 ROUNDS = 25  # of k-means
 
 
@@ -233,7 +235,7 @@ def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Se
     x: (N, D). y: (N,) labels, those that occur become 0 ... S - 1 in order. ids: (N,) names.
     Logistic regression on standardised features; the penalty is the one of STRENGTHS with the lowest cross-entropy on a
     fifth of each class that is held out by name, so that the probabilities are neither too sharp nor too flat. The
-    final fit is to all rows.
+    final fit is to all rows, up to 5e-4 of the objective.
     """
     y = np.unique(y, return_inverse=True)[1].astype(np.int64)
     rows, out = np.arange(len(y)), held_out(y, ids)
@@ -242,16 +244,17 @@ def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Se
     scaling = Scaling.of(x, rows, "standardize")
     learn, judge = (Part(x, rows[mask], y[mask]) for mask in (~out, out))
     part = problem(learn, scaling, "cpu")
-    losses, probe = [], None
+    probes: list[Probe] = []
+    losses: list[float] = []
     for strength in STRENGTHS:
-        probe = fit(part, strength, tol=TOL, max_iter=MAX_ITER, start=probe)
-        losses.append(judge.loss(scores_of(probe, judge, scaling), "top1"))
-        if len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE:
+        probes.append(fit(part, strength, start=probes[-1] if probes else None, **FIT))
+        losses.append(judge.loss(scores_of(probes[-1], judge, scaling), "top1"))
+        if len(losses) > 1 and losses[-1] > ENOUGH * min(losses[:-1]):
             break
-    strength = STRENGTHS[int(np.argmin(losses))]
-    probe = fit(problem(Part(x, rows, y), scaling, "cpu"), strength, tol=TOL, max_iter=MAX_ITER, start=None)
+    chosen = probes[int(np.argmin(losses))]
+    probe = fit(problem(Part(x, rows, y), scaling, "cpu"), chosen.c, start=chosen, **FIT)
     weight = probe.weight / scaling.deviation
     layer = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight))
     layer.weight = nn.Parameter(torch.from_numpy(weight).float(), requires_grad=False)
     layer.bias = nn.Parameter(torch.from_numpy(probe.bias - weight @ scaling.mean).float(), requires_grad=False)
-    return nn.Sequential(layer), strength
+    return nn.Sequential(layer), probe.c

@@ -145,7 +145,7 @@ def test_the_linear_head_is_scikit_learns(place: Path) -> None:
     scale[scale <= 1e-6 * x.mean(0)] = 1
     theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=5000).fit((x - x.mean(0)) / scale, y)
     ours = layers(torch.from_numpy(x).float()).softmax(1).numpy()
-    np.testing.assert_allclose(ours, theirs.predict_proba((x - x.mean(0)) / scale), atol=2e-3)
+    np.testing.assert_allclose(ours, theirs.predict_proba((x - x.mean(0)) / scale), atol=1e-2)
 
 
 def test_spherical_clusters_are_at_a_fixed_point() -> None:
