@@ -34,6 +34,8 @@ tests=(
   tests/evaluation/ranking/test_resampling.py
   tests/evaluation/ranking/test_rounds.py
   tests/evaluation/ranking/test_scoring.py
+  tests/evaluation/ranking/test_source_heads.py
+  tests/evaluation/ranking/test_source_marks.py
   tests/evaluation/results/test_choice.py
   tests/evaluation/results/test_comparison.py
   tests/evaluation/results/test_measures.py

@@ -57,7 +57,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "data": str(record["data"]),
             "n": int(record["n"]),
             "notes": tuple(map(str, record.get("notes") or ())),
-            "sources": {str(name): dict(one) for name, one in dict(record.get("sources") or {}).items()},
+            "sources": {str(name): _source(one) for name, one in dict(record.get("sources") or {}).items()},
             "left_out": {str(name): str(why) for name, why in dict(record.get("left_out") or {}).items()},
             "details": dict(record.get("details") or {}),
             "made": dict(record.get("made") or {}),
@@ -84,6 +84,10 @@ def _array(record: dict[str, Any], name: str, shape: tuple[int, ...]) -> np.ndar
     if found.shape != shape:
         raise ValueError(f"{name} is of shape {found.shape}, not {shape}")
     return found
+
+
+def _source(record: dict[str, Any]) -> dict[str, Any]:
+    return {"classes": int(record["classes"]), **{name: str(record[name]) for name in ("kind", "data", "made")}}
 
 
 def _agreement(record: dict[str, Any]) -> Agreement:

@@ -13,7 +13,7 @@ from evaluation.ranking.checks import BOOTSTRAP, checked_metrics
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, open_reference
-from evaluation.ranking.summary import finish, line, open_tasks
+from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
 from sslkit import say
 from sslkit.errors import UserError
 
@@ -60,6 +60,7 @@ def rank_published(
         models = {model: benchmark.zoo[model] for model in known}
         ranking = rank(models, images, metrics, truth=known, split=split, reference=reference, say=line, **drawn, **how)
         rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
+    keep_reference(reference, benchmark.zoo, Path(out) / name)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     say.line(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")

@@ -13,7 +13,7 @@ from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
 from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, checked_metrics, truth_values
-from evaluation.ranking.consensus import Consensus, consensus, within
+from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
 from evaluation.ranking.references import CARD, open_reference
@@ -73,7 +73,9 @@ def rank(
     accuracies = truth_values(truth, tuple(zoo))
     needs = _needs(specs)
     if "reference" in needs and dataset is not None:
-        how["reference"] = open_reference(how.get("reference", CARD), root=how.get("root", "data"))
+        reading = {name: how[name] for name in ("root", "on_error") if name in how}
+        how["reference"] = open_reference(how.get("reference", CARD), **reading)
+    _check_used(needs, how)
     found = _candidates(zoo, dataset, needs, seed=seed, device=device, say=say, **how)
     names, candidates = tuple(found), list(found.values())
     if metrics is None and candidates[0].sample.y is None:
@@ -91,19 +93,23 @@ def rank(
     apart = [groups(sources if "source_probs" in spec.needs else {}, names) for spec in specs]
     columns = [_in_numbers(*one, len(candidates)) for one in zip(scored, redrawn, apart, strict=True)]
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
+    # groups that a metric cannot compare are level
+    comparable = np.stack([within(own, column) for own, column in zip(apart, stacked["scores"].T, strict=True)], 1)
+    again = [within(own[list(one[1])], drawn) for own, one, drawn in zip(apart, scored, redrawn, strict=True)]
     said = notes(specs, candidates, [results for _, results in scored], failures)
     unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"], accuracies)
-    said += how["reference"].notes() if "reference" in needs and dataset is not None else ()
+    if "reference" in needs and any(one.sample.reference is not None for one in candidates):
+        said += how["reference"].notes() if dataset is not None else ()
     said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
     return Ranking(
         data=_data_name(dataset),
         n=len(candidates[0].sample),
         models=names,
         metrics=_names(specs),
-        consensus=_consensus(scored, stacked["scores"], redrawn, apart, accuracies_by_knn, seed),
+        consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, seed=seed),
         notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
         truth=accuracies,
-        agreement={} if accuracies is None else _agreements(specs, stacked["scores"], accuracies, unheld, seed),
+        agreement={} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed),
         details={spec.name: {names[m]: dict(one.diagnostics) for m, one in own.items()} for spec, own in scored},
         left_out=found.left_out,
         sources=sources,
@@ -121,6 +127,14 @@ def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]
     if not at_hand and dataset is None:
         raise UserError("name the task to rank for: dataset=, a data set or a folder of images with labels")
     return members(zoo)
+
+
+def _check_used(needs: set[str], how: Mapping[str, Any]) -> None:
+    """Raise UserError for options that no metric of the ranking reads."""
+    if how.get("source") is not None and "source_probs" not in needs:
+        raise UserError(f"source={how['source']} is for leep and nce: metrics=[leep,nce]")
+    if how.get("reference", CARD) != CARD and "reference" not in needs:
+        raise UserError(f"ped.reference={how['reference']} is for ped: metrics=[ped+logme]")
 
 
 def _needs(specs: Sequence[Spec]) -> set[str]:
@@ -197,20 +211,6 @@ def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, apart: np.ndarra
         column["tied"][models] = tied_with_best(scores[own], drawn)
         column["ranks"][models] = ranks_of(scores[own])
     return column
-
-
-def _consensus(
-    scored: Sequence[tuple[Spec, dict[int, MetricResult]]],
-    scores: np.ndarray,
-    redrawn: Sequence[np.ndarray],
-    apart: Sequence[np.ndarray],
-    accuracies: np.ndarray,
-    seed: int,
-) -> Consensus:
-    """Return the consensus of scores (M, K), in which groups that a metric cannot compare are level."""
-    comparable = np.stack([within(own, column) for own, column in zip(apart, scores.T, strict=True)], 1)
-    again = [within(own[list(one[1])], drawn) for own, one, drawn in zip(apart, scored, redrawn, strict=True)]
-    return consensus(_names([spec for spec, _ in scored]), comparable, again, accuracies, seed=seed)
 
 
 def _agreements(

@@ -70,13 +70,13 @@ class Ranking:
 
     def mark(self, m: int, k: int) -> str:
         """Return the letter of the source head behind a score, "" if all have the same or the metric reads none."""
-        reads = "source_probs" in parse(self.metrics[k]).needs
-        return letters(self.sources).get(self.models[m], "") if reads else ""
+        mark = letters(self.sources).get(self.models[m], "")
+        return mark if mark and reads_source(self.metrics[k]) else ""
 
     def ranked_by(self, k: int) -> np.ndarray:
-        """Return the models (n,) with a score by metric k, best first."""
+        """Return the models (n,) with a score by metric k, best first; of groups ranked apart the first ones first."""
         known = np.flatnonzero(~np.isnan(self.scores[:, k]))
-        return known[np.argsort(-self.scores[known, k], kind="stable")]
+        return known[np.lexsort((-self.scores[known, k], self.ranks[known, k]))]
 
     def ends(self, models: np.ndarray, k: int) -> np.ndarray:
         """Return the ends (n, 2) of the intervals of metric k, the score itself if there is none."""
@@ -95,6 +95,14 @@ class Ranking:
     def from_json(cls, path: str | Path) -> "Ranking":
         """Read a file of `to_json`. Raises UserError for an invalid file."""
         return cls(**read_ranking(Path(path), {own.name for own in fields(cls)}))
+
+
+def reads_source(metric: str) -> bool:
+    """Return whether a metric reads the source head; False for one that this version does not know."""
+    try:
+        return "source_probs" in parse(metric).needs
+    except UserError:
+        return False
 
 
 def ranks_of(scores: np.ndarray) -> np.ndarray:

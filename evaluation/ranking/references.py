@@ -6,6 +6,7 @@ mean, std = reference.of(model)       # raises UserError where there is none
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from evaluation.datasets.base import Split
 from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import Members
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 from sslkit.files import write_whole
 
 CARD, TASK = "card", "task"
@@ -30,13 +31,15 @@ Statistics = tuple[np.ndarray, np.ndarray]
 class Reference:
     """The reference of every model. asked: the word. split: of a data set. table: of a file, {model: mean and std}.
 
-    A table whose only model is "" is of any model.
+    A table whose only model is "" is of any model. found, digests: the statistics of a data set that were computed, and
+    the models' digests.
     """
 
     asked: str
     split: Split | None = None
     table: Mapping[str, Statistics] = field(default_factory=dict)
     found: dict[str, Statistics] = field(default_factory=dict, repr=False)
+    digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     def of(self, name: str, model: LoadedModel, **how: Any) -> Statistics | None:
         """Return mean (D,) and std (D,) of a model's features; None for the task's own. how: of `evaluation.extract`.
@@ -49,9 +52,10 @@ class Reference:
             known = model.entry.card.get("features") if model.entry else None
             return (known["mean"], known["std"]) if known and "mean" in known else None
         if self.split is not None:
-            if name not in self.found:
+            if self.digests.get(name) != model.digest:
                 x = extract(model, self.split, self.split.split, **how).x
                 self.found[name] = (np.mean(x, 0, dtype=np.float64), np.std(x, 0, dtype=np.float64))
+                self.digests[name] = model.digest
             return self.found[name]
         return self._of_file(name, model.width)
 
@@ -108,14 +112,17 @@ def write_reference(reference: Reference, models: Members[Any], path: Path) -> P
 
 
 PARTS = ("mean", "std")
+DAMAGED = (zipfile.BadZipFile, zlib.error)
 
 
 def _table(path: Path) -> dict[str, Statistics] | None:
     """Read a file of means and stds; None for an .npz of images. Raises UserError."""
     try:
         found = _of_npz(path) if path.suffix == ".npz" else _of_json(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile) as error:
-        raise UserError(f"ped.reference={path} cannot be read as means and stds: {error}") from error
+    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, RecursionError, *DAMAGED) as error:
+        raise UserError(f"ped.reference={path} cannot be read as means and stds: {first_line(error)}") from error
+    if found == {}:
+        raise UserError(f"ped.reference={path} has no means and stds")
     for name, (mean, std) in (found or {}).items():
         whose = f" of {name}" if name else ""
         if mean.ndim != 1 or mean.shape != std.shape or not np.isfinite([mean, std]).all() or (std < 0).any():
@@ -141,7 +148,10 @@ def _of_json(path: Path) -> dict[str, Statistics]:
 
 
 def _numbers(values: Any) -> np.ndarray:
-    return np.asarray(values, dtype=np.float64)
+    found = np.asarray(values)
+    if found.dtype.kind not in "fiu":
+        raise ValueError(f"{found.dtype} is no kind of real number")
+    return found.astype(np.float64)
 
 
 def _some(table: Mapping[str, Any]) -> str:

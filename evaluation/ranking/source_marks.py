@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.ranking.source_heads import OF, SourceHead
+from evaluation.ranking.source_heads import OWN, SourceHead
+from sslkit.zoo.heads import CLUSTERS, LABELS, PROTOTYPES
 
+OF = {PROTOTYPES: "prototypes", LABELS: "labels", CLUSTERS: "clusters", OWN: "labels"}
 Recorded = Mapping[str, Mapping[str, Any]]
 
 
@@ -33,15 +35,24 @@ def letters(sources: Recorded) -> dict[str, str]:
 def groups(sources: Recorded, models: Sequence[str]) -> np.ndarray:
     """Return the group (M,) int64 of each model: those of different groups are ranked apart.
 
-    A group for each data set, if heads of several have other numbers of classes; else one for all.
+    Data sets are in one group where heads of the same kind have the same numbers of classes.
     """
-    counts: dict[str, set[int]] = {}
+    counts: dict[str, dict[str, set[int]]] = {}
     for one in sources.values():
-        counts.setdefault(_data(one), set()).add(one["classes"])
-    if len(set(map(frozenset, counts.values()))) < 2:
+        counts.setdefault(_data(one), {}).setdefault(one["kind"], set()).add(one["classes"])
+    joined: list[list[str]] = []
+    for data in counts:
+        home = next((own for own in joined if all(_alike(counts[data], counts[other]) for other in own)), None)
+        joined.append([data]) if home is None else home.append(data)
+    number = {data: place for place, own in enumerate(joined) for data in own}
+    if len(joined) < 2:
         return np.zeros(len(models), dtype=np.int64)
-    number = {data: place for place, data in enumerate(counts)}
     return np.array([number[_data(sources[name])] if name in sources else -1 for name in models])
+
+
+def _alike(first: Mapping[str, set[int]], second: Mapping[str, set[int]]) -> bool:
+    shared = first.keys() & second.keys()
+    return bool(shared) and all(first[kind] == second[kind] for kind in shared)
 
 
 def lines(sources: Recorded, metrics: Sequence[str]) -> list[str]:
@@ -55,18 +66,25 @@ def lines(sources: Recorded, metrics: Sequence[str]) -> list[str]:
         about = f"source head {mark}{one['classes']:,} {OF[one['kind']]} of {one['data']}: {one['made']}"
         told.setdefault(about, []).append(name)
     said = [f"{text} ({', '.join(names)})" for text, names in told.items()]
-    named = ", ".join(metrics)
-    if groups(sources, list(sources)).any():
+    named, apart = ", ".join(metrics), groups(sources, list(sources))
+    if apart.any():
         said.append(
             f"{named}: models of other pretraining data are ranked apart: their heads' numbers of classes differ"
         )
-    if marks:
-        kinds = ", ".join(dict.fromkeys(marks.values()))
+    unlike = {
+        group: {_size(one) for one, own in zip(sources.values(), apart, strict=True) if own == group} for group in apart
+    }
+    if max(map(len, unlike.values())) > 1:
+        fitted = all(one["kind"] != OWN for one in sources.values())
         said.append(
-            f"{named}: heads of several kinds ({kinds}), on whose numbers of classes the scores depend: compare models "
-            "of one letter, or give source=clusters"
+            f"{named}: heads of several kinds are ranked together, and the scores depend on the kind and its number of "
+            f"classes: compare models of one letter{', or give source=clusters' if fitted else ''}"
         )
     return said
+
+
+def _size(one: Mapping[str, Any]) -> tuple[str, int]:
+    return one["kind"], one["classes"]
 
 
 def _kind(one: Mapping[str, Any]) -> tuple[str, str, int]:

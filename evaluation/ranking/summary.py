@@ -78,7 +78,8 @@ def rank_tasks(
     which = {name: how[name] for name in ("split", "root", "max_images", "on_error") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
     if any("ped" in dict(spec.chain) for spec in specs):
-        reference = open_reference(reference, root=how.get("root", "data"))
+        reading = {name: how[name] for name in ("root", "on_error") if name in how}
+        reference = open_reference(reference, **reading)
     heads = {"source": source, "clusters": clusters, "reference": reference}
     for split in opened.values() if layers is not None else ():
         check_task(split)
@@ -92,7 +93,7 @@ def rank_tasks(
         rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
         if layers is not None:
             _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", seed, how)
-    _write_reference(reference, models, Path(out))
+    keep_reference(reference, models, Path(out))
     kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     best = rankings[-1].order[0]  # printed only with a consensus
@@ -234,7 +235,7 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
     say.line(f"written   {', '.join(map(str, written))}\n")
 
 
-def _write_reference(reference: Any, models: Mapping[str, Any], out: Path) -> None:
+def keep_reference(reference: Any, models: Mapping[str, Any], out: Path) -> None:
     """Write PED's statistics of a data set, and print how to use them without it."""
     if isinstance(reference, Reference) and (path := write_reference(reference, models, out / STATISTICS)):
         say.line(f"written   {path}: means and stds of {reference}; ped.reference={path} takes them")

@@ -92,7 +92,9 @@ def _ranking(ranked: Ranked, material: Material) -> Task:
 
 def _marked(ranking: Ranking, outside: set[str]) -> Ranking:
     """Return the ranking with a mark at the names of models that are no entries of the zoo."""
-    return replace(ranking, models=tuple(f"{name}{MARK}" if name in outside else name for name in ranking.models))
+    shown = {name: f"{name}{MARK}" if name in outside else name for name in ranking.models}
+    sources = {shown.get(name, name): one for name, one in ranking.sources.items()}
+    return replace(ranking, models=tuple(shown.values()), sources=sources)
 
 
 def _name(ranked: Ranked) -> str:

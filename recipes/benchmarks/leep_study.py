@@ -28,7 +28,7 @@ from ranking_zoo import _models
 from results import keep, load
 
 import evaluation
-from evaluation.datasets import open_split
+from evaluation.datasets import Split, open_split
 from evaluation.features.zoo_members import load_member, members
 from evaluation.ranking.agreement import spearman
 from evaluation.ranking.candidates import sampled
@@ -41,7 +41,7 @@ HEADS: dict[str, dict[str, Any]] = {
     "as rank.py": {},
     "prototypes": {"source": "prototypes"},
     "labels": {"source": "labels"},
-    **{f"{k} clusters": {"source": "clusters", "clusters": k} for k in (10, 30, 100, 300)},
+    **{f"{k} clusters": {"source": "clusters", "clusters": k} for k in (100, 10, 30, 300)},
 }
 SUBSETS = {  # heads, and a word in the names of the models
     "labels of fashion_mnist": ("labels", "-fashion_mnist-"),
@@ -73,17 +73,21 @@ def measure(zoo: Path, tasks: Path, cache: str) -> None:
     models = {name: load_member(one, WHEEL) for name, one in given.items()}
     same = {name: study["models"][name]["weights"] == one.digest[:12] for name, one in models.items()}
     keep(RESULTS, "weights", {"of the truth": same})
-    for task in study["mean_of"]:
-        file = tasks / f"{task}.npz"
-        split = sampled(open_split(str(file) if file.is_file() else task, "train"), IMAGES, 0)
-        how = {"bootstrap": 0, "progress": False, "cache": cache}
-        for name, source in {"others": {}, **HEADS}.items():
+    splits = {task: _split(task, tasks) for task in study["mean_of"]}
+    how = {"bootstrap": 0, "progress": False, "cache": cache}
+    for name, source in {"others": {}, **HEADS}.items():
+        for task, split in splits.items():
             key = f"{task} | {name}"
             if key in load(RESULTS)["runs"]:
                 continue
             ranking = evaluation.rank(models, split, OTHERS if name == "others" else ["leep", "nce"], **source, **how)
             keep(RESULTS, key, scores_of(ranking))
             print(key, flush=True)
+
+
+def _split(task: str, folder: Path) -> Split:
+    file = folder / f"{task}.npz"
+    return sampled(open_split(str(file) if file.is_file() else task, "train"), IMAGES, 0)
 
 
 def scores_of(ranking: evaluation.Ranking) -> dict[str, Any]:

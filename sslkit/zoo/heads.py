@@ -7,6 +7,7 @@ file. The card's field `source_heads` has the recipe of each. LEEP and NCE read 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = "heads"
 PROTOTYPES, LABELS, CLUSTERS = "prototypes", "labels", "clusters"
-REMEDY = "remove the file, and recipes/rank.py fits a head of labels or clusters again"
+REMEDY = "remove the file: recipes/rank.py fits heads of labels and clusters anew; prototypes take a training"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,9 @@ class Head:
 
 
 def path(folder: Path, name: str) -> Path:
-    """The file of a head. folder: of the entry."""
+    """The file of a head. folder: of the entry. Raises UserError for a name that is no plain word."""
+    if not re.fullmatch(r"[\w-]+", name):
+        raise UserError(f"a source head cannot be called {name!r}: letters, digits, _ and - only")
     return folder / FOLDER / f"{name}.safetensors"
 
 
@@ -83,7 +86,7 @@ def read(folder: Path, name: str, backbone: str) -> nn.Sequential:
     kinds = json_files.parse(metadata.get("layers", ""), file, REMEDY)
     try:
         return _layers(kinds, state).eval()
-    except (KeyError, TypeError, IndexError) as error:
+    except (KeyError, TypeError) as error:
         raise UserError(f"{file} is no head that sslkit wrote ({error}): {REMEDY}") from error
 
 
@@ -123,6 +126,7 @@ def _folded(weight: Tensor, bias: Tensor, norm: nn.BatchNorm1d) -> tuple[Tensor,
 
 
 def _layers(kinds: Any, state: dict[str, Tensor]) -> nn.Sequential:
+    import torch
     from torch import nn
 
     from sslkit.layers.heads import UnitLength
@@ -135,8 +139,9 @@ def _layers(kinds: Any, state: dict[str, Tensor]) -> nn.Sequential:
             made.append(plain[kind]())
             continue
         weight, bias = state[f"{number}.weight"], state[f"{number}.bias"]
-        if width not in (None, weight.shape[1]) or bias.shape != weight.shape[:1]:
-            raise KeyError(f"tensors of shape {tuple(weight.shape)} and {tuple(bias.shape)}")
+        fits = weight.dim() == 2 and weight.shape[1] in (width or weight.shape[1],) and bias.shape == weight.shape[:1]
+        if not fits or {weight.dtype, bias.dtype} != {torch.float32}:
+            raise KeyError(f"tensors of shape {tuple(weight.shape)} and {tuple(bias.shape)}, {weight.dtype}")
         width = len(weight)
         layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0])
         layer.weight, layer.bias = nn.Parameter(weight, requires_grad=False), nn.Parameter(bias, requires_grad=False)

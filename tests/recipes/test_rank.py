@@ -67,7 +67,7 @@ def test_the_heads_of_leep_and_the_reference_of_ped_are_chosen(place: Path, type
     for expected in (
         "source head of a: labels of 300 images of digits, fitted once",
         "source head 10 labels of digits.npz: a linear classifier fitted to 300 of its images (a, b)",
-        "its card does not name its pretraining data: source=prototypes or source=none (c)",
+        "its card does not name its pretraining data, to fit a head on: source=none (c)",
         "ped.reference=runs/ranking/ped-reference.npz takes them",
     ):
         assert expected in said, done.stdout

@@ -97,6 +97,19 @@ def test_pickles_halves_and_nan_are_refused(entry: zoo.ZooEntry) -> None:
         entry.keep_head(Head.of("own", broken, RECIPE)).head("own")
 
 
+def test_other_numbers_and_names_are_refused(entry: zoo.ZooEntry) -> None:
+    digest = zoo.weights.sha256(entry.folder / zoo.WEIGHTS)
+    for weight in (torch.ones(3, 6).half(), torch.ones(3, 6, dtype=torch.int64), torch.ones(3, 6, 2), torch.ones(3)):
+        state = {"0.weight": weight, "0.bias": torch.ones(3)}
+        metadata = {"backbone": digest, "layers": '["linear"]'}
+        heads.path(entry.folder, "own").write_bytes(safetensors.torch.save(state, metadata))
+        with pytest.raises(UserError, match="is no head that sslkit wrote"):
+            entry.head("own")
+    for name in ("../own", "a/b", "", "own.safetensors"):
+        with pytest.raises(UserError, match="cannot be called"):
+            entry.head(name)
+
+
 def test_layers_that_cannot_be_kept() -> None:
     with pytest.raises(UserError, match="cannot hold a Dropout"):
         Head.of("own", nn.Sequential(nn.Dropout(), nn.Linear(3, 2)), RECIPE)

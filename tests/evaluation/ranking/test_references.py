@@ -92,6 +92,8 @@ def test_a_model_that_the_file_lacks_has_no_ped_and_the_other_has(place: Path) -
         ({"one": {"mean": [[0.0]], "std": [[1.0]]}}, "mean and std of one"),
         ({"one": 7}, "cannot be read as means and stds"),
         ([1], "cannot be read as means and stds"),
+        ({}, "has no means and stds"),
+        ({"mean": ["a"], "std": ["b"]}, "no kind of real number"),
     ],
 )
 def test_files_that_are_no_statistics(place: Path, content: object, said: str) -> None:
@@ -105,5 +107,15 @@ def test_words_that_are_nothing(place: Path) -> None:
         with pytest.raises(UserError):
             open_reference(asked)
     (place / "half.npz").write_bytes((place / "task.npz").read_bytes()[:99])
-    with pytest.raises(UserError, match=r"half\.npz cannot be read"):
-        open_reference("half.npz")
+    (place / "empty.npz").write_bytes(b"")
+    for file in ("half.npz", "empty.npz"):
+        with pytest.raises(UserError, match="cannot be read"):
+            open_reference(file)
+
+
+def test_options_that_no_metric_reads_are_refused(place: Path) -> None:
+    model = str(made(place, "byol", "task.npz"))
+    with pytest.raises(UserError, match=r"ped\.reference=task\.npz is for ped: metrics=\[ped\+logme\]"):
+        evaluation.rank([model], "task.npz", ["logme"], reference="task.npz")
+    with pytest.raises(UserError, match=r"source=labels is for leep and nce: metrics=\[leep,nce\]"):
+        evaluation.rank([model], "task.npz", ["logme"], source="labels")

@@ -15,11 +15,13 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import evaluation
+from evaluation.datasets._splits import held_out
 from evaluation.features.models import load_model
 from evaluation.ranking import source_heads
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.source_heads import linear_head, source_head, spherical_clusters
 from sslkit import backbones, zoo
+from sslkit.data.sources import open_images
 from sslkit.errors import UserError
 from sslkit.zoo.heads import Head
 
@@ -138,14 +140,41 @@ def test_values_of_a_ranking_are_a_float64_loop(place: Path) -> None:
     np.testing.assert_allclose(ranking.scores[0], [leep, nce], rtol=2e-6)
 
 
-def test_the_linear_head_is_scikit_learns(place: Path) -> None:
+def test_the_linear_head_is_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = CLOTHES.pixels[:400, 0, ::3, ::3].reshape(400, -1) / 255, CLOTHES.labels[:400]
     layers, strength = linear_head(x, y + 5, [str(k) for k in range(400)])
     scale = x.std(0)
     scale[scale <= 1e-6 * x.mean(0)] = 1
     theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=5000).fit((x - x.mean(0)) / scale, y)
-    ours = layers(torch.from_numpy(x).float()).softmax(1).numpy()
-    np.testing.assert_allclose(ours, theirs.predict_proba((x - x.mean(0)) / scale), atol=1e-2)
+    expected, rows = theirs.predict_proba((x - x.mean(0)) / scale), torch.from_numpy(x).float()
+    assert np.abs(layers(rows).softmax(1).numpy() - expected).sum(1).mean() < 0.02
+    monkeypatch.setattr(source_heads, "FIT", {"tol": 1e-6, "max_iter": 5000, "promise": 0.0})
+    exact, same = linear_head(x, y, [str(k) for k in range(400)])
+    np.testing.assert_allclose(exact(rows).softmax(1).numpy(), expected, atol=1e-3)
+    assert same == strength
+
+
+@pytest.mark.parametrize("shape", [(500, 50, 8), (1000, 100, 8), (120, 10, 100)])
+def test_the_penalty_is_that_of_the_lowest_held_out_cross_entropy(
+    shape: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the strongest penalties a head of many classes hardly differs from a uniform one: that is no end."""
+    n, classes, width = shape
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % classes
+    x = (rng.normal(size=(classes, width))[y] + 0.3 * rng.normal(size=(n, width))).astype(np.float32)
+    ids = [str(k) for k in range(n)]
+    _, strength = linear_head(x, y, ids)
+    out = held_out(y, ids)
+
+    def loss(c: float) -> float:
+        scale = x.std(0)
+        fitted = evaluation.fit_logistic((x[~out] - x.mean(0)) / scale, y[~out], c, tol=1e-4)
+        scores = fitted.scores((x[out] - x.mean(0)) / scale)
+        return float((np.logaddexp.reduce(scores, axis=1) - scores[np.arange(out.sum()), y[out]]).mean())
+
+    losses = {c: loss(c) for c in source_heads.STRENGTHS}
+    assert losses[strength] <= min(losses.values()) + 0.05 * np.log(classes)
 
 
 def test_spherical_clusters_are_at_a_fixed_point() -> None:
@@ -168,14 +197,51 @@ def test_what_cannot_be_had_has_a_reason_and_a_remedy(place: Path) -> None:
         return str(error.value)
 
     gone = reason("gone/photos")
-    assert "gone/photos cannot be opened" in gone and "source=prototypes or source=none" in gone
-    assert "no prototypes: source=labels or source=clusters" in reason("labelled.npz", "prototypes")
-    assert "no two classes with two images each: source=clusters" in reason("ones.npz", "labels")
+    assert "gone/photos cannot be opened" in gone and gone.endswith("put the images back, or give source=none")
+    assert "no prototypes: source=none" in reason("labelled.npz", "prototypes")
+    assert "no two classes of one label an image: source=clusters" in reason("ones.npz", "labels")
     assert "six has 6 images, fewer than 100 clusters: clusters=K" in reason("six.npz")
     assert "none can be held out" in reason("six.npz", clusters=6)
     assert "source=none" in reason("labelled.npz", "none")
     with pytest.raises(UserError, match="no source classifier"):
         source_head(load_model("random:narrow_resnet", image_size=28, in_chans=1))
+
+
+def test_a_head_whose_file_is_gone_or_that_does_not_fit(place: Path) -> None:
+    entry = made(place, "byol", "labelled.npz")
+    first = found(entry)
+    (entry / "heads" / "labels.safetensors").unlink()  # as the message of a stale one says
+    assert weights(found(entry)) == weights(first)
+    zoo.ZooEntry.load(entry).keep_head(Head.of("labels", nn.Sequential(nn.Linear(64, 3)), {"data": "labelled.npz"}))
+    with pytest.raises(UserError, match=r"labels\.safetensors takes 64 features, the model has 128"):
+        found(entry)
+    zoo.ZooEntry.load(entry).keep_head(
+        Head.of("clusters-9", nn.Sequential(nn.Linear(128, 9)), {"data": "labelled.npz"})
+    )
+    (entry / "heads" / "labels.safetensors").unlink()
+    (place / "labelled.npz").unlink()
+    with pytest.raises(UserError, match="give source=clusters clusters=9 or source=none"):
+        found(entry)
+    assert found(entry, "clusters", clusters=9).classes == 9
+
+
+def test_images_that_cannot_be_read_are_not_counted(place: Path) -> None:
+    (place / "photos").mkdir()
+    for row in range(12):
+        path = place / "photos" / f"{row}.png"
+        Image.fromarray(CLOTHES.pixels[row, 0]).save(path)
+        if row % 3:
+            path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(UserError, match="photos has 4 images, fewer than 8 clusters"):
+        found(made(place, "byol", "photos", images=12), clusters=8)
+
+
+def test_a_head_is_fitted_in_float32_whatever_the_ranking_is(place: Path) -> None:
+    exact, half = (
+        found(made(place, name, "labelled.npz"), precision=precision)
+        for name, precision in (("a", "float32"), ("b", "bfloat16"))
+    )
+    assert weights(exact) == weights(half)
 
 
 def test_a_replaced_backbone_and_a_model_without_data_do_not_stop_the_others(place: Path) -> None:
@@ -229,6 +295,13 @@ def test_in_a_zoo_that_cannot_be_written_the_head_is_used_and_said_not_kept(
 def test_other_images_than_those_of_the_training_are_said(place: Path) -> None:
     head = found(made(place, "byol", "labelled.npz", images=301))
     assert head.made.endswith("its training had 301 images, there are 300 now")
+    entry = made(place, "other", "labelled.npz")
+    zoo.update(zoo.ZooEntry.load(entry), data={"source": "labelled.npz", "images": 300, "digest": "00"})
+    assert found(entry).made.endswith("these are not the images of its training")
+    digest = open_images("labelled.npz", split="train").digest
+    entry = made(place, "same", "labelled.npz")
+    zoo.update(zoo.ZooEntry.load(entry), data={"source": "labelled.npz", "images": 300, "digest": digest})
+    assert found(entry).made.endswith("300 of its images")
 
 
 def test_unknown_words_are_refused_before_anything_is_computed(place: Path) -> None:
