@@ -44,6 +44,8 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         "From above: by consensus. Dot: score, hollow if tied with the metric's best; line: 95 % over images; number: "
         "rank. Axes do not start at 0, and scores of different metrics cannot be compared."
     ]
+    if any(ranking.mark(m, k) for m in order for k in known):
+        notes.append("Letter: source head, see the notes of the ranking; models of one letter can be compared.")
     notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]
     _save(figure, f"{ranking.data}: {ranking.n:,} images".removeprefix(": "), notes, Path(path))
     return Path(path)

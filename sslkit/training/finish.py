@@ -92,14 +92,13 @@ def finish(
 
 def _head(config: Config, method: Method) -> Head | None:
     """The classifier or the prototypes that the objective has learned, for LEEP; None without."""
-    layers = method.objective.source_head()
-    if layers is None:
-        return None
     labels = method.objective.needs_labels
     name, made = (LABELS, "classifier") if labels else (PROTOTYPES, "predictions over the prototypes")
     try:
-        return Head.of(name, layers, {"data": config.data.source, "made": f"the {made} of the training"})
-    except UserError as error:
+        layers = method.objective.source_head()
+        recipe = {"data": config.data.source, "made": f"the {made} of the training"}
+        return None if layers is None else Head.of(name, layers, recipe)
+    except Exception as error:  # an objective of one's own may raise anything, and this must not cost the weights
         warnings.warn(f"the source head of {method.name} is not kept: {error}", stacklevel=2)
         return None
 

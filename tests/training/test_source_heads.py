@@ -38,8 +38,15 @@ def test_supervised_keeps_its_classifier_and_byol_nothing(small_run) -> None:
     assert "source_heads" not in other.card and not (other.folder / "heads").exists()
 
 
-def test_a_head_that_cannot_be_kept_costs_nothing_else(small_run, monkeypatch) -> None:
-    monkeypatch.setattr(SwAV, "source_head", lambda self: nn.Sequential(nn.Dropout(), nn.Linear(128, 2)))
-    with pytest.warns(UserWarning, match=r"the source head of swav\+koleo is not kept: .* cannot hold a Dropout"):
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        (lambda _: nn.Sequential(nn.Dropout(), nn.Linear(128, 2)), "cannot hold a Dropout"),
+        (lambda _: 1 / 0, "division"),
+    ],
+)
+def test_a_head_that_cannot_be_kept_costs_nothing_else(layers, said: str, small_run, monkeypatch) -> None:
+    monkeypatch.setattr(SwAV, "source_head", layers)
+    with pytest.warns(UserWarning, match=rf"the source head of swav\+koleo is not kept: .*{said}"):
         entry = sslkit.pretrain({**small_run, "method": SWAV, "epochs": 1})
     assert "source_heads" not in entry.card and entry.backbone() is not None

@@ -1,14 +1,16 @@
 """PED's reference: card, task, a data set, a file; each gives the numbers that it names, and faults are one line."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from random_entries import CLOTHES, made
 
 import evaluation
-from evaluation.datasets import open_split
+from evaluation.datasets import imagenet, open_split
 from evaluation.features.models import load_model
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.references import open_reference, write_reference
@@ -52,6 +54,26 @@ def test_a_data_set_gives_the_statistics_of_its_test_images_and_a_file_the_same_
     for file in ("plain.npz", "plain.json", "named.json"):
         assert ranked([model], file).scores[0, 0] == pytest.approx(expected, rel=1e-9)
     assert abs(expected - ranked([model], "task").scores[0, 0]) > 1e-6  # they are another reference
+
+
+def test_the_published_statistics_are_of_imagenets_validation_images(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, wnid in enumerate(("n01440764", "n01443537")):
+        (place / "data" / "imagenet" / "val" / wnid).mkdir(parents=True)
+        for row in range(3):
+            pixels = CLOTHES.pixels[3 * number + row, 0]
+            Image.fromarray(pixels).save(place / "data" / "imagenet" / "val" / wnid / f"ILSVRC2012_val_{row}.JPEG")
+    small = dataclasses.replace(imagenet.ENTRY, counts={"train": 9, "test": 6}, classes=2)
+    monkeypatch.setattr(imagenet, "ENTRY", small)
+    reference = open_reference("imagenet", root="data")
+    assert str(reference) == "6 images of imagenet (test)" and reference.notes() == (
+        f"PED: mean and std of {reference}",
+    )
+    model = load_model(made(place, "byol", "task.npz"))
+    mean, std = reference.of("byol", model, **HOW)
+    x = np.asarray(evaluation.extract(model, open_split("imagenet", "val", root="data"), "test", **HOW).x, np.float64)
+    np.testing.assert_allclose([mean, std], [x.mean(0), x.std(0)], rtol=1e-12)
 
 
 def score(model: Path, reference: object) -> float:
