@@ -55,19 +55,20 @@ def main() -> None:
     parser.add_argument("zoo", nargs="?", type=Path, default=Path("runs/study"), help="folder of ranking_zoo.py")
     parser.add_argument("--tasks", type=Path, default=Path("runs/tasks"), help="folder of ranking_tasks.py")
     parser.add_argument("--cache", default="runs/cache", help="folder of the features")
+    parser.add_argument("--heads", nargs="+", default=["others", *HEADS], help="some of them, for several processes")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="print the results and exit")
     parser.add_argument("--markdown", action="store_true", help="print the tables in Markdown")
     args = parser.parse_args()
     if not args.table:
         torch.set_num_threads(args.threads)
-        measure(args.zoo, args.tasks, args.cache)
+        measure(args.zoo, args.tasks, args.cache, args.heads)
     study = json.loads(STUDY.read_text())
     print("\n\n".join(tables(load(RESULTS)["runs"], study, _markdown if args.markdown else _text)))
 
 
-def measure(zoo: Path, tasks: Path, cache: str) -> None:
-    """Score every model on every task by every head and by the other metrics; finished cells are not done again."""
+def measure(zoo: Path, tasks: Path, cache: str, heads: Sequence[str]) -> None:
+    """Score every model on every task by these heads and by the other metrics; finished cells are not done again."""
     study = json.loads(STUDY.read_text())
     given = members(_models(zoo).strip("[]").split(","))
     models = {name: load_member(one, WHEEL) for name, one in given.items()}
@@ -75,7 +76,7 @@ def measure(zoo: Path, tasks: Path, cache: str) -> None:
     keep(RESULTS, "weights", {"of the truth": same})
     splits = {task: _split(task, tasks) for task in study["mean_of"]}
     how = {"bootstrap": 0, "progress": False, "cache": cache}
-    for name, source in {"others": {}, **HEADS}.items():
+    for name, source in ((name, HEADS.get(name, {})) for name in heads):
         for task, split in splits.items():
             key = f"{task} | {name}"
             if key in load(RESULTS)["runs"]:
