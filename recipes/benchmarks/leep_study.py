@@ -109,7 +109,8 @@ def tables(runs: Mapping[str, Any], study: Mapping[str, Any], show: Any) -> list
     """Return the table of agreement, that of paired differences, and a line on the weights."""
     tasks = study["mean_of"]
     truth = {task: study["truth"][task] for task in tasks}
-    columns = {f"{metric}, {head}": of(runs, tasks, head, metric) for head in HEADS for metric in ("leep", "nce")}
+    known = [head for head in HEADS if all(f"{task} | {head}" in runs for task in tasks)]
+    columns = {f"{metric}, {head}": of(runs, tasks, head, metric) for head in known for metric in ("leep", "nce")}
     for name, (head, word) in SUBSETS.items():
         columns |= {f"{metric}, {name}": _only(of(runs, tasks, head, metric), word) for metric in ("leep", "nce")}
     others = {metric: of(runs, tasks, "others", metric) for metric in OTHERS}
