@@ -1,7 +1,8 @@
 """The zoo: a folder of entries, each `backbone.safetensors` with a `card.json` that describes it (see `card.py`).
 
-Beside them a run keeps heads/ (the classes that its objective has learned, see `heads.py`), config.yaml, metrics.csv, TensorBoard events, views.png, loss.png, embedding.png and
-checkpoints/; evaluation adds results.jsonl, outcomes/ and its pictures; an export goes to exports/.
+Beside them a run keeps heads/ (the classes that its objective has learned, see `heads.py`), config.yaml, metrics.csv,
+TensorBoard events, views.png, loss.png, embedding.png and checkpoints/; evaluation adds results.jsonl, outcomes/ and
+its pictures; an export goes to exports/.
 
 for entry in sslkit.zoo.open("runs/zoo"): ...       # print(sslkit.zoo.open("runs/zoo")) is a table
 path = sslkit.zoo.export("runs/zoo/NAME", to="hf")  # or "timm", "torchvision", "onnx"
