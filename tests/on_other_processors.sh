@@ -16,6 +16,7 @@ tests=(
   tests/evaluation/features/test_table.py
   tests/evaluation/learners/test_episode_solvers.py
   tests/evaluation/learners/test_episodes.py
+  tests/evaluation/learners/test_fitted_head.py
   tests/evaluation/learners/test_linear_heads.py
   tests/evaluation/learners/test_logistic.py
   tests/evaluation/learners/test_neighbours.py

@@ -11,6 +11,12 @@ from sslkit.errors import UserError
 ROWS = 4096  # rows per block of logits
 
 
+def shape_of(head: nn.Module) -> tuple[int, int]:
+    """Return the numbers of features and of classes of a head, from its first and its last linear layer."""
+    weights = [value for value in head.parameters() if value.dim() == 2]
+    return weights[0].shape[1], len(weights[-1])
+
+
 @torch.inference_mode()
 def source_probs(model: LoadedModel, features: Features, head: nn.Module | None = None) -> np.ndarray:
     """Return the probabilities (N, S) float32 of the model's S source classes; rows sum to 1.
@@ -28,11 +34,11 @@ def source_probs(model: LoadedModel, features: Features, head: nn.Module | None 
         )
     if features.model and features.model != model.name:
         raise UserError(f"the features are of {features.model}, not of {model.name}")
-    weights = [value for value in head.parameters() if value.dim() == 2]
-    width, place = weights[0].shape[1], weights[0].device
+    width, classes = shape_of(head)
+    place = next(head.parameters()).device
     if features.x.ndim != 2 or features.x.shape[1] != width:
         raise UserError(f"the classifier of {model.name} takes {width} features, these are of shape {features.x.shape}")
-    probs = np.empty((len(features), len(weights[-1])), dtype=np.float32)
+    probs = np.empty((len(features), classes), dtype=np.float32)
     for start in range(0, len(features), ROWS):
         rows = torch.from_numpy(np.array(features.x[start : start + ROWS], dtype=np.float32)).to(place)
         probs[start : start + ROWS] = head(rows).double().softmax(dim=1).float().cpu().numpy()

@@ -19,7 +19,7 @@ from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
 from evaluation.features.zoo_members import Members, load_member, open_all
-from evaluation.ranking.references import CARD, Reference, open_reference
+from evaluation.ranking.references import OF_CARDS, Reference
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.source_heads import CLUSTER_COUNT, SourceHead, checked_source, source_head
 from evaluation.transferability.base import Sample
@@ -79,7 +79,7 @@ def of_models(
     needs: Collection[str] = (),
     source: str | None = None,
     clusters: int = CLUSTER_COUNT,
-    reference: Any = CARD,
+    reference: Reference = OF_CARDS,
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> Members[Candidate]:
@@ -89,10 +89,10 @@ def of_models(
         mapping of names to such models.
     max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
     image_size, in_chans, trust: see `evaluation.load_model`; image_size is for models outside a zoo.
-    needs: inputs of the metrics beside features: "source_probs", "reference", and "untrained", the features of the same
-        networks with random weights.
+    needs: inputs of the metrics beside features, of "source_probs" and "untrained", the features of the same networks
+        with random weights.
     source, clusters: the heads of LEEP and NCE, see `evaluation.ranking.source_heads`.
-    reference: of PED, see `evaluation.ranking.references.open_reference`.
+    reference: of PED, of `evaluation.ranking.references.open_reference`.
     how: see `evaluation.extract` (cache, precision, batch_size, workers, ...).
     All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
@@ -103,17 +103,16 @@ def of_models(
 
     checked_source(source, clusters)
     reading = {"root": root, "on_error": how.get("on_error", "skip")}
-    reference = open_reference(reference, **reading) if "reference" in needs else Reference(CARD)
     models = open_all(zoo, load)
     task = sampled(open_split(dataset, split, **reading), max_images, seed)
 
     def candidate(name: str, one: Any) -> Candidate:
-        say(f"features of {len(task):,} images of {task.name}: {name}")
         model = load(one)
         head, lacks = None, {}
         if "source_probs" in needs and (model.entry or model.classifier):
             head = _tried(lacks, "source_probs", lambda: source_head(model, source, clusters, say, **how))
         statistics = _tried(lacks, "reference", lambda: reference.of(name, model, **how))
+        say(f"features of {len(task):,} images of {task.name}: {name}")
         features = extract(model, task, task.split, **how)
         found = _candidate(name, model, features, task.boxes, head, statistics, seed=seed, device=device)
         found = replace(found, source=head, lacks=lacks)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from evaluation.features.checks import device_of
+from evaluation.ranking.references import CARD
 from evaluation.ranking.samples import checked_seed
 from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample, TooFewImages
@@ -35,6 +36,14 @@ def checked_metrics(metrics: Any, *, bootstrap: int = 0, seed: int = 0, device: 
     for spec in specs:
         _tried(spec.name)
     return specs
+
+
+def check_used(specs: Sequence[Spec], source: str | None, reference: Any) -> None:
+    """Raise UserError for a source of LEEP and NCE, or a reference of PED, that no metric reads."""
+    if source is not None and not any("source_probs" in spec.needs for spec in specs):
+        raise UserError(f"source={source} is for leep and nce: metrics=[leep,nce]")
+    if reference != CARD and not any(spec.reads_reference for spec in specs):
+        raise UserError(f"ped.reference={reference} is for ped: metrics=[ped+logme]")
 
 
 def truth_values(truth: Any, names: Sequence[str]) -> np.ndarray | None:

@@ -38,7 +38,7 @@ def lacking(spec: Spec, candidate: Candidate) -> list[str]:
         "boxes": sample.boxes,
     }
     found = [_lack(need, candidate) for need in spec.needs if have[need] is None]
-    if "ped" in dict(spec.chain) and "reference" in candidate.lacks:
+    if spec.reads_reference and "reference" in candidate.lacks:
         found.append(f"no PED: {candidate.lacks['reference']}")
     if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):
         found.append(f"{NO_CLASSES} {spec.name}")
@@ -82,7 +82,7 @@ def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, fai
     shared = doubts(candidate.sample) if spec.reads_features else ()  # of the model, independent of the metric
     own = [warning for warning in result.warnings[len(shared) :] if warning != base.NO_REFERENCE]
     found = [*shared, *(f"{spec.name}: {warning}" for warning in own)]
-    alone = "ped" in dict(spec.chain) and candidate.sample.reference is None
+    alone = spec.reads_reference and candidate.sample.reference is None
     return [NO_REFERENCE, *found] if alone else found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.features.zoo_members import lines_of
 from evaluation.ranking import published
 from evaluation.ranking.benchmark import open_benchmark
-from evaluation.ranking.checks import BOOTSTRAP, checked_metrics
+from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, open_reference
@@ -52,8 +52,8 @@ def rank_published(
     accuracies = published.truth(name)
     tasks = {task: task for task in benchmark.datasets}
     opened = open_tasks(tasks, split=split, root=root, max_images=max_images, seed=seed)
-    if any("ped" in dict(spec.chain) for spec in specs):
-        reference = open_reference(reference, root=root)
+    check_used(specs, how.get("source"), reference)
+    reference = open_reference(reference, root=root)
     rankings = []
     for task, images in opened.items():
         known = accuracies[task]

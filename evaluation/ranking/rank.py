@@ -12,11 +12,11 @@ import numpy as np
 from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
-from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, checked_metrics, truth_values
+from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
-from evaluation.ranking.references import CARD, open_reference
+from evaluation.ranking.references import CARD, Reference, open_reference
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.source_marks import groups, recorded
@@ -32,7 +32,6 @@ SAID = (
     "precision",
     "source",
     "clusters",
-    "reference",
 )  # recorded in `made`; other options change no number
 
 KNN = parse("knn")  # the accuracies behind the expected regret of the consensus
@@ -71,12 +70,9 @@ def rank(
     specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
     zoo = _checked_zoo(zoo, dataset, how)
     accuracies = truth_values(truth, tuple(zoo))
-    needs = _needs(specs)
-    if "reference" in needs and dataset is not None:
-        reading = {name: how[name] for name in ("root", "on_error") if name in how}
-        how["reference"] = open_reference(how.get("reference", CARD), **reading)
-    _check_used(needs, how)
-    found = _candidates(zoo, dataset, needs, seed=seed, device=device, say=say, **how)
+    if dataset is not None:
+        how["reference"] = _opened_reference(specs, how)
+    found = _candidates(zoo, dataset, _needs(specs), seed=seed, device=device, say=say, **how)
     names, candidates = tuple(found), list(found.values())
     if metrics is None and candidates[0].sample.y is None:
         specs = checked_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
@@ -97,9 +93,9 @@ def rank(
     comparable = np.stack([within(own, column) for own, column in zip(apart, stacked["scores"].T, strict=True)], 1)
     again = [within(own[list(one[1])], drawn) for own, one, drawn in zip(apart, scored, redrawn, strict=True)]
     said = notes(specs, candidates, [results for _, results in scored], failures)
-    unheld = {} if accuracies is None else no_agreement(specs, stacked["scores"], accuracies)
-    if "reference" in needs and any(one.sample.reference is not None for one in candidates):
-        said += how["reference"].notes() if dataset is not None else ()
+    unheld = {} if accuracies is None else no_agreement(specs, comparable, accuracies)
+    if dataset is not None and any(one.sample.reference is not None for one in candidates):
+        said += how["reference"].notes()
     said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
     return Ranking(
         data=_data_name(dataset),
@@ -129,18 +125,18 @@ def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]
     return members(zoo)
 
 
-def _check_used(needs: set[str], how: Mapping[str, Any]) -> None:
-    """Raise UserError for options that no metric of the ranking reads."""
-    if how.get("source") is not None and "source_probs" not in needs:
-        raise UserError(f"source={how['source']} is for leep and nce: metrics=[leep,nce]")
-    if how.get("reference", CARD) != CARD and "reference" not in needs:
-        raise UserError(f"ped.reference={how['reference']} is for ped: metrics=[ped+logme]")
+def _opened_reference(specs: Sequence[Spec], how: Mapping[str, Any]) -> Reference:
+    """Return PED's reference. Raises UserError for one, and for a source, that no metric reads."""
+    asked = how.get("reference", CARD)
+    if not isinstance(asked, Reference):
+        check_used(specs, how.get("source"), asked)
+    reading = {name: how[name] for name in ("root", "on_error") if name in how}
+    return open_reference(asked, **reading)
 
 
 def _needs(specs: Sequence[Spec]) -> set[str]:
-    """Return the inputs beside features that some metric reads."""
-    ped = {"reference"} if any("ped" in dict(spec.chain) for spec in specs) else set()
-    return {need for spec in specs for need in spec.needs} | ped
+    """Return the inputs that some metric reads."""
+    return {need for spec in specs for need in spec.needs}
 
 
 def _candidates(
@@ -225,13 +221,9 @@ def _agreements(
 
 
 def _said(how: Mapping[str, Any]) -> dict[str, Any]:
-    said = {name: how[name] for name in SAID if name in how}
-    return said if "reference" not in said else {**said, "reference": _asked(said["reference"])}
-
-
-def _asked(reference: Any) -> str:
-    """Return the word of PED's reference, as a command takes it."""
-    return getattr(reference, "asked", None) or _data_name(reference)
+    """Return the options to record; PED's reference as the word that a command takes."""
+    asked = {"reference": how["reference"].asked} if "reference" in how else {}
+    return {name: how[name] for name in SAID if name in how} | asked
 
 
 def _made(**chosen: Any) -> dict[str, Any]:

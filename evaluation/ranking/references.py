@@ -31,15 +31,13 @@ Statistics = tuple[np.ndarray, np.ndarray]
 class Reference:
     """The reference of every model. asked: the word. split: of a data set. table: of a file, {model: mean and std}.
 
-    A table whose only model is "" is of any model. found, digests: the statistics of a data set that were computed, and
-    the models' digests.
+    A table whose only model is "" is of any model. found: {model: its digest, and its statistics on the data set}.
     """
 
     asked: str
     split: Split | None = None
     table: Mapping[str, Statistics] = field(default_factory=dict)
-    found: dict[str, Statistics] = field(default_factory=dict, repr=False)
-    digests: dict[str, str] = field(default_factory=dict, repr=False)
+    found: dict[str, tuple[str, Statistics]] = field(default_factory=dict, repr=False)
 
     def of(self, name: str, model: LoadedModel, **how: Any) -> Statistics | None:
         """Return mean (D,) and std (D,) of a model's features; None for the task's own. how: of `evaluation.extract`.
@@ -52,11 +50,10 @@ class Reference:
             known = model.entry.card.get("features") if model.entry else None
             return (known["mean"], known["std"]) if known and "mean" in known else None
         if self.split is not None:
-            if self.digests.get(name) != model.digest:
+            if name not in self.found or self.found[name][0] != model.digest:
                 x = extract(model, self.split, self.split.split, **how).x
-                self.found[name] = (np.mean(x, 0, dtype=np.float64), np.std(x, 0, dtype=np.float64))
-                self.digests[name] = model.digest
-            return self.found[name]
+                self.found[name] = model.digest, (np.mean(x, 0, dtype=np.float64), np.std(x, 0, dtype=np.float64))
+            return self.found[name][1]
         return self._of_file(name, model.width)
 
     def _of_file(self, name: str, width: int) -> Statistics:
@@ -75,6 +72,9 @@ class Reference:
         if self.split is None:
             return self.asked
         return f"{len(self.split):,} images of {self.split.name} ({self.split.split})"
+
+
+OF_CARDS = Reference(CARD)
 
 
 def open_reference(asked: Any, *, root: str | Path = "data", on_error: str = "skip") -> Reference:
@@ -102,7 +102,7 @@ def open_reference(asked: Any, *, root: str | Path = "data", on_error: str = "sk
 
 def write_reference(reference: Reference, models: Members[Any], path: Path) -> Path | None:
     """Write the statistics that were computed from a data set, for `ped.reference=PATH`; None if there are none."""
-    known = {name: reference.found[name] for name in models if name in reference.found}
+    known = {name: reference.found[name][1] for name in models if name in reference.found}
     if not known:
         return None
     arrays = {f"{name}/{part}": value for name, pair in known.items() for part, value in zip(PARTS, pair, strict=True)}

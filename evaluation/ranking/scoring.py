@@ -56,6 +56,11 @@ class Spec:
         return ("features", *own) if len(self.chain) > 1 and "features" not in own else own
 
     @property
+    def reads_reference(self) -> bool:
+        """True if PED, which normalises features by a reference, is in the chain."""
+        return any(name == "ped" for name, _ in self.chain)
+
+    @property
     def reads_features(self) -> bool:
         """True if the score depends on the values of the features."""
         own = getattr(find(self.metric), "READS_FEATURES", "features" in needs(self.metric))

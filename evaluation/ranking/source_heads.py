@@ -5,14 +5,12 @@ found.layers(features), found.kind, found.classes, found.data
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
-import torch
 from torch import nn
 
 from evaluation.datasets import names, open_split, splits_of
@@ -21,10 +19,8 @@ from evaluation.datasets._subsets import label_subset
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
-from evaluation.learners.linear_heads import Scaling
-from evaluation.learners.linear_parts import Part
-from evaluation.learners.logistic import Probe
-from evaluation.learners.strengths import fit, problem, scores_of
+from evaluation.features.source_probs import shape_of
+from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.sources import open_images, splits
 from sslkit.errors import UserError
@@ -36,27 +32,26 @@ NONE, OWN = "none", "classifier"
 SOURCES = (PROTOTYPES, LABELS, CLUSTERS, NONE)
 CLUSTER_COUNT = 100  # the same for all data sets, so that LEEP compares models of several
 IMAGES, PER_CLASS = 10_000, 20  # images to fit a head on, at most; but so many of each class
-STRENGTHS = tuple(10.0**power for power in range(-5, 3))  # of the cross-entropy against the penalty
-# Half the time of the tolerance of `linear`'s search, and probabilities within 0.01 of it in the mean, summed over the
-# classes: a head says what an image looks like, it is no measured accuracy.
-FIT = {"tol": 5e-3, "max_iter": 200, "promise": 1e-5}
-ROUNDS = 25  # of k-means
 
 
 @dataclass(frozen=True, eq=False)
 class SourceHead:
     """Layers from a model's features (N, F) to the logits (N, S) of its source classes.
 
-    kind: "prototypes", "labels", "clusters", or "classifier" of a model from outside a zoo. classes: S.
+    kind: "prototypes", "labels", "clusters", or "classifier" of a model from outside a zoo.
     data: the pretraining data. made: how it was made, in words. kept: False if it could not be stored.
     """
 
     layers: nn.Module = field(repr=False)
     kind: str
-    classes: int
     data: str
     made: str
     kept: bool = True
+
+    @property
+    def classes(self) -> int:
+        """The number S of source classes."""
+        return shape_of(self.layers)[1]
 
 
 def source_head(
@@ -91,8 +86,8 @@ def source_head(
     labelled = has_labels(whole)
     if source == LABELS and not labelled:
         raise UserError(f"its pretraining data {whole.name} has no two classes of one label an image: source=clusters")
-    kind, name = (LABELS, LABELS) if labelled and source != CLUSTERS else (CLUSTERS, name)
-    return _fitted_once(model, name, lambda: _fitted(model, whole, kind, name, clusters, say, how))
+    name = LABELS if labelled and source != CLUSTERS else name
+    return _fitted_once(model, name, lambda: _fitted(model, whole, name, clusters, say, how))
 
 
 def checked_source(source: Any, clusters: Any) -> None:
@@ -106,30 +101,32 @@ def checked_source(source: Any, clusters: Any) -> None:
 def _own(model: LoadedModel) -> SourceHead:
     if model.classifier is None:
         raise UserError("no source classifier, and no entry of a zoo whose pretraining data could give one")
-    classes = len(model.classifier.weight)
-    return SourceHead(model.classifier, OWN, classes, "its own training", f"the classifier of {classes:,} classes")
+    return SourceHead(model.classifier, OWN, "its own training", "the classifier that it came with")
 
 
 def _kept_heads(entry: ZooEntry) -> dict[str, Any]:
-    """Return the recipes of the heads whose file is there, by name."""
+    """Return the recipes of the entry's heads by name, without fitted ones whose file is gone: they are fitted anew."""
     recipes = entry.card.get("source_heads", {})
-    return {name: recipe for name, recipe in recipes.items() if path(entry.folder, name).is_file()}
+    return {name: one for name, one in recipes.items() if "images" not in one or path(entry.folder, name).is_file()}
 
 
 def _remedy(kept: Collection[str]) -> str:
-    """What a user may give instead of a head that an entry does not have, nor data to fit one."""
-    words = {PROTOTYPES: PROTOTYPES, LABELS: LABELS}
-    found = [words.get(name) or f"{CLUSTERS} clusters={name.partition('-')[2]}" for name in kept]
-    return " or ".join(f"source={word}" for word in (*found, NONE))
+    """Return the words that choose another head, where none can be fitted."""
+    others = [f"{CLUSTERS} clusters={name.partition('-')[2]}" if "-" in name else name for name in kept]
+    return " or ".join(f"source={word}" for word in (*others, NONE))
 
 
 def _kept(model: LoadedModel, entry: ZooEntry, name: str) -> SourceHead:
     recipe, layers = entry.card["source_heads"][name], entry.head(name)
-    weights = [value for value in layers.parameters() if value.dim() == 2]
-    if weights[0].shape[1] != model.width:
-        raise UserError(f"{path(entry.folder, name)} takes {weights[0].shape[1]} features, the model has {model.width}")
-    made = recipe.get("made", "kept in the entry")
-    return SourceHead(layers, name.partition("-")[0], len(weights[-1]), recipe["data"], made)
+    width, _ = shape_of(layers)
+    if width != model.width:
+        raise UserError(f"{path(entry.folder, name)} takes {width} features, the model has {model.width}")
+    return SourceHead(layers, _kind(name), recipe["data"], recipe.get("made", "kept in the entry"))
+
+
+def _kind(name: str) -> str:
+    """Return the kind of a head from its name: "clusters" of "clusters-100"."""
+    return name.partition("-")[0]
 
 
 def has_labels(split: Split) -> bool:
@@ -179,13 +176,13 @@ def _fitted_once(model: LoadedModel, name: str, fitted: Callable[[], tuple[Head,
 def _fitted(
     model: LoadedModel,
     whole: Split,
-    kind: str,
     name: str,
     clusters: int,
     say: Callable[[str], None],
     how: dict[str, Any],
 ) -> tuple[Head, SourceHead]:
-    images, data = _drawn(whole, kind), model.entry.card["data"]
+    kind, data = _kind(name), model.entry.card["data"]
+    images = _drawn(whole, kind)
     say(f"source head of {model.name}: {kind} of {len(images):,} images of {images.name}, fitted once")
     features = extract(model, images, images.split, **{**how, "precision": "float32"})  # kept for all rankings
     made = f"a linear classifier fitted to {len(features):,} of its images{_changed(data, whole)}"
@@ -203,7 +200,7 @@ def _fitted(
         recipe |= {"labelled": has_labels(whole), "by": by}
     layers, strength = linear_head(features.x, y, features.ids)
     head = Head.of(name, layers, {**recipe, "made": made, "strength": strength})
-    return head, SourceHead(layers, kind, head.recipe["classes"], data["source"], made)
+    return head, SourceHead(layers, kind, data["source"], made)
 
 
 def _changed(data: Mapping[str, Any], whole: Split) -> str:
@@ -234,55 +231,3 @@ def _drawn(whole: Split, kind: str) -> Split:
         return whole
     keys = draw_keys(whole.ids, 0, "images of a source head")
     return whole.take(np.sort(np.argsort(keys, kind="stable")[:IMAGES]))
-
-
-def spherical_clusters(x: np.ndarray, k: int) -> np.ndarray:
-    """Return the cluster (N,) int64 of each row, of at most k: spherical k-means by faiss, on the rows less their mean.
-
-    x: (N, D) features, N at least k. Rectified features lie in a narrow cone, in which directions from 0 hardly differ.
-    """
-    centred = np.asarray(x, dtype=np.float64) - np.mean(x, 0, dtype=np.float64)
-    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-    rows = np.ascontiguousarray(centred / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
-    settings = {"niter": ROUNDS, "seed": 0, "spherical": True, "verbose": False}
-    points = {"min_points_per_centroid": 1, "max_points_per_centroid": len(rows)}
-    means = faiss.Kmeans(rows.shape[1], k, **settings, **points)
-    means.train(rows)
-    nearest = means.index.search(rows, 1)[1][:, 0]
-    found = np.unique(nearest, return_inverse=True)[1].astype(np.int64)
-    if found.max() < 1:
-        raise UserError("all features are in one cluster: they do not differ")
-    return found
-
-
-def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Sequential, float]:
-    """Fit a linear classifier and return it, features (N, D) -> logits (N, S), with the strength of its cross-entropy.
-
-    x: (N, D). y: (N,) labels, those that occur become 0 ... S - 1 in order. ids: (N,) names.
-    Logistic regression on standardised features; the penalty is the one of STRENGTHS with the lowest cross-entropy on a
-    fifth of each class that is held out by name, so that the probabilities are neither too sharp nor too flat. The
-    final fit is to all rows, up to 5e-3 of the objective.
-    """
-    y = np.unique(y, return_inverse=True)[1].astype(np.int64)
-    rows, out = np.arange(len(y)), held_out(y, ids)
-    if not out.any():
-        raise UserError(
-            "no class has two images, so none can be held out to choose the penalty: more images, or fewer clusters"
-        )
-    scaling = Scaling.of(x, rows, "standardize")
-    learn, judge = (Part(x, rows[mask], y[mask]) for mask in (~out, out))
-    part = problem(learn, scaling, "cpu")
-    probes: list[Probe] = []
-    losses: list[float] = []
-    for strength in STRENGTHS:
-        probes.append(fit(part, strength, start=probes[-1] if probes else None, **FIT))
-        losses.append(judge.loss(scores_of(probes[-1], judge, scaling), "top1"))
-        if losses[-1] > min(losses):
-            break
-    chosen = probes[int(np.argmin(losses))]
-    probe = fit(problem(Part(x, rows, y), scaling, "cpu"), chosen.c, start=chosen, **FIT)
-    weight = probe.weight / scaling.deviation
-    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight))
-    layer.weight = nn.Parameter(torch.from_numpy(weight).float(), requires_grad=False)
-    layer.bias = nn.Parameter(torch.from_numpy(probe.bias - weight @ scaling.mean).float(), requires_grad=False)
-    return nn.Sequential(layer), probe.c

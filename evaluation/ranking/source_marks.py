@@ -1,6 +1,6 @@
-"""Which scores of LEEP and NCE compare: a letter for each kind of source head, and data sets that are ranked apart.
+"""Letters for the kinds of source heads, and groups of models that LEEP and NCE rank apart.
 
-LEEP rises with the number of source classes: scores of two heads of other numbers say little about their backbones.
+Both depend on the number of source classes: scores by heads of other numbers say little about the backbones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -92,10 +92,8 @@ def _kind(one: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def _data(one: Mapping[str, Any]) -> str:
-    """The pretraining data; of models from outside a zoo, which is not known, the number of classes stands for it."""
-    return (
-        f"{one['data']}, {one['classes']}" if one["kind"] not in ("prototypes", "labels", "clusters") else one["data"]
-    )
+    """Return the pretraining data; of models from outside a zoo it is not known, and their number of classes counts."""
+    return f"{one['data']}, {one['classes']}" if one["kind"] == OWN else one["data"]
 
 
 def _letter(number: int) -> str:

@@ -13,7 +13,7 @@ from evaluation.datasets._labels import check_classes
 from evaluation.features.command_line import name_of, words
 from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import sampled
-from evaluation.ranking.checks import BOOTSTRAP, checked_metrics, truth_values
+from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
 from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
 from evaluation.ranking.parts import judged_by, open_parts, parts
 from evaluation.ranking.plots import plot_agreement, plot_ranking
@@ -67,6 +67,7 @@ def rank_tasks(
     drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
     specs = checked_metrics(metrics, **drawn)
     checked_source(source, clusters)
+    check_used(specs, source, reference)
     if layers is not None:
         checked_metric(layers)
     models = open_all(zoo, lambda one: load_member(one, image_size, trust=trust))  # once for all tasks
@@ -77,10 +78,8 @@ def rank_tasks(
         truth_values(accuracies, list(models))
     which = {name: how[name] for name in ("split", "root", "max_images", "on_error") if name in how}
     opened = open_tasks(tasks, seed=seed, **which)
-    if any("ped" in dict(spec.chain) for spec in specs):
-        reading = {name: how[name] for name in ("root", "on_error") if name in how}
-        reference = open_reference(reference, **reading)
-    heads = {"source": source, "clusters": clusters, "reference": reference}
+    reading = {name: how[name] for name in ("root", "on_error") if name in how}
+    heads = {"source": source, "clusters": clusters, "reference": open_reference(reference, **reading)}
     for split in opened.values() if layers is not None else ():
         check_task(split)
     rankings = []
@@ -93,7 +92,7 @@ def rank_tasks(
         rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
         if layers is not None:
             _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", seed, how)
-    keep_reference(reference, models, Path(out))
+    keep_reference(heads["reference"], models, Path(out))
     kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     best = rankings[-1].order[0]  # printed only with a consensus
@@ -235,9 +234,9 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
     say.line(f"written   {', '.join(map(str, written))}\n")
 
 
-def keep_reference(reference: Any, models: Mapping[str, Any], out: Path) -> None:
+def keep_reference(reference: Reference, models: Mapping[str, Any], out: Path) -> None:
     """Write PED's statistics of a data set, and print how to use them without it."""
-    if isinstance(reference, Reference) and (path := write_reference(reference, models, out / STATISTICS)):
+    if path := write_reference(reference, models, out / STATISTICS):
         say.line(f"written   {path}: means and stds of {reference}; ped.reference={path} takes them")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = "heads"
 PROTOTYPES, LABELS, CLUSTERS = "prototypes", "labels", "clusters"
-REMEDY = "remove the file: recipes/rank.py fits heads of labels and clusters anew; prototypes take a training"
+REMEDY = "train the entry again, or give source=clusters; a fitted head is fitted anew once its file is removed"
 
 
 @dataclass(frozen=True, eq=False)

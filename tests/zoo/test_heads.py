@@ -52,7 +52,7 @@ def test_another_head_is_kept_beside_the_first(entry: zoo.ZooEntry) -> None:
 
 def test_the_head_of_another_backbone_is_refused(entry: zoo.ZooEntry) -> None:
     zoo.save(entry.folder, {"weight": torch.zeros(3)}, entry.card)
-    with pytest.raises(UserError, match=r"own\.safetensors is the head of another backbone .*: remove the file"):
+    with pytest.raises(UserError, match=r"own\.safetensors is the head of another backbone .*: train the entry again"):
         zoo.ZooEntry.load(entry.folder).head("own")
 
 

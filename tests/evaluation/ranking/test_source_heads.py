@@ -11,15 +11,14 @@ import torch
 from forks import ended, started
 from PIL import Image
 from random_entries import CLOTHES, made
-from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import evaluation
-from evaluation.datasets._splits import held_out
 from evaluation.features.models import load_model
+from evaluation.learners.fitted_head import STRENGTHS
 from evaluation.ranking import source_heads
 from evaluation.ranking.candidates import sampled
-from evaluation.ranking.source_heads import linear_head, source_head, spherical_clusters
+from evaluation.ranking.source_heads import source_head
 from sslkit import backbones, zoo
 from sslkit.data.sources import open_images
 from sslkit.errors import UserError
@@ -56,13 +55,23 @@ def test_the_head_that_a_training_kept_is_taken(place: Path) -> None:
     assert os.listdir(entry / "heads") == ["prototypes.safetensors"]
 
 
+def test_prototypes_that_are_lost_are_no_silent_labels(place: Path) -> None:
+    own = Head.of("prototypes", nn.Sequential(nn.Linear(128, 7)), {"data": "labelled.npz", "made": "kept"})
+    entry = made(place, "swav", "labelled.npz", head=own)
+    (entry / "heads" / "prototypes.safetensors").unlink()
+    for source in (None, "prototypes"):
+        with pytest.raises(UserError, match=r"prototypes\.safetensors is not a whole safetensors file"):
+            found(entry, source)
+    assert found(entry, "labels").kind == "labels"
+
+
 def test_labels_are_fitted_once_and_kept_with_their_recipe(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry, said = made(place, "byol", "labelled.npz"), []
     head = found(entry, say=said.append)
     assert (head.kind, head.classes, head.data) == ("labels", 10, "labelled.npz")
     assert said == ["source head of byol: labels of 300 images of labelled, fitted once"]
     recipe = zoo.ZooEntry.load(entry).card["source_heads"]["labels"]
-    assert recipe["classes"] == 10 and recipe["images"] == 300 and recipe["strength"] in source_heads.STRENGTHS
+    assert recipe["classes"] == 10 and recipe["images"] == 300 and recipe["strength"] in STRENGTHS
     monkeypatch.setattr(source_heads, "_fitted", None)  # not called again
     assert weights(found(entry)) == weights(found(entry, "labels")) == weights(head)
 
@@ -140,55 +149,6 @@ def test_values_of_a_ranking_are_a_float64_loop(place: Path) -> None:
     np.testing.assert_allclose(ranking.scores[0], [leep, nce], rtol=2e-6)
 
 
-def test_the_linear_head_is_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = CLOTHES.pixels[:400, 0, ::3, ::3].reshape(400, -1) / 255, CLOTHES.labels[:400]
-    layers, strength = linear_head(x, y + 5, [str(k) for k in range(400)])
-    scale = x.std(0)
-    scale[scale <= 1e-6 * x.mean(0)] = 1
-    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=5000).fit((x - x.mean(0)) / scale, y)
-    expected, rows = theirs.predict_proba((x - x.mean(0)) / scale), torch.from_numpy(x).float()
-    assert np.abs(layers(rows).softmax(1).numpy() - expected).sum(1).mean() < 0.02
-    monkeypatch.setattr(source_heads, "FIT", {"tol": 1e-6, "max_iter": 5000, "promise": 0.0})
-    exact, same = linear_head(x, y, [str(k) for k in range(400)])
-    np.testing.assert_allclose(exact(rows).softmax(1).numpy(), expected, atol=1e-3)
-    assert same == strength
-
-
-@pytest.mark.parametrize("shape", [(500, 50, 8), (1000, 100, 8), (120, 10, 100)])
-def test_the_penalty_is_that_of_the_lowest_held_out_cross_entropy(
-    shape: tuple, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the strongest penalties a head of many classes hardly differs from a uniform one: that is no end."""
-    n, classes, width = shape
-    rng = np.random.default_rng(0)
-    y = np.arange(n) % classes
-    x = (rng.normal(size=(classes, width))[y] + 0.3 * rng.normal(size=(n, width))).astype(np.float32)
-    ids = [str(k) for k in range(n)]
-    _, strength = linear_head(x, y, ids)
-    out = held_out(y, ids)
-
-    def loss(c: float) -> float:
-        scale = x.std(0)
-        fitted = evaluation.fit_logistic((x[~out] - x.mean(0)) / scale, y[~out], c, tol=1e-4)
-        scores = fitted.scores((x[out] - x.mean(0)) / scale)
-        return float((np.logaddexp.reduce(scores, axis=1) - scores[np.arange(out.sum()), y[out]]).mean())
-
-    losses = {c: loss(c) for c in source_heads.STRENGTHS}
-    assert losses[strength] <= min(losses.values()) + 0.05 * np.log(classes)
-
-
-def test_spherical_clusters_are_at_a_fixed_point() -> None:
-    """Every row is in the cluster of the nearest mean direction, and directions alone decide."""
-    x = CLOTHES.pixels[:500, 0, ::3, ::3].reshape(500, -1) / 255
-    found = spherical_clusters(x, 8)
-    rows = x - x.mean(0)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    means = np.stack([rows[found == k].sum(0) for k in range(8)])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-    assert ((rows @ means.T).argmax(1) == found).mean() > 0.97 and len(np.unique(found)) == 8
-    assert (spherical_clusters(3 * x + 2, 8) == found).mean() > 0.99
-
-
 def test_what_cannot_be_had_has_a_reason_and_a_remedy(place: Path) -> None:
     def reason(data: str, source: str | None = None, **more: object) -> str:
         with pytest.raises(UserError) as error:
@@ -212,12 +172,11 @@ def test_a_head_whose_file_is_gone_or_that_does_not_fit(place: Path) -> None:
     first = found(entry)
     (entry / "heads" / "labels.safetensors").unlink()  # as the message of a stale one says
     assert weights(found(entry)) == weights(first)
-    zoo.ZooEntry.load(entry).keep_head(Head.of("labels", nn.Sequential(nn.Linear(64, 3)), {"data": "labelled.npz"}))
+    recipe = {"data": "labelled.npz", "images": 300}
+    zoo.ZooEntry.load(entry).keep_head(Head.of("labels", nn.Sequential(nn.Linear(64, 3)), recipe))
     with pytest.raises(UserError, match=r"labels\.safetensors takes 64 features, the model has 128"):
         found(entry)
-    zoo.ZooEntry.load(entry).keep_head(
-        Head.of("clusters-9", nn.Sequential(nn.Linear(128, 9)), {"data": "labelled.npz"})
-    )
+    zoo.ZooEntry.load(entry).keep_head(Head.of("clusters-9", nn.Sequential(nn.Linear(128, 9)), recipe))
     (entry / "heads" / "labels.safetensors").unlink()
     (place / "labelled.npz").unlink()
     with pytest.raises(UserError, match="give source=clusters clusters=9 or source=none"):
@@ -290,6 +249,21 @@ def test_in_a_zoo_that_cannot_be_written_the_head_is_used_and_said_not_kept(
     ranking = evaluation.rank([str(entry), str(kept)], "labelled.npz", ["leep"], **how)
     assert ranking.scores[0, 0] == ranking.scores[1, 0] and not (entry / "heads").exists()
     assert any(note.endswith("is fitted anew in the next ranking (byol)") for note in ranking.notes)
+
+
+def test_a_ranking_keeps_data_sets_apart_whose_class_counts_differ(place: Path) -> None:
+    few = CLOTHES.labels[:300] < 4
+    np.savez(place / "few.npz", x_train=CLOTHES.pixels[:300, 0][few], y_train=CLOTHES.labels[:300][few])
+    for seed, (name, data) in enumerate([("a", "labelled.npz"), ("b", "labelled.npz"), ("c", "few.npz")]):
+        made(place / "zoo", name, data, seed=seed, images=300 if seed < 2 else int(few.sum()))
+    how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 10, "max_images": 60}
+    apart = evaluation.rank("zoo", "labelled.npz", ["leep"], **how)
+    assert sorted(apart.ranks[:2, 0]) == [1, 2] and apart.ranks[2, 0] == 1
+    order = np.argsort(-apart.scores[:2, 0])
+    assert apart.consensus.rank[order[0]] < apart.consensus.rank[2] < apart.consensus.rank[order[1]]  # level groups
+    assert any("ranked apart" in note for note in apart.notes)
+    together = evaluation.rank("zoo", "labelled.npz", ["leep"], source="clusters", clusters=8, **how)
+    assert sorted(together.ranks[:, 0]) == [1, 2, 3] and not any("ranked apart" in note for note in together.notes)
 
 
 def test_other_images_than_those_of_the_training_are_said(place: Path) -> None:

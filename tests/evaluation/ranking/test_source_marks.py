@@ -1,4 +1,4 @@
-"""What LEEP can compare: letters for kinds of heads, and data sets with other numbers of classes ranked apart."""
+"""Letters for kinds of source heads, and data sets with other numbers of classes, which LEEP ranks apart."""
 
 import json
 from dataclasses import replace
