@@ -12,10 +12,6 @@ FOLDER holds train/CLASS/FILM and test/CLASS/FILM. The same command goes on wher
 features=once extracts its features again.
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from evaluating import run_alone, settings_of
 
 from evaluation.protocols.action.options import Asked, Options, Place

@@ -6,10 +6,6 @@ python recipes/choose.py zoo=[runs/zoo,efficientnet_lite0] data=path/to/images f
 The same command resumes a stopped run.
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from dataclasses import dataclass
 from typing import Any
 

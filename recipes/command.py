@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import process  # first: it says in one line what stops the imports, too
 import stand_ins
 
 if stand_ins.HELP & set(sys.argv):
@@ -28,9 +29,9 @@ from words import check, is_sweep, joined, lengthened, one_line, quoted
 
 from sslkit import members, objectives, regularizers, say
 from sslkit.allocator import keep_freed_memory
-from sslkit.columns import entry, reflowed
+from sslkit.columns import entry, printable, reflowed
 from sslkit.data.recipe import View, ViewRecipe
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 from sslkit.invocation import as_started
 from sslkit.method import classes, settable, signature
 from sslkit.plurals import counted
@@ -47,10 +48,10 @@ QUIET = {  # no output folder and no log of Hydra
 def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> None:
     """Compose `settings` (a dataclass with a `method`) with the words of the command line and call the task.
 
-    UserError is printed in one line; the exit code is then 2.
+    The exit codes are those of `process`.
     """
-    _prepare()
-    with _one_line_errors():
+    prepare()
+    with one_line_errors():
         words = _read(joined(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
         if stand_ins.HELP & set(words):
@@ -65,7 +66,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> Non
             _job(task, refused)
         )()
         if refused:
-            raise UserError(
+            raise RunFailed(
                 f"{counted(len(refused), 'job')} of the sweep failed, the others are done: {'; '.join(refused)}"
             )
 
@@ -90,8 +91,8 @@ def run_plain(
 
     options: {part: {option: default}}, set by part.option=value; those of part "" by option=value.
     """
-    _prepare()
-    with _one_line_errors():
+    prepare()
+    with one_line_errors():
         words = _read(sys.argv[1:], settings, shorten=False)
         if stand_ins.HELP & set(words):
             show(plain_help(settings, usage, options))
@@ -112,19 +113,22 @@ def run_plain(
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Print a UserError, or a parse error of Hydra, in one line and exit with code 2."""
+def one_line_errors() -> Iterator[None]:
+    """Print an error for people, a parse error of Hydra or a stop by a signal in one line, and exit with its code."""
     try:
-        yield
+        with process.stops():
+            yield
+    except RunFailed as error:
+        process.end(process.FAILED, said(error))
     except UserError as error:
-        _refuse(str(error))
+        process.end(process.REFUSED, said(error))
     except (HydraException, OmegaConfBaseException) as error:
-        _refuse(one_line(error))
+        process.end(process.REFUSED, f"error: {as_started(one_line(error))}")
 
 
-def _refuse(said: str) -> None:
-    print(f"error: {as_started(said)}", file=sys.stderr)
-    sys.exit(2)
+def said(error: UserError) -> str:
+    """The line of an error; names in it may hold what would begin another one."""
+    return f"error: {printable(as_started(str(error)), keep='')}"
 
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
@@ -136,19 +140,16 @@ def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[
     return [quoted(word, texts) for word in words]
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Prepare the process of a command line. A warning is printed in one line, without its code location."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # otherwise Hydra prints errors itself, in several lines
     keep_freed_memory()
-    warnings.formatwarning = lambda message, *_: f"warning: {as_started(str(message))}\n"
+    warnings.formatwarning = lambda message, *_: f"warning: {printable(as_started(str(message)))}\n"
 
 
 def show(help: str) -> None:
     """Print a help text, the last thing that is done with stand-ins."""
-    try:
-        print(as_started(help), flush=True)
-    except BrokenPipeError:  # `--help | head`; Python flushes once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(as_started(help), flush=True)
     stand_ins.remove()
 
 
@@ -173,13 +174,13 @@ def _job(task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None
         sweeps = refused is not None and _is_one_of_a_sweep(HydraConfig.get())
         HydraConfig.instance().cfg = None
         say.print_lines()
-        with _one_line_errors():
+        with one_line_errors():
             try:
                 task(OmegaConf.to_container(config, resolve=True))
             except UserError as error:
                 if not sweeps:
                     raise
-                print(f"error: {as_started(str(error))}", file=sys.stderr)
+                print(said(error), file=sys.stderr)
                 refused.append(" ".join(sys.argv[1:]))
 
     return job

@@ -11,10 +11,6 @@ is marked as not comparable to published numbers. FOLDER holds train.json and te
 file_name is relative to FOLDER.
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from evaluating import run_alone, settings_of
 
 from evaluation.protocols.detection.options import Asked, Options, Place

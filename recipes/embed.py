@@ -8,10 +8,6 @@ python recipes/embed.py checkpoint=efficientnet_lite0 data=path/to/images out=fe
 The same command resumes a stopped run.
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from dataclasses import asdict, dataclass, fields, make_dataclass
 from typing import Any
 

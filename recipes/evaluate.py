@@ -6,10 +6,6 @@ python recipes/evaluate.py checkpoint=efficientnet_lite0 data=path/to/images pro
 python recipes/evaluate.py zoo=runs/zoo data=pets root=data
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

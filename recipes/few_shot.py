@@ -4,10 +4,6 @@ python recipes/few_shot.py checkpoint=runs/zoo/NAME data=glyphs                 
 python recipes/few_shot.py checkpoint=[runs/zoo/A,runs/zoo/B] data=cub2011 root=data n_way=20 k_shot=[5]
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from evaluating import run_protocol
 
 if __name__ == "__main__":

@@ -7,11 +7,7 @@ python recipes/rank.py zoo=[runs/zoo,efficientnet_lite0] data=[clipart,digits] t
 The same command resumes a stopped run. If a model fails, the others are still measured; the exit code is then 1.
 """
 
-import os
 import sys
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +67,7 @@ class Settings:
 def main(config: dict[str, Any]) -> None:
     from evaluation.ranking.ground_truth import TRUTH, ground_truth
     from sslkit import say
+    from sslkit.columns import printable
     from sslkit.errors import UserError
 
     if not config["zoo"]:
@@ -83,7 +80,7 @@ def main(config: dict[str, Any]) -> None:
     if found.failures:
         print(f"{len(found.failures)} failed, all others are measured; the same command retries them:", file=sys.stderr)
         for failure in found.failures:
-            print(f"  {failure}", file=sys.stderr)
+            print(f"  {printable(failure, keep='')}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -6,6 +6,10 @@ import runpy
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # programs import each other by bare names
+
+import process
+
 from sslkit.columns import entry
 from sslkit.errors import nearest
 from sslkit.invocation import COMMAND
@@ -35,15 +39,14 @@ def _first_line(path: Path) -> str:
 
 def main() -> None:
     """Run the program that the first word names as `python FOLDER/NAME.py` would, with the words after it."""
+    process.prepare()
     words = sys.argv[1:]
     if not words or words[0] in ("--help", "-h"):
         print(overview())
         return
     known, name = programs(), words[0].replace("_", "-")
     if name not in known:
-        print(f"error: there is no command {words[0]!r}: {nearest(name, known)}", file=sys.stderr)
-        sys.exit(2)
+        process.end(process.REFUSED, f"error: there is no command {words[0]!r}: {nearest(name, known)}")
     os.environ[COMMAND] = "1"
-    sys.path.insert(0, str(FOLDER))  # programs import each other by bare names
     sys.argv = [str(known[name]), *words[1:]]  # Lightning starts other ranks with it
     runpy.run_path(sys.argv[0], run_name="__main__")

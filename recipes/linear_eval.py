@@ -5,10 +5,6 @@ python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=imagenet root=data r
 python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=path/to/images recipe=simclr90    (augmented views)
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from evaluating import run_protocol
 
 if __name__ == "__main__":

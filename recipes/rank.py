@@ -10,10 +10,6 @@ python recipes/rank.py zoo=runs/zoo data=boxes:clipart_boxes metrics=[knn,logme]
 python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints ped.reference=imagenet
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,10 +5,6 @@ python recipes/report.py zoo=runs/zoo rankings=runs/ranking out=report.html
 python recipes/report.py zoo=runs/zoo study=recipes/benchmarks/results/ranking_study.json
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 import shlex
 import sys
 from dataclasses import dataclass

@@ -8,10 +8,6 @@ python recipes/train.py method=byol data=path/to/images init=efficientnet_lite0 
 python recipes/train.py -m method=byol,byol+dsa seed=0,1                   (a sweep)
 """
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 from command import run
 
 import sslkit

@@ -22,11 +22,7 @@ python recipes/train.py method=byol hydra/launcher=submitit_slurm --cfg hydra   
 """
 
 import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -35,14 +31,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from command import composed, plain_help, show
+from command import composed, one_line_errors, plain_help, prepare, show
 from grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
 from sslkit import say
 from sslkit.command_line import words
-from sslkit.errors import UserError
-from sslkit.invocation import as_started, by_command
+from sslkit.invocation import by_command
 from sslkit.settings import MOST_SEED, setting
 from sslkit.training.config import Config
 
@@ -147,18 +142,10 @@ def _task(members: Sequence["Member"]) -> str:
 
 
 if __name__ == "__main__":
+    prepare()
     say.print_lines()
-    for stop in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(stop) is not signal.SIG_IGN:  # nohup ignores it
-            signal.signal(stop, signal.default_int_handler)  # like Ctrl-C: stops the members too
-    try:
+    with one_line_errors():
         if {"--help", "-h"} & set(sys.argv):
             show(plain_help(Settings(), __doc__, {}))
         else:
             sys.exit(main(sys.argv[1:]))
-    except UserError as error:
-        print(f"error: {as_started(str(error))}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command resumes from the last checkpoints", file=sys.stderr)
-        sys.exit(130)

@@ -19,6 +19,15 @@ def columns() -> int:
     return max(USUAL, shutil.get_terminal_size().columns) if is_terminal else USUAL
 
 
+def printable(text: str, keep: str = "\n") -> str:
+    """Return the text with every character that is not printable, and not in `keep`, as its escape, such as `\\x1b`.
+
+    Names of files, classes and models come from outside: a terminal would obey an escape code in one, and a line break
+    in one would begin a line that looks like ours.
+    """
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def folded(text: str, width: int | None = None) -> str:
     """Return the text with lines of at most `width` (None: `columns()`), continued below the text of their label.
 

@@ -11,6 +11,13 @@ class UserError(ValueError):
     """
 
 
+class RunFailed(UserError):
+    """A run that began and could not go on, such as on a full disk. The message says how to continue it.
+
+    The recipes print it like a UserError and exit with code 1.
+    """
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or the name of its class if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

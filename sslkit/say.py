@@ -7,7 +7,7 @@ Each line is a record of the logger "sslkit.say". In a program of your own only 
 import logging
 import sys
 
-from sslkit.columns import folded
+from sslkit.columns import folded, printable
 from sslkit.invocation import as_started
 
 LOG = logging.getLogger("sslkit.say")
@@ -28,8 +28,8 @@ class _Printer(logging.Handler):
     """Prints to the current sys.stdout, in lines that fit the terminal; a warning stays one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        kept = sys.stdout.encoding or "utf-8"  # a file name may have bytes that are no text
-        said = record.getMessage().encode(kept, "backslashreplace").decode(kept)
+        kept = sys.stdout.encoding or "utf-8"  # that of an old terminal lacks most letters
+        said = printable(record.getMessage()).encode(kept, "backslashreplace").decode(kept)
         print(said if record.levelno >= logging.WARNING else folded(said), flush=True)
 
 

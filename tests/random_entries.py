@@ -21,5 +21,7 @@ def made(folder: Path, name: str, source: str, *, seed: int = 0, head: Head | No
         "normalize": {"mean": [0.3], "std": [0.4]},
         "data": {"source": source, "images": images},
     }
-    zoo.save(folder / name, body.export(), card, head)
+    entry = zoo.save(folder / name, body.export(), card)
+    if head is not None:
+        entry.keep_head(head)
     return folder / name

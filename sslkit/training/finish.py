@@ -4,15 +4,16 @@ import datetime
 import importlib.metadata
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sslkit import diagnostics, say
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 from sslkit.figures import NoMap
 from sslkit.method import Method
 from sslkit.training import origin
@@ -23,7 +24,7 @@ from sslkit.training.features import features, knn_accuracy, probe_accuracy
 from sslkit.training.history import History
 from sslkit.training.plots import plot_embedding, plot_terms
 from sslkit.training.summary import summary
-from sslkit.zoo.entry import WEIGHTS, ZooEntry, load_lines, save
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, load_lines, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
@@ -58,68 +59,72 @@ def finish(
     computed: dict[str, Any],
     asked: Config,
 ) -> ZooEntry:
-    """Write loss.png, embedding.png, backbone.safetensors and card.json; print the summary. asked: settings as given.
-    computed: device, processes, threads and precision.
+    """Write the weights and the card, then, each on its own, what is told of them; print the summary.
 
-    The card is written last: a run without one is not finished, and resume=true makes all of them again.
+    asked: settings as given. computed: device, processes, threads and precision.
+
+    A part that fails costs no other: it is one warning, and a name in the card's field `missing`. A run whose card
+    lists such names is not finished, and resume=true makes all parts again.
     """
-    history.write()  # a resumed run may lack the file, or a part of it
-    after = judge(method, data, config.eval.k)
-    x, y = _training_features(config, data, method)
-    diagnosis = {
-        "rankme": diagnostics.rankme(x),
-        "uniformity": diagnostics.uniformity(x[torch.linspace(0, len(x) - 1, min(len(x), 2000)).long()]),
+    training = cache(partial(_training_features, config, data, method))
+    parts: dict[str, Callable[[], dict[str, Any] | None]] = {
+        "metrics.csv": history.write,  # a resumed run may lack the file, or a part of it
+        "the evaluation": lambda: {"after": judge(method, data, config.eval.k)},
+        "the diagnostics": lambda: _diagnosed(training()[0]),
+        "the source head": lambda: _keep_head(entry, config, method),
+        "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k),
+        "embedding.png": lambda: _picture(config, data, method, folder, training),
     }
     card = make_card(config, data, method, folder)
-    card |= {
-        "seconds": round(history.seconds, 1),
-        "computed": computed,
-        "before": before,
-        "after": after,
-        "diagnostics": diagnosis,
-        "features": {"images": len(x), "mean": x.mean(0).tolist(), "std": x.std(0).tolist()},
-        "unreadable": sorted({*unreadable, *_unread(data)}),
-    }
-    with _drawn("loss.png"):
-        plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k)
-    with _drawn("embedding.png"):
-        _picture(config, data, method, folder, (x, y))
-    entry = save(folder, method.backbone.export(), card, _head(config, method))
-    tidy(folder)
-    say.line(summary(entry, data, asked))
+    card |= {"seconds": round(history.seconds, 1), "computed": computed, "before": before, "missing": list(parts)}
+    entry = save(folder, method.backbone.export(), card)
+    found, missing = {}, []
+    for name, make in parts.items():
+        with _apart(name, missing):
+            found |= make() or {}
+    found["unreadable"] = sorted({*unreadable, *_unread(data)})
+    with _apart(CARD, missing):
+        entry = update(entry, **found, missing=missing)
+    with _apart("the summary", missing):
+        tidy(folder)
+        say.line(summary(entry, data, asked))
     return entry
 
 
-def _head(config: Config, method: Method) -> Head | None:
-    """The classifier or the prototypes that the objective has learned, for LEEP; None without."""
-    labels = method.objective.needs_labels
-    name, made = (LABELS, "classifier") if labels else (PROTOTYPES, "predictions over the prototypes")
+@contextmanager
+def _apart(name: str, missing: list[str]) -> Iterator[None]:
+    """Warn of a part that cannot be made, and add its name to `missing`."""
     try:
-        layers = method.objective.source_head()
-        recipe = {"data": config.data.source, "made": f"the {made} of the training"}
-        return None if layers is None else Head.of(name, layers, recipe)
-    except Exception as error:  # an objective of one's own may raise anything, and this must not cost the weights
-        warnings.warn(f"the source head of {method.name} is not kept: {error}", stacklevel=2)
-        return None
+        yield
+    except Exception as error:  # matplotlib, an objective of one's own, a full disk: this must not cost the rest
+        missing.append(name)
+        said = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
+        again = "the same command with resume=true makes it again"
+        warnings.warn(f"{name} could not be made, all else is kept: {said}; {again}", stacklevel=2)
+
+
+def _diagnosed(x: torch.Tensor) -> dict[str, Any]:
+    """The fields of the card on the features (N, D) of training images."""
+    some = x[torch.linspace(0, len(x) - 1, min(len(x), 2000)).long()]
+    return {
+        "diagnostics": {"rankme": diagnostics.rankme(x), "uniformity": diagnostics.uniformity(some)},
+        "features": {"images": len(x), "mean": x.mean(0).tolist(), "std": x.std(0).tolist()},
+    }
+
+
+def _keep_head(entry: ZooEntry, config: Config, method: Method) -> None:
+    """Keep the classifier or the prototypes that the objective has learned, if it has some, for LEEP."""
+    layers = method.objective.source_head()
+    if layers is not None:
+        labels = method.objective.needs_labels
+        name, made = (LABELS, "classifier") if labels else (PROTOTYPES, "predictions over the prototypes")
+        entry.keep_head(Head.of(name, layers, {"data": config.data.source, "made": f"the {made} of the training"}))
 
 
 def _unread(data: Data) -> set[str]:
     """Paths that the loader of training images does not meet: of held-out images, of videos left out at the start."""
     judged = (part.unreadable for part in (data.bank, data.query) if part is not None)
     return set(getattr(data.train, "skipped", ())).union(*judged)
-
-
-@contextmanager
-def _drawn(name: str) -> Iterator[None]:
-    """Warn of a picture that cannot be drawn. A full disk (UserError) stops the run; resume=true continues it."""
-    try:
-        yield
-    except NoMap as error:
-        warnings.warn(f"{name} could not be drawn: {error}", stacklevel=2)
-    except UserError:
-        raise
-    except Exception as error:  # matplotlib and scikit-learn raise many classes for unusual numbers
-        warnings.warn(f"{name} could not be drawn: {type(error).__name__}: {error}", stacklevel=2)
 
 
 def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[str, Any]:
@@ -175,23 +180,31 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
     return features(method, capped(clean, config))
 
 
-def _picture(config: Config, data: Data, method: Method, folder: Path, train: tuple) -> None:
-    """The embedding of held-out images, or of training images if there are no others."""
+def _picture(
+    config: Config, data: Data, method: Method, folder: Path, training: Callable[[], tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    """Draw the embedding of held-out images, or of training images if there are no others."""
     if not config.eval.tsne:
         return
-    x, y = train if data.query is None else features(method, data.query)
+    x, y = training() if data.query is None else features(method, data.query)
     if len(x) < LEAST_POINTS:
         return
     keep = torch.linspace(0, len(x) - 1, min(len(x), config.eval.tsne)).long()
     classes = data.train.classes if data.bank else None
     title = f"{method.name}: t-SNE of {len(keep):,} {data.unit}"
-    plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title)
+    try:
+        plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title)
+    except NoMap as error:  # of these features there is none, now or later
+        warnings.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that sslkit runs from; None for an installed package."""
+    """The commit of the checkout that sslkit runs from; None for an installed package, and without git."""
     here = Path(__file__).parent
-    asked = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    try:
+        asked = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
     return asked.stdout.strip() or None
 
 

@@ -24,7 +24,8 @@ class Requeue(pl.Callback):
     """On SIGUSR1 in a Slurm job: requeue it and end the process, after the step if one is being computed.
 
     Rank 0 requeues the job, and Slurm ends its other processes. If Slurm refuses, training goes on.
-    Lightning leaves a signal alone that has a handler after `setup`, so its own is never used.
+    Lightning leaves this signal alone if it has a handler after `setup`, so its own is never used. Its handler of
+    SIGTERM, which would end training after the step as if all were done, gives way to that of the program.
     """
 
     def __init__(self) -> None:
@@ -32,11 +33,16 @@ class Requeue(pl.Callback):
         self.in_step = False
         self.asked = False
         self._before: Any = None
+        self._terminate = signal.getsignal(signal.SIGTERM)
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         self.is_main = trainer.is_global_zero
-        if SIGNAL and "SLURM_JOB_ID" in os.environ and threading.current_thread() is threading.main_thread():
+        if SIGNAL and "SLURM_JOB_ID" in os.environ and _in_main_thread():
             self._before = signal.signal(SIGNAL, self._ask)
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if _in_main_thread():
+            signal.signal(signal.SIGTERM, self._terminate)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
@@ -66,6 +72,10 @@ class Requeue(pl.Callback):
         if self._before is not None:
             signal.signal(SIGNAL, self._before)
             self._before = None
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _job() -> str:

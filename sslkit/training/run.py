@@ -15,6 +15,7 @@ from sslkit.method import filled
 from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
 from sslkit.training.given import as_in
+from sslkit.zoo import card
 from sslkit.zoo.entry import CARD
 
 # Settings that do not affect the weights.
@@ -186,7 +187,11 @@ def _plain(value: object) -> object:
 
 
 def finished(folder: Path) -> bool:
-    return (folder / CARD).is_file()
+    """Return whether the run has written its entry, whole or damaged, and its card lists nothing still to be made."""
+    try:
+        return not card.read(folder / CARD).get("missing")
+    except UserError:
+        return (folder / CARD).is_file()
 
 
 def sweep(folder: Path) -> None:

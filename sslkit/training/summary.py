@@ -26,8 +26,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
     """
     card, folder = entry.card, entry.folder
     lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}", "", *_results(card, data)]
-    if card["unreadable"]:
-        paths = card["unreadable"]
+    if paths := card.get("unreadable"):
         shown = paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else [])
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
         lines += ["", f"  {len(paths)} unreadable {unit} left out:", *(f"    {path}" for path in shown)]
@@ -36,7 +35,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
     """The quick evaluations before and after training, and the rank of the features."""
-    before, after, lines = card["before"], card["after"], []
+    before, after, lines = card["before"], card.get("after"), []
     if after:
         held = "held-out " if data.held_out else ""
         judged_on = f"on {after['n']:,} {held}{data.unit}"
@@ -50,7 +49,10 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
             lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {100 * after[key]:8.1f} % ± {half:.1f}")
         for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
             lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f}   {after[key]:10.3f}")
-    return [*lines, f"  {'effective rank of the features (RankMe)':<41} {'':8}   {card['diagnostics']['rankme']:10.1f}"]
+    if "diagnostics" in card:
+        rank = card["diagnostics"]["rankme"]
+        lines.append(f"  {'effective rank of the features (RankMe)':<41} {'':8}   {rank:10.1f}")
+    return lines
 
 
 def _files(folder: Path) -> list[str]:

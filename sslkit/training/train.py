@@ -105,7 +105,21 @@ class Unreadable(pl.Callback):
 def train(
     config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
 ) -> ZooEntry | None:
-    """Train `method` on `data` in `folder`, from `checkpoint` if there is one. asked: the settings as given."""
+    """Train `method` on `data` in `folder`, from `checkpoint` if there is one. asked: the settings as given.
+
+    Raises KeyboardInterrupt, with the way to go on, when a signal stops it.
+    """
+    try:
+        return _train(config, data, method, folder, checkpoint, asked)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and not isinstance(stop.__context__, KeyboardInterrupt):  # not Lightning's
+            raise
+        raise KeyboardInterrupt(f"stopped; the same command with resume=true continues {folder}") from stop
+
+
+def _train(
+    config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
+) -> ZooEntry | None:
     quiet()
     if run.is_main():
         run.sweep(folder)
@@ -146,10 +160,6 @@ def _fit(trainer: pl.Trainer, module: Pretraining, loading: Loading, folder: Pat
                 trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
     except OSError as error:  # for example from TensorBoard's writer
         raise UserError(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
-    except SystemExit:  # raised by Lightning on Ctrl+C
-        if trainer.interrupted and trainer.is_global_zero:
-            print(f"interrupted; the same command with resume=true continues {folder}", file=sys.stderr)
-        raise
     finally:
         loggers.finish(started)
         leave_group(launched_outside)

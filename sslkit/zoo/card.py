@@ -101,6 +101,7 @@ SCHEMA: dict[str, Any] = _object(
             made=_field("string", "how it was made, in words"),
         ),
     ),
+    missing=_field("array", "parts of the entry that are still to be made", items=_field("string", "a name")),
     unreadable=_field("array", "paths of images that were left out", items=_field("string", "a path")),
 ) | {
     # A card with a format is a finished run's; others were written by hand for a network.

@@ -94,19 +94,16 @@ def load_lines(build: list[str], weights: Path) -> str:
     )
 
 
-def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any], head: heads.Head | None = None) -> ZooEntry:
-    """Write an entry: the weights first, a source head, then the card, each whole or not at all.
+def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
+    """Write an entry: the weights first, then the card, each whole or not at all.
 
     Raises UserError for a card that does not fit `sslkit.zoo.card`, before anything is written, and for a full disk.
     """
     import safetensors.torch
 
-    card = card if head is None else {**card, "source_heads": {head.name: head.recipe}}
     text = cards.written(card := escaped(card), folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))
-    if head is not None:
-        heads.write(folder, head, weights.sha256(folder / WEIGHTS))
     with write_whole(folder / CARD) as partial:
         partial.write_text(text)
     return ZooEntry(folder, card)

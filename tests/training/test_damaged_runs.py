@@ -14,7 +14,7 @@ from sslkit.training import finish, sweep, train
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.config import Config
 from sslkit.training.plots import plot_embedding
-from sslkit.zoo import CARD, WEIGHTS
+from sslkit.zoo import CARD, WEIGHTS, ZooEntry
 
 
 class Killed(BaseException):
@@ -53,11 +53,12 @@ def run(stopped, tmp_path) -> tuple[dict, Path]:
 
 
 STEPS = [
+    (finish, "save"),
+    (sslkit.zoo.entry, "write_whole"),
     (finish, "judge"),
     (finish, "plot_terms"),
     (finish, "plot_embedding"),
-    (finish, "save"),
-    (sslkit.zoo.entry, "write_whole"),
+    (finish, "update"),
     (finish, "tidy"),
 ]
 
@@ -69,11 +70,10 @@ def test_killed_at_any_step_of_the_end(run, monkeypatch) -> None:
         partial.touch()
         with monkeypatch.context() as patch:
             patch.setattr(module, step, die)
-            if (folder / CARD).exists():
-                assert all((folder / name).is_file() for name in ("loss.png", "embedding.png", WEIGHTS)), step
-                continue
             with pytest.raises(Killed):
                 sslkit.pretrain(config)
+        assert (folder / CARD).exists() == (folder / WEIGHTS).exists() == (step not in ("save", "write_whole")), step
+    assert ZooEntry.load(folder).card["missing"] == []
     partial.touch()
     entry = sslkit.pretrain(config)
     assert entry.backbone() is not None and not list(folder.rglob("*.part"))
@@ -89,15 +89,59 @@ def test_metrics_cut_short_are_written_again(run) -> None:
     assert (folder / "metrics.csv").read_text() == whole
 
 
-def test_a_picture_that_cannot_be_drawn_costs_no_entry(run, monkeypatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise ValueError("no font")
+def fail(*_: object, **__: object) -> None:
+    raise OSError("no such font\nand more")
 
+
+PARTS = {  # what is made at the end: its name, and what makes it
+    "metrics.csv": "History.write",
+    "the evaluation": "judge",
+    "the diagnostics": "_diagnosed",
+    "the source head": "_keep_head",
+    "loss.png": "plot_terms",
+    "embedding.png": "_picture",
+    "card.json": "update",
+    "the summary": "summary",
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_the_end_that_fails_costs_no_other(part: str, run, monkeypatch) -> None:
     config, folder = run
-    monkeypatch.setattr(finish, "plot_terms", fail)
-    with pytest.warns(UserWarning, match=r"loss.png could not be drawn: ValueError: no font"):
-        entry = sslkit.pretrain(config)
-    assert entry.backbone() is not None and (folder / "embedding.png").is_file()
+    with monkeypatch.context() as broken:
+        broken.setattr(f"sslkit.training.finish.{PARTS[part]}", fail)
+        with pytest.warns(UserWarning, match=rf"^{part} could not be made, all else is kept: OSError: no such font; "):
+            entry = sslkit.pretrain(config)
+    assert entry.backbone() is not None and ZooEntry.load(folder).card["epochs"] == 2
+    listed = {part} & {*PARTS} - {"card.json", "the summary"}
+    assert listed <= set(ZooEntry.load(folder).card["missing"]) and (folder / "views.png").is_file()
+    if part != "the summary":
+        whole = sslkit.pretrain(config)  # again, with resume=true
+        assert whole.card["missing"] == [] and {"after", "diagnostics", "features", "unreadable"} <= set(whole.card)
+        for name, tensor in entry.state_dict().items():
+            assert torch.equal(tensor, whole.state_dict()[name])
+
+
+def test_the_parts_are_all_that_is_made_at_the_end(run) -> None:
+    """A run that is killed right after its weights lists the parts that it had before it."""
+    config, folder = run
+    listed = []
+    whole = finish.save
+
+    def saved(folder: Path, state: dict, card: dict) -> ZooEntry:
+        listed.extend(card["missing"])
+        return whole(folder, state, card)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finish, "save", saved)
+        sslkit.pretrain(config)
+    assert {*listed, "card.json", "the summary"} == set(PARTS)
+
+
+def test_a_run_without_git_has_its_card(run, monkeypatch) -> None:
+    config, folder = run
+    monkeypatch.setenv("PATH", str(folder / "empty"))
+    assert sslkit.pretrain(config).card["commit"] is None
 
 
 def test_a_finished_run_sweeps_what_a_killed_writer_left(run) -> None:

@@ -30,9 +30,8 @@ def projector() -> nn.Sequential:
 
 @pytest.fixture
 def entry(tmp_path: Path) -> zoo.ZooEntry:
-    return zoo.save(
-        tmp_path / "entry", {"weight": torch.ones(3)}, {"method": "swav"}, Head.of("own", projector(), RECIPE)
-    )
+    bare = zoo.save(tmp_path / "entry", {"weight": torch.ones(3)}, {"method": "swav"})
+    return bare.keep_head(Head.of("own", projector(), RECIPE))
 
 
 def test_layers_come_back_and_the_card_has_the_recipe(entry: zoo.ZooEntry) -> None:

@@ -1,0 +1,131 @@
+"""The process of a command: threads that wait without spinning, standard streams that cannot fail, stops by a signal.
+
+`import process` comes before any large import, so that Ctrl-C during these is one line as well. Exit codes of all
+commands: 0 done, 1 a run failed, 2 input refused, 130 SIGINT (Ctrl-C), 143 SIGTERM, 129 SIGHUP.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+
+FAILED, REFUSED = 1, 2
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+STOPPED = "stopped; the same command goes on: what was finished is kept"
+_started = False  # imports are done, so that a stop unwinds what was begun
+_received = signal.SIGINT
+
+
+class Lasting:
+    """A standard stream that drops what it cannot write: a closed pipe or a full disk ends no run.
+
+    Python reports such an error in the middle of the work, and once more at its end.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            return len(text)
+        self._drop()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._drop()
+
+    def _drop(self) -> None:
+        """Let what is in the stream's buffer, and all that follows, go nowhere."""
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def end(code: int, line: str = "") -> None:
+    """Print a line to stderr, in the first process of several only, and exit with the code."""
+    if line and os.environ.get("LOCAL_RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
+    sys.exit(code)
+
+
+@contextmanager
+def stops() -> Iterator[None]:
+    """Turn a stop by a signal into one line, `STOPPED` or that of the interrupt, and the signal's exit code."""
+    global _started
+    _started = True
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        for number in SIGNALS:  # a second signal is no reason to leave in the middle of the first one's end
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, signal.SIG_IGN)
+        end(128 + _received, str(stop) or STOPPED)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _received
+    _received = signal.Signals(number)
+    if not _started:
+        with suppress(OSError):
+            os.write(2, b"stopped before anything was begun\n")
+        os._exit(128 + number)
+    raise KeyboardInterrupt
+
+
+def _stop_child(number: int, frame: FrameType | None) -> None:
+    if number != signal.SIGINT:  # Ctrl-C reaches the parent too, which ends its children
+        os._exit(128 + number)
+
+
+def prepare() -> None:
+    """Make this process ready: that of a command, or a child that it has started afresh."""
+    _open_streams()
+    is_child = multiprocessing.parent_process() is not None
+    for number in SIGNALS:
+        if (
+            signal.getsignal(number) is not signal.SIG_IGN
+        ):  # nohup ignores SIGHUP, a shell SIGINT of what it runs behind
+            signal.signal(number, _stop_child if is_child else _stop)
+    if not is_child:
+        os.register_at_fork(after_in_child=_in_fork)
+
+
+def _in_fork() -> None:
+    for number in SIGNALS:
+        if signal.getsignal(number) is _stop:
+            signal.signal(number, _stop_child)
+
+
+def _open_streams() -> None:
+    """Give every standard stream that is closed a null device, and let none raise an error."""
+    for number, (name, mode) in enumerate((("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY))):
+        try:
+            os.fstat(number)
+        except OSError:  # `>&-`: the next file that is opened would become the standard output
+            os.dup2(os.open(os.devnull, mode), number)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+    sys.stdout, sys.stderr = Lasting(sys.stdout), Lasting(sys.stderr)
+
+
+def _is_program() -> bool:
+    """Return whether a file beside this one was started, and not, for example, pytest."""
+    started = getattr(sys.modules["__main__"], "__file__", None)
+    return started is not None and Path(started).resolve().parent == Path(__file__).resolve().parent
+
+
+if _is_program():
+    prepare()
