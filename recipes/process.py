@@ -57,7 +57,7 @@ class Lasting:
 
 def end(code: int, line: str = "") -> None:
     """Print a line to stderr, in the first process of several only, and exit with the code."""
-    if line and os.environ.get("LOCAL_RANK", "0") == "0":
+    if line and _is_first():
         print(line, file=sys.stderr, flush=True)
     sys.exit(code)
 
@@ -86,6 +86,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _go_on(number: int, frame: FrameType | None) -> None:
+    """Leave the end of this process to the first one's, which has got the signal too, or to their launcher."""
+
+
 def _stop_child(number: int, frame: FrameType | None) -> None:
     if number != signal.SIGINT:  # Ctrl-C reaches the parent too, which ends its children
         os._exit(128 + number)
@@ -95,18 +99,24 @@ def prepare() -> None:
     """Make this process ready: that of a command, or a child that it has started afresh."""
     _open_streams()
     is_child = multiprocessing.parent_process() is not None
+    handler = _stop_child if is_child else _stop if _is_first() else _go_on
     for number in SIGNALS:
         if (
             signal.getsignal(number) is not signal.SIG_IGN
         ):  # nohup ignores SIGHUP, a shell SIGINT of what it runs behind
-            signal.signal(number, _stop_child if is_child else _stop)
+            signal.signal(number, handler)
     if not is_child:
         os.register_at_fork(after_in_child=_in_fork)
 
 
+def _is_first() -> bool:
+    """Return whether this is the only process of a run, or the first one on this machine."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
 def _in_fork() -> None:
     for number in SIGNALS:
-        if signal.getsignal(number) is _stop:
+        if signal.getsignal(number) in (_stop, _go_on):
             signal.signal(number, _stop_child)
 
 
@@ -122,9 +132,9 @@ def _open_streams() -> None:
 
 
 def _is_program() -> bool:
-    """Return whether a file beside this one was started, and not, for example, pytest."""
-    started = getattr(sys.modules["__main__"], "__file__", None)
-    return started is not None and Path(started).resolve().parent == Path(__file__).resolve().parent
+    """Return whether a file beside this one was started, and not, for example, pytest; also in a spawned child."""
+    mains = (getattr(sys.modules.get(name), "__file__", None) for name in ("__main__", "__mp_main__"))
+    return any(file and Path(file).resolve().parent == Path(__file__).resolve().parent for file in mains)
 
 
 if _is_program():

@@ -15,7 +15,7 @@ from typing import Any
 import torch.distributed as dist
 
 from sslkit.distributed import rank, world_size
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 
 SILENCE = 600.0  # seconds without a sign of life after which a rank counts as dead
 _LOOK = 0.02  # seconds between two looks into the store at first, _RARELY later on
@@ -23,7 +23,7 @@ _RARELY = 0.2
 _LAST_WORDS = 5.0  # seconds that a failed rank leaves the others to read why
 
 
-class OthersStopped(UserError):
+class OthersStopped(RunFailed):
     """Another rank has failed or died; it says why itself."""
 
 

@@ -29,7 +29,7 @@ from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
 from evaluation.tuning.task import Task
 from sslkit.distributed import rank, world_size
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
 
@@ -187,7 +187,7 @@ class Runner:
                     for future in done:
                         future.result()
         except BrokenProcessPool as error:
-            raise UserError(
+            raise RunFailed(
                 f"one of workers={self.workers} was killed, perhaps for lack of memory; the same command goes on with "
                 "what is left: give it fewer workers"
             ) from error

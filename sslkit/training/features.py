@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sslkit.data.kept import KeptImages
 from sslkit.diagnostics import EPS, unit_rows
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 from sslkit.method import Method
 
 
@@ -39,7 +39,7 @@ def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tup
         raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
     x = torch.cat(x)
     if not x.isfinite().all():
-        raise UserError("the backbone's features are not finite")
+        raise RunFailed("the backbone's features are not finite")
     return x, torch.cat(y)
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 
-from sslkit.errors import UserError, first_line
+from sslkit.errors import RunFailed, UserError, first_line
 from sslkit.training.config import Config
 
 LOST = ("gloo/transport", "Connection reset by peer", "Connection closed by peer")  # in torch's errors
@@ -79,7 +79,7 @@ def check(config: Config) -> None:
 
 @contextmanager
 def others_watched(folder: Path) -> Iterator[None]:
-    """Raises UserError for a connection to another process that is lost in a step, as when that one was killed."""
+    """Raises RunFailed for a connection to another process that is lost in a step, as when that one was killed."""
     try:
         yield
     except RuntimeError as error:
@@ -87,7 +87,7 @@ def others_watched(folder: Path) -> Iterator[None]:
         if not (lost and dist.is_initialized() and dist.get_world_size() > 1):
             raise
         why = first_line(error).rpartition("] ")[2].partition(". This is")[0]
-        raise UserError(
+        raise RunFailed(
             f"process {dist.get_rank()} has lost another one of this run: its own output says why, or it was killed, "
             f"for example for lack of memory; resume=true continues {folder} ({why})"
         ) from error

@@ -12,7 +12,7 @@ import psutil
 import pytorch_lightning as pl
 import torch
 
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 from sslkit.training import checkpoint_files, launched
 from sslkit.training.config import Config
 from sslkit.training.module import Pretraining
@@ -39,15 +39,15 @@ def is_exhausted(error: BaseException) -> bool:
 def explained(
     config: Config, image_size: int, folder: Path, trainer: pl.Trainer, module: Pretraining
 ) -> Iterator[None]:
-    """Turn an error that memory has run out, or that a loader's worker was killed, into a UserError; others pass."""
+    """Turn an error that memory has run out, or that a loader's worker was killed, into a RunFailed; others pass."""
     try:
         yield
     except Exception as error:
         if isinstance(error, RuntimeError) and WORKER in str(error):
-            raise UserError(_killed(config, folder)) from error
+            raise RunFailed(_killed(config, folder)) from error
         if isinstance(error, UserError) or not is_exhausted(error):
             raise
-        raise UserError(_line(str(error), config, image_size, folder, trainer, module)) from error
+        raise RunFailed(_line(str(error), config, image_size, folder, trainer, module)) from error
 
 
 def _killed(config: Config, folder: Path) -> str:

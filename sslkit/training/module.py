@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sslkit import distributed
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 from sslkit.method import Method
 from sslkit.training.config import OptimizerConfig
 from sslkit.training.optimizers import make_optimizer
@@ -58,7 +58,7 @@ class Pretraining(pl.LightningModule):
             return
         guilty = [k for k, v in due.items() if k != "loss" and not v.isfinite()] or ["loss"]
         values = ", ".join(f"{k} = {due[k].item()}" for k in guilty)
-        raise UserError(
+        raise RunFailed(
             f"the loss is not finite at epoch {self.current_epoch}, step {self.global_step}: {values}. "
             "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
         )

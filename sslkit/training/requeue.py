@@ -68,6 +68,15 @@ class Requeue(pl.Callback):
         say.line(f"job {job} is back in the queue; it will resume this run")
         sys.exit(0)
 
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        """End the other processes of a run that is stopped: once one has ended, Lightning kills this one as well."""
+        started = getattr(trainer.strategy.launcher, "procs", [])
+        if isinstance(exception, KeyboardInterrupt):
+            for process in started:
+                process.kill()
+                process.wait()
+            started.clear()  # Lightning watches those in this list
+
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         if self._before is not None:
             signal.signal(SIGNAL, self._before)

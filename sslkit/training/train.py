@@ -13,7 +13,7 @@ from pytorch_lightning.loggers import Logger
 from sslkit import say
 from sslkit.data.cropped import CroppedImages
 from sslkit.data.images import Images
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 from sslkit.method import Method
 from sslkit.training import launched, loggers, memory, origin, run, same_data
 from sslkit.training.checkpoint import SaveLast
@@ -159,7 +159,7 @@ def _fit(trainer: pl.Trainer, module: Pretraining, loading: Loading, folder: Pat
             with launched.others_watched(folder):
                 trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
     except OSError as error:  # for example from TensorBoard's writer
-        raise UserError(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
+        raise RunFailed(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
     finally:
         loggers.finish(started)
         leave_group(launched_outside)

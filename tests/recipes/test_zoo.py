@@ -231,7 +231,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken,
             member.kill()
         psutil.wait_procs(members, timeout=10)
     else:
-        assert running.returncode == 130 and "the same command resumes" in said
+        assert running.returncode == 130 and "the same command goes on" in said
         assert not any(member.is_running() for member in members)
     assert not (tmp_path / "zoo" / folder / "card.json").exists()
 

@@ -124,7 +124,7 @@ def test_a_part_of_the_end_that_fails_costs_no_other(part: str, run, monkeypatch
 
 def test_the_parts_are_all_that_is_made_at_the_end(run) -> None:
     """A run that is killed right after its weights lists the parts that it had before it."""
-    config, folder = run
+    config, _ = run
     listed = []
     whole = finish.save
 

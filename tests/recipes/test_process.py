@@ -1,0 +1,123 @@
+"""What a person or a scheduler sees of every command's process: exit codes, stops by signals, broken streams."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from random_entries import made
+
+from recipes import installed
+from sslkit.errors import RunFailed, UserError
+
+PROGRAMS = installed.programs()
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+BLOCKED = "import sys, time; print('importing', flush=True); time.sleep(60)"
+TRAIN = ["data.batch_size=32", "eval.k=3", "eval.tsne=0", "trainer.progress=false"]
+
+
+def started(program: str, *words: str, cwd: Path, **environment: str) -> subprocess.Popen:
+    call = [sys.executable, str(PROGRAMS[program]), *words]
+    pipe, env = subprocess.PIPE, {**os.environ, **environment}
+    return subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=env, start_new_session=True)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_stopped_while_it_imports(program: str, tmp_path: Path) -> None:
+    (tmp_path / "hydra").mkdir()
+    (tmp_path / "hydra" / "__init__.py").write_text(BLOCKED)
+    for number, code in SIGNALS.items():
+        process = started(program, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(number)
+        assert process.communicate(timeout=20) == ("", "stopped before anything was begun\n")
+        assert process.returncode == code
+
+
+WORK = {  # minutes of work, but for which a stop comes after its first line or a few seconds of it
+    "train": ["method=simclr", "data=digits.npz", *TRAIN, "epochs=1000"],
+    "zoo": ["methods=[simclr,byol]", "plugins=[none]", "data=digits.npz", *TRAIN, "epochs=1000", "jobs=1"],
+    "evaluate": ["checkpoint=zoo/a", "protocols=[few_shot]", "data=clipart", "few_shot.episodes=1000000"],
+    "few-shot": ["checkpoint=zoo/a", "data=clipart", "episodes=1000000"],
+    "linear-eval": ["checkpoint=zoo/a", "data=clipart", "recipe=simclr90", "epochs=1000"],
+    "embed": ["checkpoint=zoo/a", "data=fashion_mnist", "out=features.npz", "map=tsne"],
+    "rank": ["zoo=zoo", "data=clipart", "bootstrap=1000000", "max_images=null"],
+    "ground-truth": ["zoo=zoo", "data=clipart", "steps=100000", "workers=2"],
+    "choose": ["zoo=zoo", "data=clipart", "steps=100000", "first=2"],
+    "detect": ["checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke", "steps=100000"],
+}
+SHORT = {"action-eval", "cut-films", "report", "shards"}  # of a second or two here: only their imports are stopped
+
+
+def test_every_command_is_stopped() -> None:
+    assert {*WORK} | SHORT == {*PROGRAMS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("program", WORK)
+def test_stopped_at_work(program: str, number: int, few_digits: Path, tmp_path: Path) -> None:
+    """One line, no traceback, no process left behind; the whole group gets Ctrl-C, one process SIGTERM."""
+    (tmp_path / "digits.npz").symlink_to(few_digits)
+    for seed, name in enumerate("ab"):
+        made(tmp_path / "zoo", name, "fashion_mnist", seed=seed)
+    process = started(program, *WORK[program], cwd=tmp_path)
+    time.sleep(1)
+    while busy(process.pid) < 6.5:  # seconds: the imports take four
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == SIGNALS[number], said
+    assert said.rstrip().splitlines()[-1].startswith("stopped; the same command "), said
+    assert "Traceback" not in said
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def busy(pid: int) -> float:
+    """Seconds of computing of a process and of those that it has started."""
+    import psutil
+
+    try:
+        one = psutil.Process(pid)
+        return sum(sum(each.cpu_times()[:2]) for each in (one, *one.children(recursive=True)))
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+@pytest.mark.parametrize(("error", "code"), [(UserError("no such file"), 2), (RunFailed("the disk is full"), 1)])
+def test_exit_codes(error: UserError, code: int, typed, monkeypatch, tmp_path: Path) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("evaluation.report.write_report", fail)
+    done = typed("report", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (code, f"error: {error}\n")
+
+
+def test_an_error_is_one_line_whatever_a_name_holds(typed, tmp_path: Path) -> None:
+    done = typed("embed", "checkpoint=\x1b[2Ja\nepoch 1/1", "data=digits", "out=x.npz", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "\\x1b[2Ja\\nepoch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "stream", ["> /dev/full", ">&-", "2>&-", "> /dev/full 2> /dev/full", "| head -c 1", ">&- 2>&-"]
+)
+def test_a_stream_that_cannot_be_written_ends_nothing(stream: str, tmp_path: Path) -> None:
+    words = "from recipes.installed import main; main()"
+    code = f"set -o pipefail; {sys.executable} -c '{words}' shards folder=images out=out progress=false {stream}"
+    (tmp_path / "images").mkdir()
+    from PIL import Image
+
+    Image.new("L", (8, 8)).save(tmp_path / "images" / "a.png")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert list((tmp_path / "out").rglob("*.tar"))
