@@ -70,7 +70,7 @@ def main(words: Sequence[str]) -> int:
     ones = wanted(settings, shared)
     configs = [Config.from_mapping(composed(one.words, Config())) for one in ones]
     members = sweep.examine(configs)
-    say.line(sweep.overview(members))
+    say.lines(sweep.overview(members))
     missing = [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]
     if settings.cluster:
         jobs = _on_the_cluster(missing)
@@ -124,11 +124,11 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
     from sslkit.training import sweep
 
     out = members[0].config.out
-    say.line(f"\n{sslkit.zoo.open(out)}")
+    say.lines(f"\n{sslkit.zoo.open(out)}")
     failed = sweep.failures(members, ended)
     again = ["again     the same command trains the missing members"] if failed else []
     following = f"next      python recipes/rank.py {words({'zoo': out, 'data': _task(members)})}"
-    say.line("\n".join(["", *failed, *again, following]))
+    say.lines("\n".join(["", *failed, *again, following]))
     return 1 if failed else 0
 
 

@@ -15,13 +15,18 @@ LOG.setLevel(logging.INFO)
 
 
 def line(text: str) -> None:
-    """Report progress."""
-    LOG.info("%s", as_started(text))
+    """Report progress in one line: a line break in it, which only a name can hold, is written as its escape."""
+    LOG.info("%s", printable(as_started(text), keep=""))
+
+
+def lines(text: str) -> None:
+    """Report progress in several lines. Names in the text must hold no line break, see `columns.printable`."""
+    LOG.info("%s", printable(as_started(text)))
 
 
 def warning(text: str) -> None:
-    """Report something left out or repeated."""
-    LOG.warning("%s", as_started(text))
+    """Report something left out or repeated, in one line."""
+    LOG.warning("%s", printable(as_started(text), keep=""))
 
 
 class _Printer(logging.Handler):
@@ -29,7 +34,7 @@ class _Printer(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         kept = sys.stdout.encoding or "utf-8"  # that of an old terminal lacks most letters
-        said = printable(record.getMessage()).encode(kept, "backslashreplace").decode(kept)
+        said = record.getMessage().encode(kept, "backslashreplace").decode(kept)
         print(said if record.levelno >= logging.WARNING else folded(said), flush=True)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from sslkit.columns import columns, hung
+from sslkit.columns import columns, hung, printable
 
 PART = re.compile(r"\s*(?:(?:\d+\.|±) )?\S+")  # of a cell, which is not folded: "word", "2. 0.344", "± 0.028"
 GAP = "  "
@@ -17,7 +17,7 @@ def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = (), width: 
     of its own; then blocks of columns below each other. A row of a single cell is a heading of those
     below it. right: indices of the columns aligned right.
     """
-    width = width or columns()
+    width, lines = width or columns(), _printable(lines)
     if widths := _fitted(lines, width):
         return "\n".join(_rows(lines, widths, right, width))
     return below_names(lines, right, width)
@@ -28,9 +28,13 @@ def below_names(lines: Sequence[Sequence[str]], right: Collection[int] = (), wid
 
     The arguments are those of `aligned`.
     """
-    width = width or columns()
+    width, lines = width or columns(), _printable(lines)
     blocks = _blocks(lines, width - len(INDENT))
     return "\n\n".join("\n".join(_block(lines, block, right, width)) for block in blocks)
+
+
+def _printable(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[printable(cell, keep="") for cell in line] for line in lines]
 
 
 def _fitted(lines: Sequence[Sequence[str]], width: int) -> list[int] | None:
@@ -103,5 +107,5 @@ def _whole(lines: Sequence[Sequence[str]]) -> list[Sequence[str]]:
 def markdown(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
     """Return a markdown table. right: indices of the columns aligned right."""
     rule = ["---:" if i in right else "---" for i in range(len(lines[0]))]
-    header, *rows = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    header, *rows = [[cell.replace("|", "\\|") for cell in line] for line in _printable(lines)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *rows))

@@ -4,11 +4,14 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sslkit import say
+
+NO_NAMES = {"sslkit/training/progress.py", "sslkit/data/shard_writer.py"}  # numbers of epochs; the words of splits
 
 QUIET = """
 from sslkit import say
@@ -46,10 +49,39 @@ def test_a_file_name_that_is_no_text_is_printed() -> None:
     assert done.stdout == b"could not be read: caf\\udce9.png\n"
 
 
-def test_an_escape_code_or_a_line_break_in_a_name_does_nothing_to_a_terminal() -> None:
-    code = "from sslkit import say; say.print_lines(); say.line('left out: \\x1b[2Ja\\rb\\x07\\u202e.png\\nnext')"
+def test_an_escape_code_in_a_name_does_nothing_to_a_terminal() -> None:
+    code = "from sslkit import say; say.print_lines(); say.lines('left out: \\x1b[2Ja\\rb\\x07\\u202e.png\\nnext')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "left out: \\x1b[2Ja\\rb\\x07\\u202e.png\nnext\n"
+
+
+def test_a_line_is_one_line_whatever_a_name_in_it_holds(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "sslkit.say"):
+        say.line("left out: a\nepoch 9/9 10-NN 99 %")
+        say.warning("left out: a\x1b[31m\nb")
+        say.lines("a\nb\x9b")
+    assert caplog.messages == ["left out: a\\nepoch 9/9 10-NN 99 %", "left out: a\\x1b[31m\\nb", "a\nb\\x9b"]
+
+
+def calls(attribute: str) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of a function or method of this name in the packages, with their files."""
+    root = Path(__file__).parents[1]
+    for path in (path for package in ("sslkit", "evaluation", "recipes") for path in (root / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and attribute in (getattr(node.func, name, "") for name in ("id", "attr")):
+                yield path.relative_to(root).as_posix(), node
+
+
+@pytest.mark.parametrize("attribute", ["tqdm", "write"])
+def test_names_beside_a_progress_bar_are_escaped(attribute: str) -> None:
+    for path, call in calls(attribute):
+        is_tqdm = attribute == "tqdm" or getattr(getattr(call.func, "value", None), "id", "") == "tqdm"
+        if not is_tqdm or path.startswith("recipes/benchmarks/"):
+            continue
+        said = [word.value for word in call.keywords if word.arg == "desc"] if attribute == "tqdm" else call.args[:1]
+        for text in said:
+            plain = isinstance(text, ast.Constant) or path in NO_NAMES
+            assert plain or getattr(getattr(text, "func", None), "id", "") == "printable", f"{path}:{text.lineno}"
 
 
 def test_libraries_do_not_print() -> None:

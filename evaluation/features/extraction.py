@@ -20,6 +20,7 @@ from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
 from sslkit import say
+from sslkit.columns import printable
 from sslkit.data.in_order import batches_of_parts
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
@@ -244,7 +245,9 @@ def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], to
 
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
     hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
-    with tqdm(total=sum(map(len, blocks)), desc=label, unit=" images", leave=False, disable=hidden) as bar:
+    with tqdm(
+        total=sum(map(len, blocks)), desc=printable(label, keep=""), unit=" images", leave=False, disable=hidden
+    ) as bar:
         for rows, batch in batches_of_parts(job.split.images, blocks, workers=job.workers, readers=world_size()):
             kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
             yield rows, batch["images"], kept

@@ -93,7 +93,7 @@ def _each_judged(asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool
 def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any], pictures: bool) -> None:
     """Print the table, the differences, and where the results are."""
     results = _named_apart(done)
-    say.line(f"\n{table(shown(results))}\n")
+    say.lines(f"\n{table(shown(results))}\n")
     print_differences(results)
     for name in dict.fromkeys(task.name for task in tasks):
         for line in family.find(name).terminal.remarks([_of_protocol(one, name) for one in done]):

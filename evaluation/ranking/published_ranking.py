@@ -63,7 +63,7 @@ def rank_published(
     keep_reference(reference, benchmark.zoo, Path(out) / name)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
-    say.line(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")
+    say.lines(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")
     return rankings
 
 

@@ -25,6 +25,7 @@ from sslkit import say
 from sslkit.data.sources import name_of_tables
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.regular_files import regular
 
 EXTRACTION = ("cache", "precision", "batch_size", "workers", "on_error")  # options of `evaluation.extract`
 USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
@@ -126,7 +127,9 @@ def _open(task: Any, split: str, reading: Mapping[str, Any]) -> Split:
 
 def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
     """Print a ranking and write it to out/FILE.json."""
-    say.line(f"\n{ranking.data}: {ranking.n:,} images\n{ranking.table()}")
+    say.line("")
+    say.line(f"{ranking.data}: {ranking.n:,} images")
+    say.lines(ranking.table())
     for note in ranking.notes:
         say.line(f"note      {note}")
     _write(ranking, out, file, pictures)
@@ -139,7 +142,8 @@ def _by_layers(
     """Print and write the layers of the models, and how to measure the first one's best layer."""
     reading = {name: value for name, value in how.items() if name in EXTRACTION}
     found = best_layers(models, split, metric, seed=seed, say=line, **reading)
-    say.line(f"{split.name}: the best layer of each model\n{table(found, metric)}")
+    say.line(f"{split.name}: the best layer of each model")
+    say.lines(table(found, metric))
     say.line(f"written   {write(found, metric, path)}")
     first = found[0]
     if first.chosen != OWN:
@@ -147,7 +151,8 @@ def _by_layers(
             "checkpoint": f"{name_of(first.model, load_member(models[first.model]))}@{first.chosen}",
             "data": split.name,
         }
-        say.line(f"frozen    python recipes/evaluate.py {words({**asked, 'protocols': ['linear', 'knn']})}\n")
+        say.line(f"frozen    python recipes/evaluate.py {words({**asked, 'protocols': ['linear', 'knn']})}")
+        say.line("")
 
 
 def file_names(tasks: Sequence[str]) -> dict[str, str]:
@@ -204,7 +209,7 @@ def _listed(data: Any) -> dict[str, Any]:
 def read_truth(path: str | Path) -> Mapping[str, Any]:
     """Read accuracies from a .json file. Raises UserError."""
     try:
-        found = json.loads(Path(path).read_text())
+        found = json.loads(regular(Path(path)).read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"truth={path} cannot be read as JSON: {error}") from error
     if not isinstance(found, dict) or not found:
@@ -231,7 +236,8 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
         written.append(plot_ranking(ranking, out / f"{file}.png"))
         if ranking.truth is not None:
             written.append(plot_agreement(ranking, out / f"{file}{AGREEMENT}.png"))
-    say.line(f"written   {', '.join(map(str, written))}\n")
+    say.line(f"written   {', '.join(map(str, written))}")
+    say.line("")
 
 
 def keep_reference(reference: Reference, models: Mapping[str, Any], out: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from sslkit.columns import printable
 from sslkit.distributed import rank
 
 LINES = 10  # most lines of one training in a log
@@ -27,7 +28,13 @@ class Progress:
         self.step, self.steps, self.loss = first, steps, math.nan
         hidden = None if self.shown else True  # None: shown on a terminal only
         self.bar = tqdm(
-            total=steps, initial=first, desc=self.title, leave=False, disable=hidden, dynamic_ncols=True, unit="step"
+            total=steps,
+            initial=first,
+            desc=printable(self.title, keep=""),
+            leave=False,
+            disable=hidden,
+            dynamic_ncols=True,
+            unit="step",
         )
         self.start = self.said = time.perf_counter()
         self.waited = 0.0
@@ -60,4 +67,4 @@ class Progress:
             self._say(f"step {self.step:,}/{self.steps:,}  {loss}".rstrip())
 
     def _say(self, text: str) -> None:
-        tqdm.write(f"{self.title}  {text}", file=sys.stderr)
+        tqdm.write(printable(f"{self.title}  {text}", keep=""), file=sys.stderr)

@@ -28,6 +28,7 @@ from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
 from evaluation.tuning.task import Task
+from sslkit.columns import printable
 from sslkit.distributed import rank, world_size
 from sslkit.errors import RunFailed, UserError
 
@@ -156,7 +157,13 @@ class Runner:
         """Return the record of every trial, in order; recorded trials are not repeated."""
         keys = [key(self.task, trial) for trial in trials]
         missing = len(self.records.missing(keys))
-        with tqdm(total=len(keys), initial=len(keys) - missing, desc=title, unit="run", disable=self._hidden) as bar:
+        with tqdm(
+            total=len(keys),
+            initial=len(keys) - missing,
+            desc=printable(title, keep=""),
+            unit="run",
+            disable=self._hidden,
+        ) as bar:
             if self.workers > 1 and missing > 1:
                 self._in_processes(keys, trials, bar)
             work = self._work(keys, trials, self.progress)

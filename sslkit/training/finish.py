@@ -87,7 +87,7 @@ def finish(
         entry = update(entry, **found, missing=missing)
     with _apart("the summary", missing):
         tidy(folder)
-        say.line(summary(entry, data, asked))
+        say.lines(summary(entry, data, asked))
     return entry
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sslkit import backbones, members, say
+from sslkit.columns import printable
 from sslkit.data.cropped import CroppedImages
 from sslkit.data.decoded import DecodedImages
 from sslkit.method import Method, parse
@@ -44,7 +45,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     lines += chosen.line(asked, config)
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += _oversized(config, method, data)
-    say.line("\n".join(lines))
+    say.lines("\n".join(printable(line, keep="") for line in lines))
 
 
 def _shared(config: Config) -> str:

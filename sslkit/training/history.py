@@ -72,7 +72,7 @@ class History(pl.Callback):
         self._add({"epoch": trainer.current_epoch + 1, "step": trainer.global_step, **self.noted}, trainer)
         if trainer.is_global_zero:
             self.write()
-            say.line(self.lines(trainer))
+            say.lines(self.lines(trainer))
 
     def write(self) -> None:
         """Write metrics.csv whole."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sslkit.columns import columns
+from sslkit.columns import columns, printable
 from sslkit.command_line import words
 from sslkit.data.builtin import NAMES
 from sslkit.method import signature
@@ -29,8 +29,10 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
     if paths := card.get("unreadable"):
         shown = paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else [])
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
-        lines += ["", f"  {len(paths)} unreadable {unit} left out:", *(f"    {path}" for path in shown)]
-    return "\n".join([*lines, "", *_files(folder), "", *_following(entry, data, asked)])
+        names = [f"    {printable(path, keep='')}" for path in shown]
+        lines += ["", f"  {len(paths)} unreadable {unit} left out:", *names]
+    lines = [*lines, "", *_files(folder), "", *_following(entry, data, asked)]
+    return "\n".join(lines)
 
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:

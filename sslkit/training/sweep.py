@@ -224,7 +224,7 @@ def report(outcomes: Iterable[Outcome], members: Sequence[Member]) -> list[Outco
     for outcome in outcomes:
         ended.append(outcome)
         member = by_name.get(outcome.job.name)
-        say.line(progress(ended, total, member) if member else f"{outcome.job.log}: ended with {outcome.code}")
+        say.lines(progress(ended, total, member) if member else f"{outcome.job.log}: ended with {outcome.code}")
     return ended
 
 

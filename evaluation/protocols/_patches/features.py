@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from evaluation.features.models import LoadedModel
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from evaluation.results.statistics import generator
+from sslkit.columns import printable
 from sslkit.distributed import rank
 from sslkit.errors import UserError
 
@@ -101,7 +102,7 @@ def each_map(
     loader = DataLoader(_Prepared(images, model), BATCH, num_workers=workers, collate_fn=list)
     hidden = None if progress and rank() == 0 else True  # None: only on a terminal
     row = 0
-    for batch in tqdm(loader, desc=what, unit="batch", disable=hidden, leave=False):
+    for batch in tqdm(loader, desc=printable(what, keep=""), unit="batch", disable=hidden, leave=False):
         with torch.inference_mode():
             maps = place_features(model, torch.stack([pixels for pixels, _ in batch]).to(device))
         if not maps.isfinite().all():

@@ -21,6 +21,7 @@ from evaluation.results.records import Records, run_id
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded
+from sslkit.columns import printable
 from sslkit.distributed import rank, world_size
 from sslkit.files import write_whole
 
@@ -82,7 +83,7 @@ class Bench:
 
     def _say(self, line: str) -> None:
         if rank() == 0 and self.place.progress:
-            tqdm.write(line, file=sys.stderr)
+            tqdm.write(printable(line, keep=""), file=sys.stderr)
 
     def _trial(self, training: Training, device: torch.device, checkpoint: Checkpoint, title: str) -> dict[str, Any]:
         """Train and test; return the values of the record, on ranks other than 0 nothing."""
