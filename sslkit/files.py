@@ -1,17 +1,26 @@
 """Files and folders that are written whole or not at all."""
 
+import errno
+import hashlib
 import os
+import platform
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from sslkit import say
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
 
 ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk on which a run began and cannot go on
+MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+_SYSTEMS: dict[int, bool] = {}  # which file systems have locks
 
 
 @contextmanager
@@ -22,7 +31,7 @@ def write_whole(path: Path) -> Iterator[Path]:
     """
     if path.is_dir() or not path.name:
         raise UserError(f"cannot write {path}: it is a folder; name a file in it")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial = path.with_name(f".{path.name}.{of_this_process()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
@@ -38,7 +47,7 @@ def write_whole(path: Path) -> Iterator[Path]:
 @contextmanager
 def write_whole_folder(path: Path) -> Iterator[Path]:
     """Like `write_whole`, for a folder of files: a new temporary folder replaces `path` at the end."""
-    partial, old = (path.with_name(f".{path.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    partial, old = (path.with_name(f".{path.name}.{of_this_process()}.{kind}") for kind in ("new", "old"))
     try:
         partial.mkdir(parents=True)
         yield partial
@@ -56,27 +65,79 @@ def write_whole_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
 
 
+class NoLock:
+    """Stands in for a lock on a file system that has none: `acquire` and `release` do nothing."""
+
+    def acquire(self, **_: object) -> None: ...
+
+    def release(self) -> None: ...
+
+
+def lock(path: Path, **options: Any) -> FileLock | NoLock:
+    """Return the lock of a lock file, whose folder is made; the system frees it with the process that holds it.
+
+    options: of `filelock.FileLock`. Raises OSError if nothing can be written there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path, **options) if has_locks(path.parent) else NoLock()
+
+
+def has_locks(folder: Path) -> bool:
+    """Return whether the file system of a folder has locks; a warning says once if not. Raises OSError like `lock`."""
+    system = folder.stat().st_dev
+    if system not in _SYSTEMS:
+        _SYSTEMS[system] = _can_lock(folder)
+        if not _SYSTEMS[system]:
+            say.warning(
+                f"warning: the file system of {folder} has no locks (flock): of two commands that write there at the "
+                "same time, each does all of the work; do not start a zoo or a fine-tuning twice there"
+            )
+    return _SYSTEMS[system]
+
+
+def _can_lock(folder: Path) -> bool:
+    """Try it on a file that no one else has."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where filelock has another way
+        return True
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # ENOSYS, ENOLCK, EOPNOTSUPP
+            return False
+    return True
+
+
 @contextmanager
 def exclusive(file: Path, what: str) -> Iterator[None]:
-    """Let one process at a time work on a file; others wait. The system frees the lock of a killed process.
+    """Let one process at a time work on a file or folder of a cache; others wait.
 
-    what: is in the file, for the message. Raises UserError if the lock cannot be written beside it.
+    Without a lock if it is there and nothing can be written beside it: a cache that is read-only can be read.
+    what: is in the file, for the message. Raises UserError if it is not there and cannot be made.
     """
-    lock = FileLock(file.with_name(f".{file.stem}.lock"))
+    held: FileLock | NoLock = NoLock()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        held = lock(file.with_name(f".{file.stem}.lock"))
         try:
-            lock.acquire(blocking=False)
+            held.acquire(blocking=False)
         except Timeout:
             say.line(f"another process makes {what} in {file.parent}: waiting for it")
-            lock.acquire()
+            held.acquire()
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"cannot write {what} in {file.parent}: {reason}; {ELSEWHERE}") from error
+        if not file.exists():
+            reason = error.strerror or error
+            raise UserError(f"cannot write {what} in {file.parent}: {reason}; {ELSEWHERE}") from error
+        held = NoLock()
     try:
         yield
     finally:
-        lock.release()
+        held.release()
+
+
+def of_this_process() -> str:
+    """A part of a temporary file's name that no other process has, on this machine or on another one of its disk."""
+    return f"{MACHINE}-{os.getpid()}"
 
 
 def _sync(file: Path) -> None:
@@ -85,4 +146,5 @@ def _sync(file: Path) -> None:
 
 
 def _unwritten(path: Path, error: OSError) -> UserError:
-    return UserError(f"cannot write {path}: {error.strerror or error}; the old content is unchanged")
+    kind = RunFailed if error.errno in FULL else UserError
+    return kind(f"cannot write {path}: {error.strerror or error}; the old content is unchanged")

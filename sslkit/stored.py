@@ -14,8 +14,8 @@ from filelock import FileLock, Timeout
 
 from sslkit import say
 from sslkit.distributed import rank, world_size
-from sslkit.errors import UserError
-from sslkit.files import ELSEWHERE
+from sslkit.errors import RunFailed, UserError
+from sslkit.files import ELSEWHERE, FULL, NoLock, lock
 from sslkit.waiting import Others, from_all, together
 
 _CHUNK = 2**22  # bytes of a part that are copied at once
@@ -53,11 +53,11 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
         return found
     place, count = _sharers(path.parent, what)
     divided = unit is not None and 1 < count <= rows // unit
-    lock = FileLock(path.with_name(f".{path.stem}.lock"))
+    held: FileLock | NoLock = NoLock()
     try:
         with together(what), _named(path, what):
             if place == 0:
-                _acquire(lock, path, what)
+                held = _acquired(path, what)
         with together(what) as others, _named(path, what):
             found = _read(path, rows)
             if found is None and (divided or place == 0):
@@ -69,7 +69,7 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
             if found is None and place == 0:
                 _join(path, [_part(path, number, count) for number in range(count)] if divided else [], rows)
     finally:
-        lock.release()
+        held.release()
     return _visible(path, rows, what) if found is None else found
 
 
@@ -91,13 +91,14 @@ def _sharers(folder: Path, what: str) -> tuple[int, int]:
     return see.index(rank()), len(see)
 
 
-def _acquire(lock: FileLock, path: Path, what: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _acquired(path: Path, what: str) -> FileLock | NoLock:
+    held = lock(path.with_name(f".{path.stem}.lock"))
     try:
-        lock.acquire(blocking=False)
+        held.acquire(blocking=False)
     except Timeout:
         say.line(f"another process is computing {what} ({path}): waiting for it")
-        lock.acquire()
+        held.acquire()
+    return held
 
 
 def _share(rows: int, place: int, count: int, unit: int) -> range:
@@ -120,7 +121,8 @@ def _named(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {what} to {path}: {error}; {ELSEWHERE}") from error
+        kind = RunFailed if error.errno in FULL else UserError
+        raise kind(f"cannot write {what} to {path}: {error}; {ELSEWHERE}") from error
 
 
 def _visible(path: Path, rows: int | None, what: str) -> np.ndarray:

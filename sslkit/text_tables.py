@@ -1,9 +1,12 @@
-"""Rows of cells as a table of text that fits the terminal, or of markdown; the first row is the header."""
+"""Rows of cells as a table of text that fits the terminal, of markdown, or as CSV; the first row is the header."""
 
+import csv
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from sslkit.columns import columns, hung, printable
+from sslkit.files import write_whole
 
 PART = re.compile(r"\s*(?:(?:\d+\.|±) )?\S+")  # of a cell, which is not folded: "word", "2. 0.344", "± 0.028"
 GAP = "  "
@@ -109,3 +112,21 @@ def markdown(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> str
     rule = ["---:" if i in right else "---" for i in range(len(lines[0]))]
     header, *rows = [[cell.replace("|", "\\|") for cell in line] for line in _printable(lines)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *rows))
+
+
+def write_csv(path: Path, lines: Iterable[Sequence[object]]) -> None:
+    """Write a CSV for people, in UTF-8, whole or not at all; names in it come from outside.
+
+    A text that a spreadsheet would run as a formula, since it begins with = + - @ or a control character, gets a '
+    before it. Raises UserError if the file cannot be written.
+    """
+    with (
+        write_whole(path) as partial,
+        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        csv.writer(file).writerows([_plain(cell) for cell in line] for line in lines)
+
+
+def _plain(cell: object) -> object:
+    is_formula = isinstance(cell, str) and cell[:1] and (cell[0] in "=+-@" or not cell[0].isprintable())
+    return f"'{cell}" if is_formula else cell

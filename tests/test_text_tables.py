@@ -1,8 +1,12 @@
 """Tables fit the width: folded cells, names on lines of their own, blocks of columns; nothing is lost or cut."""
 
+import csv
+import re
+from pathlib import Path
+
 import pytest
 
-from sslkit.text_tables import aligned, below_names, markdown
+from sslkit.text_tables import aligned, below_names, markdown, write_csv
 
 SCORE = "1. 0.3441 ± 0.028"
 
@@ -45,3 +49,26 @@ def test_a_row_of_one_cell_is_a_heading() -> None:
 
 def test_markdown() -> None:
     assert markdown([["a", "n"], ["x|y", "1"]], [1]) == "| a | n |\n| --- | ---: |\n| x\\|y | 1 |"
+
+
+def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> None:
+    path, names = tmp_path / "a.csv", ["=1+1", "+a", "-b", "@c", "\td", "\re", "\x1bf", "g=1", "", "-"]
+    write_csv(path, [("name", "value"), *((name, -0.5) for name in names)])
+    with path.open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    assert [name for name, _ in rows] == [*(f"'{name}" for name in names[:7]), "g=1", "", "'-"]
+    assert {value for _, value in rows} == {"-0.5"}
+
+
+def test_every_table_with_names_is_written_so() -> None:
+    """metrics.csv of a run has the names of loss terms, which are code's."""
+    root = Path(__file__).parents[1]
+    files = [path for package in ("sslkit", "evaluation") for path in (root / package).rglob("*.py")]
+    writing = {path.name for path in files if re.search(r"csv\.(Dict)?[wW]riter", path.read_text(encoding="utf-8"))}
+    assert writing == {"text_tables.py", "history.py"}
+
+
+def test_a_line_break_in_a_cell_begins_no_line() -> None:
+    for shown in (aligned([["a", "b"], ["x\ny", "1"]]), below_names([["a", "b"], ["x\ny", "1"]])):
+        assert "x\\ny" in shown
+    assert "x\\ny" in markdown([["a"], ["x\ny"]])

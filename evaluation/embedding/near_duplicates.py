@@ -1,6 +1,5 @@
 """Near-duplicates: pairs of images with the same content or with similar features, and the groups that they form."""
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from evaluation.embedding.table import Embedding
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import unit_rows
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.text_tables import write_csv
 from sslkit.ties import pair_cosines, search_error
 
 THRESHOLD = 0.85  # cosine of efficientnet_lite0 at 224 pixels; other networks need another
@@ -98,16 +97,11 @@ def similar(x: np.ndarray, rows: np.ndarray, threshold: float, search: str) -> t
 def write_duplicates(found: Duplicates, sources: Sequence[Source], path: Path) -> None:
     """Write a CSV of the pairs, one a row. Raises UserError if it cannot be written."""
     names = named(sources)
-    with (
-        write_whole(path) as partial,
-        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(("group", "kind", "similarity", "data", "first", "other_data", "other"))
-        for (a, b), similarity, exact, group in zip(
-            found.rows, found.similarity, found.exact, found.group, strict=True
-        ):
-            writer.writerow((group, "exact" if exact else "near", f"{similarity:.4f}", *names[a], *names[b]))
+    pairs = (
+        (group, "exact" if exact else "near", f"{similarity:.4f}", *names[a], *names[b])
+        for (a, b), similarity, exact, group in zip(found.rows, found.similarity, found.exact, found.group, strict=True)
+    )
+    write_csv(path, [("group", "kind", "similarity", "data", "first", "other_data", "other"), *pairs])
 
 
 def named(sources: Sequence[Source]) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """The nearest other images of each image by cosine: exact, or approximate with its measured recall."""
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from evaluation.features.checks import checked
 from evaluation.learners.neighbours import MORE, neighbours, unit_rows
 from sslkit.errors import UserError
 from sslkit.files import write_whole
+from sslkit.text_tables import write_csv
 from sslkit.ties import pair_cosines, settle
 
 SEARCHES = ("exact", "hnsw", "ivf")
@@ -72,15 +72,12 @@ def write_neighbours(found: Neighbours, paths: Sequence[str], arrays: Path, tabl
         about = {"search": np.array(found.search), "recall": np.array(found.recall)}
         np.savez(file, indices=found.indices, similarities=found.similarities, paths=np.array(paths), **about)
     rows = np.unique(np.linspace(0, len(paths) - 1, min(CSV_ROWS, len(paths))).astype(int))
-    with (
-        write_whole(table) as partial,
-        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(("image", "place", "neighbour", "similarity"))
-        for row in rows:
-            for place, (other, cosine) in enumerate(zip(found.indices[row], found.similarities[row], strict=True), 1):
-                writer.writerow((paths[row], place, paths[other], f"{cosine:.4f}"))
+    near = (
+        (paths[row], place, paths[other], f"{cosine:.4f}")
+        for row in rows
+        for place, (other, cosine) in enumerate(zip(found.indices[row], found.similarities[row], strict=True), 1)
+    )
+    write_csv(table, [("image", "place", "neighbour", "similarity"), *near])
 
 
 def _stacked(found: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

@@ -9,39 +9,18 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from sslkit import say
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
+from sslkit.files import FULL, of_this_process
 
 FORMAT = 1
 INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"
 _FLUSH_SECONDS = 5.0
-
-
-@contextmanager
-def exclusive(root: Path, key: str) -> Iterator[None]:
-    """Lock a key for one process; others wait. The system releases the lock of a killed process."""
-    lock = FileLock(root / f".{key}.lock")
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            say.line(f"another process is extracting the same features into {root}: waiting for it")
-            lock.acquire()
-    except OSError as error:
-        raise UserError(f"cannot write the feature cache {root}: {error.strerror}; give cache=FOLDER") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 class Partial:
@@ -71,7 +50,7 @@ class Partial:
         if not (self.folder.is_dir() and all(self._fits(*shape) for shape in self._shapes.values())):
             _remove(self.folder)
         if not self.folder.is_dir():
-            fresh = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
+            fresh = self.folder.with_name(f"{self.folder.name}.{of_this_process()}")
             shutil.rmtree(fresh, ignore_errors=True)
             try:
                 fresh.mkdir(parents=True)
@@ -144,7 +123,8 @@ class Partial:
 
 
 def unwritten(root: Path, error: OSError) -> UserError:
-    return UserError(
+    kind = RunFailed if error.errno in FULL else UserError
+    return kind(
         f"cannot write the feature cache {root}: {error.strerror or error}; finished blocks are kept: make room and "
         "type the command again, or give cache=FOLDER on another disk"
     )

@@ -15,7 +15,7 @@ import torch
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import COUNTS, Split
-from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, exclusive, opened, read_whole
+from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, opened, read_whole
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
@@ -24,11 +24,13 @@ from sslkit.columns import printable
 from sslkit.data.in_order import batches_of_parts
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
+from sslkit.files import exclusive
 from sslkit.waiting import Others, OthersStopped, from_first, together
 
 PRECISIONS = ("float32", "bfloat16")
 INTERPOLATIONS = ("bilinear", "bicubic")
 CACHED_PIXELS = 24 * 224**2
+_WHAT = "the features"
 _WORK = "the extraction of features"  # in messages
 
 
@@ -168,12 +170,12 @@ def _device(device: str, model: LoadedModel) -> torch.device:
 def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
     """Fill this rank's blocks; the first rank holds the lock and publishes."""
     if world_size() == 1:
-        with exclusive(root, key):
+        with exclusive(root / key, _WHAT):
             return read_whole(root / key) or _fill(job, root, key)
     with ExitStack() as held:
 
         def missing() -> bool:
-            held.enter_context(exclusive(root, key))
+            held.enter_context(exclusive(root / key, _WHAT))
             return read_whole(root / key) is None
 
         return _fill(job, root, key) if from_first(_WORK, missing) else opened(root / key)

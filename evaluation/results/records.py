@@ -10,7 +10,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
+from sslkit.files import FULL, NoLock, lock
 
 POLL = 0.2  # seconds between two checks of another process's lock
 
@@ -77,13 +78,14 @@ class Records:
         record = {"run": run_id(key), **key, **values}
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
-            with FileLock(self.locks / "file.lock", poll_interval=POLL), self.path.open("a+b") as file:
+            with _held(lock(self.locks / "file.lock", poll_interval=POLL)), self.path.open("a+b") as file:
                 file.truncate(_whole(file))
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise UserError(f"cannot write to {self.path}: {error.strerror or error}") from error
+            kind = RunFailed if error.errno in FULL else UserError
+            raise kind(f"cannot write to {self.path}: {error.strerror or error}") from error
 
     @contextmanager
     def claim(self, key: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
@@ -91,16 +93,25 @@ class Records:
 
         wait: wait until another process releases the run.
         """
-        lock = FileLock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
+        own = lock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
         try:
-            lock.acquire(timeout=-1 if wait else 0)
+            own.acquire(timeout=-1 if wait else 0)
         except Timeout:
             yield False
             return
         try:
             yield True
         finally:
-            lock.release()
+            own.release()
+
+
+@contextmanager
+def _held(one: FileLock | NoLock) -> Iterator[None]:
+    one.acquire()
+    try:
+        yield
+    finally:
+        one.release()
 
 
 def each_once(

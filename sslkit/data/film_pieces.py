@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from sslkit.data.video_reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files import of_this_process, write_whole
 
 SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
 LEAST = 3  # pieces of a film, one of them for tests
@@ -75,7 +75,7 @@ def cut_films(
             raise UserError(f"{name}={value!r} must be a whole number from {least}")
     reader = open_reader("pyav")
     surveyed = _surveyed([Path(film) for film in films], reader, frames, side, most)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.new")
+    partial = out.with_name(f".{out.name}.{of_this_process()}.new")
     try:
         for film in tqdm(surveyed, "cutting", unit="film", leave=False, disable=None if progress else True):
             _cut(film, partial, reader, frames, recolor)

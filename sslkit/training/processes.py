@@ -14,6 +14,7 @@ from typing import IO
 import psutil
 
 from sslkit.errors import UserError
+from sslkit.files import has_locks
 from sslkit.plurals import counted
 from sslkit.say import line
 
@@ -201,7 +202,8 @@ def _locked(job: Job) -> IO[bytes]:
     except OSError as error:
         raise UserError(f"cannot write the log {job.log}: {error.strerror}; choose another folder with out=") from error
     try:
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if has_locks(job.log.parent):
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         log.close()
         raise UserError(f"another process still trains {job.name} (and writes {job.log}): wait, or end it") from None

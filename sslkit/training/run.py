@@ -10,8 +10,9 @@ import yaml
 from sslkit import file_names, say
 from sslkit.data.sources import name_of_tables
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files import MACHINE, write_whole
 from sslkit.method import filled
+from sslkit.regular_files import regular
 from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
 from sslkit.training.given import as_in
@@ -33,7 +34,7 @@ MAY_CHANGE_INSIDE = (
     "progress",
 )
 BEFORE_DETAIL = "fast"  # of runs that are older than data.detail
-PARTIAL = re.compile(r"\..+\.(\d{1,9})\.part")  # from `write_whole`: the number is the writer's process id
+PARTIAL = re.compile(rf"\..+\.{MACHINE}-(\d{{1,9}})\.part")  # from `write_whole` on this machine: the process id
 
 
 def is_main() -> bool:
@@ -166,7 +167,7 @@ def settings_in(path: Path) -> Config:
     """The settings in a config.yaml. Raises UserError, with the file and the fault, for a damaged one."""
     mend = "put the file back as it was, or start a new run without resume=true"
     try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        given = yaml.safe_load(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}; {mend}") from error
     except Exception as error:  # PyYAML raises any class for invalid tags and dates

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from sslkit import objectives, say
 from sslkit.errors import UserError
+from sslkit.files import lock
 from sslkit.members import NoMoreError
 from sslkit.method import parse
 from sslkit.training import data, fit, origin, run
@@ -177,10 +178,9 @@ def visible_gpus() -> list[str]:
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
     """Lock a folder, since two sets would start the same members. Raises UserError if another set holds the lock."""
-    lock = FileLock(out / "logs" / ".lock", timeout=0)
     try:
-        (out / "logs").mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        held = lock(out / "logs" / ".lock")
+        held.acquire(timeout=0)
     except Timeout:
         raise UserError(f"another recipes/zoo.py trains members in {out}: wait for it, or give another out=") from None
     except OSError as error:
@@ -188,7 +188,7 @@ def alone(out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.release()
+        held.release()
 
 
 def settled(member: Member, began: float) -> bool:

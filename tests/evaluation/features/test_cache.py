@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.features.cache import GROUPS, IDS, INDEX, LABELS, ROWS, Partial, exclusive, read_whole
-from sslkit.errors import UserError
+from evaluation.features.cache import GROUPS, IDS, INDEX, LABELS, ROWS, Partial, read_whole
 
 N, WIDTH = 10, 4
 X = np.random.default_rng(0).normal(size=(N, WIDTH)).astype(np.float32)
@@ -114,9 +113,3 @@ def test_a_damaged_folder_is_refused_and_can_be_made_again(tmp_path: Path, capsy
     assert read_whole(folder) is None
     assert f"the feature cache {folder} is damaged" in capsys.readouterr().out
     assert read_whole(filled(tmp_path)) is not None
-
-
-def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write the feature cache .*file"), exclusive(tmp_path / "file", "key"):
-        pass
