@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 LARGEST = 2**26  # bytes; enough for a card with the paths of a million unreadable images
 
@@ -15,7 +16,7 @@ def read(path: Path, remedy: str) -> Any:
     Raises UserError if the file cannot be read, is larger than 64 MiB, or is not JSON.
     """
     try:
-        size = path.stat().st_size
+        size = regular(path).stat().st_size
         if size > LARGEST:
             raise UserError(f"{path} has {size:,} bytes, more than the {LARGEST:,} that sslkit reads as JSON: {remedy}")
         text = path.read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ FLOORS = (
     "sslkit/command_line.py",
     "sslkit/plurals.py",
     "sslkit/say.py",
+    "sslkit/regular_files.py",
     "sslkit/json_files.py",
     "sslkit/file_names.py",
     "sslkit/files.py",

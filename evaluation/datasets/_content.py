@@ -8,6 +8,7 @@ from functools import partial
 from evaluation.datasets._picked import PickedImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def content_of(images: Images, row: int) -> Content | None:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(regular(path), "rb") as file:
             return file.read()
     except OSError as error:
         raise _unread(path, error) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError, first_line
+from sslkit.regular_files import regular
 
 
 def read(path: Path) -> Any:
@@ -17,7 +18,7 @@ def read(path: Path) -> Any:
     Raises UserError for an unreadable file and for any other content.
     """
     try:
-        with path.open("rb") as stream:
+        with regular(path).open("rb") as stream:
             return _Unpickler(stream, encoding="latin1").load()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error

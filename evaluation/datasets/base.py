@@ -13,6 +13,7 @@ from evaluation.datasets._rows import row_ids
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.errors import UserError
+from sslkit.regular_files import is_there
 
 METRICS = ("top1", "mean_per_class", "map11")
 COUNTS = ("raise", "warn")
@@ -149,7 +150,7 @@ class Entry:
         """Return the folder of the set. Raises UserError if no candidate folder has all files."""
         wanted = (*self.files.get("", ()), *self.files.get(split, ()))
         folders = [root / folder for folder in (*self.folders, "")]
-        absent = [[file for file in wanted if not (folder / file).exists()] for folder in folders]
+        absent = [[file for file in wanted if not is_there(folder / file)] for folder in folders]
         nearest = min(range(len(folders)), key=lambda place: len(absent[place]))
         if absent[nearest]:
             raise UserError(self._missing(root, folders[nearest] / absent[nearest][0], split))

@@ -9,6 +9,7 @@ import numpy as np
 
 from evaluation.datasets._listed import numbered, numbered_counts
 from evaluation.datasets.base import Entry, Listing
+from sslkit.regular_files import regular
 
 _LISTS = {"train": "Training", "test": "Testing"}
 _PLACES = (
@@ -22,7 +23,7 @@ def read(root: Path, split: str) -> Listing:
     kind, partition = numbered(split)
     file = f"{_LISTS[kind]}_{partition:02d}.txt"
     found = [root / place / file for place in _PLACES if (root / place / file).is_file()]
-    paths = [line.strip("/") for line in (found or [root / file])[0].read_text().split()]
+    paths = [line.strip("/") for line in regular((found or [root / file])[0]).read_text().split()]
     folders = [line.strip("/") for line in (root / "ClassName.txt").read_text().split()]
     number = {folder: label for label, folder in enumerate(folders)}
     y = np.array([number[path.rpartition("/")[0]] for path in paths], dtype=np.int64)

@@ -9,6 +9,7 @@ import numpy as np
 
 from evaluation.datasets.base import Entry, Listing
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 CLASSES = ["aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"]
 CLASSES += ["diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"]
@@ -24,7 +25,7 @@ def read(root: Path, split: str) -> Listing:
 
 def _column(path: Path, names: list[str]) -> np.ndarray:
     """Read one class's labels (N,) int8 from lines with an image name and 1, 0 or -1."""
-    words = path.read_text().split()
+    words = regular(path).read_text().split()
     marks = dict(zip(words[::2], words[1::2], strict=True))
     lacking = [name for name in names if marks.get(name) not in ("1", "0", "-1")]
     if lacking:

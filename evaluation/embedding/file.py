@@ -11,6 +11,7 @@ import numpy as np
 from evaluation.embedding.table import Embedding
 from sslkit.errors import UserError, first_line
 from sslkit.files import write_whole
+from sslkit.regular_files import regular
 
 FORMAT = 1
 KINDS = (".npz", ".parquet")
@@ -37,7 +38,7 @@ def read(path: str | Path) -> Embedding:
     path = Path(path)
     kind = checked_ending(path)
     try:
-        return {".npz": _read_npz, ".parquet": _read_parquet}[kind](path)
+        return {".npz": _read_npz, ".parquet": _read_parquet}[kind](regular(path))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise _not_ours(path, error) from error
 
@@ -73,7 +74,7 @@ def check_out(path: Path, about: dict[str, Any]) -> None:
 def read_about(path: Path) -> dict[str, Any]:
     """Return what a file says about its model, data and preparation. Raises UserError as in `read`."""
     try:
-        if checked_ending(path) == ".npz":
+        if checked_ending(regular(path)) == ".npz":
             with np.load(path, allow_pickle=False) as file:
                 return _parsed(str(file["about"]))
         from pyarrow import parquet

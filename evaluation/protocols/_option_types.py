@@ -10,6 +10,7 @@ Count = Annotated[int, Limits(least=1, most=MOST)]
 CountOrNone = Annotated[int | None, Limits(least=1, most=MOST)]
 Counts = Annotated[int | Sequence[int], Limits(least=1, most=MOST)]
 CountsOrNone = Annotated[int | Sequence[int] | None, Limits(least=1, most=MOST)]
+Neighbours = Annotated[int, Limits(least=1, most=10_000)]  # each takes memory, for thousands of images at a time
 AtLeastTwo = Annotated[int, Limits(least=2, most=MOST)]
 Positive = Annotated[float, Limits(above=0)]
 PositiveOrNone = Annotated[float | None, Limits(above=0)]

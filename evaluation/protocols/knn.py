@@ -15,7 +15,7 @@ from evaluation.learners.episodes import one_label
 from evaluation.learners.linear_parts import in_both
 from evaluation.learners.neighbours import neighbours, vote
 from evaluation.protocols._label_checks import check_train_and_test
-from evaluation.protocols._option_types import Count, Positive
+from evaluation.protocols._option_types import Neighbours, Positive
 from evaluation.protocols.base import Subject, Terminal
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, mean_per_class, share
@@ -29,7 +29,7 @@ QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at 
 class Options:
     """See `knn`."""
 
-    k: Count = 20
+    k: Neighbours = 20
     temperature: Positive = 0.07
 
 
@@ -140,13 +140,19 @@ def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str)
 
 
 def open(subject: Subject, options: Options) -> Subject:
-    """Check the labels before feature extraction. Raises UserError."""
+    """Check the labels, and a given number of neighbours, before feature extraction. Raises UserError."""
     check_train_and_test(subject, "knn")
+    most = sum(len(subject.opened(name)) for name in subject.learns_from)
+    if options.k > most and options.k != Options.k:
+        raise UserError(f"knn.k={options.k} neighbours, but only {most} training images of {subject.data}: lower knn.k")
     return subject
 
 
 def run(opened: Subject, options: Options) -> list[Result]:
-    """Classify every test image by its neighbours among all training images; see `knn`."""
+    """Classify every test image by its neighbours among all training images; see `knn`.
+
+    The usual number of neighbours is lowered to what few images have, and the recipe says to how many.
+    """
     train, test = matched(opened.train, opened.test)
     k = max(min(options.k, left_out(train, test)[1]), 1)
     return [knn(train, test, k, options.temperature)]

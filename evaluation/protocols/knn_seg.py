@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evaluation.learners.neighbours import neighbours
-from evaluation.protocols._option_types import Count, Positive
+from evaluation.protocols._option_types import Count, Neighbours, Positive
 from evaluation.protocols._patches import judge
 from evaluation.protocols._patches.features import Patches
 from evaluation.protocols.base import Subject, among
@@ -25,7 +25,7 @@ from evaluation.results.result import Result
 class Options:
     """See `knn_seg`."""
 
-    k: Count = 30
+    k: Neighbours = 30
     temperature: Positive = 0.02
     patches: Count = 65_536
 

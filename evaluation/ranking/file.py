@@ -12,6 +12,7 @@ from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus, consensus
 from sslkit.errors import UserError
 from sslkit.files import write_whole
+from sslkit.regular_files import regular
 
 # Sizes after (models, metrics).
 ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), "seconds": (), "memory": ()}
@@ -30,7 +31,7 @@ def read_ranking(path: Path, known: Collection[str]) -> dict[str, Any]:
     Raises UserError for an invalid file, with the reason.
     """
     try:
-        return _fields(json.loads(path.read_text()), known)
+        return _fields(json.loads(regular(path).read_text()), known)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except KeyError as error:

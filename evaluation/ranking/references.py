@@ -21,6 +21,7 @@ from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import Members
 from sslkit.errors import UserError, first_line
 from sslkit.files import write_whole
+from sslkit.regular_files import regular
 
 CARD, TASK = "card", "task"
 FILES = (".npz", ".json")
@@ -131,7 +132,7 @@ def _table(path: Path) -> dict[str, Statistics] | None:
 
 
 def _of_npz(path: Path) -> dict[str, Statistics] | None:
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(regular(path), allow_pickle=False) as file:
         ends = [key for key in file.files if key.rpartition("/")[2] == PARTS[0]]
         if not ends:
             return None
@@ -142,7 +143,7 @@ def _of_npz(path: Path) -> dict[str, Statistics] | None:
 
 
 def _of_json(path: Path) -> dict[str, Statistics]:
-    found = json.loads(path.read_text())
+    found = json.loads(regular(path).read_text())
     found = {"": found} if PARTS[0] in found else found
     return {name: (_numbers(one[PARTS[0]]), _numbers(one[PARTS[1]])) for name, one in found.items()}
 

@@ -29,8 +29,8 @@ def write_report(
     results of recipes/evaluate.py for models outside a zoo. study: a JSON file. command: shown on the page as its
     origin.
     The page lists missing parts with the command that makes them, and damaged files.
-    Raises UserError for a zoo that is not a folder of entries, for missing rankings (except `runs/ranking`), for a
-    study that cannot be read, and if the page cannot be written.
+    Raises UserError for a zoo that is not a folder of entries or has none to show, for missing or damaged rankings
+    (except in `runs/ranking`), for a study that cannot be read, and if the page cannot be written.
     """
     if Path(out).is_dir() or not Path(out).name:
         raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")

@@ -5,6 +5,8 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+from sslkit.regular_files import regular
+
 WIDEST = 720  # pixels
 COLOURS = 128
 
@@ -24,7 +26,7 @@ def picture(path: Path, alt: str) -> Picture | None:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with Image.open(regular(path)) as image:
             image = image.convert("RGB")
     except (OSError, UnidentifiedImageError):
         return None

@@ -5,17 +5,19 @@ import datetime
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evaluation.ranking.layers import FILE
 from evaluation.ranking.ranking import Ranking
+from evaluation.report.commands import first_training
 from evaluation.results import store
 from evaluation.results.result import Result
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo.table import rows
 
@@ -83,7 +85,7 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     """Read the zoo, the rankings, the results of other models and the study.
 
     usual: the default place of rankings, which may be missing. Raises UserError for a zoo that is not a folder of
-    entries, for other missing places of rankings, and for a study that cannot be read.
+    entries or has none, for other places of rankings that are missing or damaged, and for a study that cannot be read.
     """
     if (zoo / CARD).is_file():
         raise UserError(f"{zoo} is one entry: give its parent folder, zoo={zoo.parent}")
@@ -102,21 +104,38 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
         if (folder / store.RESULTS).is_file():
             found = _results(folder, material.problems)
             material.outside.append(Member(found[0].model if found else folder.name, folder, results=found))
-    for path in _files(rankings, usual):
+    if not (material.members or material.outside or study):
+        why = f" ({material.problems[0]})" if material.problems else ""
+        raise UserError(f"{zoo} has no finished entry{why}: train one, {first_training(zoo)}")
+    _read_rankings(material, list(rankings), usual)
+    return material
+
+
+def _read_rankings(material: Material, places: Sequence[Path], usual: Path) -> None:
+    """Add the rankings, and a problem for each damaged file of a folder.
+
+    Raises UserError for a damaged file that is one of the places itself, and for places without any other.
+    """
+    damaged: list[UserError] = []
+    for path in _files(places, usual):
         try:
             ranking = Ranking.from_json(path)
             ranked = Ranked(ranking, path, str(ranking.made.get("date") or _date(path)))
             of_this_zoo = material.names & set(ranking.models)
             (material.rankings if of_this_zoo else material.elsewhere).append(ranked)
         except UserError as error:
-            material.problems.append(str(error))
-    return material
+            if path in places:
+                raise
+            damaged.append(error)
+    if damaged and list(places) != [usual] and not (material.rankings or material.elsewhere):
+        raise damaged[0]
+    material.problems += map(str, damaged)
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises UserError with the file and the reason."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(regular(path).read_text())
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{path} cannot be read as JSON: {reason}") from error
@@ -172,7 +191,7 @@ def _sha256(path: Path) -> str:
 def _curves(path: Path, problems: list[str]) -> list[dict[str, float]]:
     """Return the rows of a run's metrics, without empty cells."""
     try:
-        with path.open(newline="") as file:
+        with regular(path).open(newline="") as file:
             return [{key: float(text) for key, text in row.items() if key and text} for row in csv.DictReader(file)]
     except FileNotFoundError:
         return []

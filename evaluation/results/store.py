@@ -14,6 +14,7 @@ from evaluation.results.records import Records, read_records
 from evaluation.results.result import Result
 from sslkit.errors import UserError
 from sslkit.files import write_whole
+from sslkit.regular_files import regular
 from sslkit.zoo.entry import ZooEntry
 
 RESULTS, OUTCOMES = "results.jsonl", "outcomes"
@@ -112,7 +113,7 @@ def _load(folder: Path, sha: str) -> np.ndarray:
         raise UserError(f"{folder / RESULTS} names outcomes {str(sha)[:80]!r}, which is not a sha256: measure again")
     path = folder / OUTCOMES / f"{sha}.npy"
     try:
-        content = path.read_bytes()
+        content = regular(path).read_bytes()
     except OSError as error:
         raise UserError(
             f"{folder / RESULTS} names {path.relative_to(folder)}, which cannot be read ({error.strerror}): copy the "

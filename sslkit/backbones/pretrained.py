@@ -1,7 +1,10 @@
 """Published timm models, with weights that timm downloads or from a local file; no pickle is executed."""
 
 import math
-from collections.abc import Sequence
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,6 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.errors import UserError, first_line
+from sslkit.regular_files import regular
+
+_ZIP = b"PK\x03\x04"  # how the files of torch begin; those of versions before 1.6 have no checksums
 
 
 def timm_network(name: str, weights: str = "", *, where: str, local: str, head: bool = False) -> tuple[nn.Module, dict]:
@@ -53,7 +59,8 @@ def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> A
 
     allowed: classes that a torch file may hold besides tensors and plain values, in the form of
     `torch.serialization.safe_globals`; a file with any other class is refused, as loading it could run its code.
-    where: the network's name in messages. Raises UserError if the file is missing or cannot be read.
+    where: the network's name in messages. Raises UserError if the file is missing or cannot be read, and if its content
+    does not have the checksums that torch wrote.
     """
     if not Path(path).is_file():
         raise UserError(f"{where}: there is no file {path}")
@@ -62,20 +69,63 @@ def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> A
             from safetensors.torch import load_file
 
             return load_file(path)
+        check_records(path)
         with torch.serialization.safe_globals(list(allowed)) if allowed else nullcontext():
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each raise their own
         raise UserError(f"{where}: {path} is no state dict of tensors: {first_line(error)}") from error
 
 
+def check_records(path: str | Path) -> None:
+    """Raises ValueError if the content of a torch file has changed: `torch.load` does not compare its checksums.
+
+    Also for a record that unpacks to more than the file, which torch does not write. Raises OSError as `regular` does.
+    """
+    with open(regular(path), "rb") as file:
+        if file.read(len(_ZIP)) != _ZIP:
+            return
+        with zipfile.ZipFile(file) as records:
+            for record in records.infolist():
+                if record.file_size > os.path.getsize(path):
+                    raise ValueError("a record of it unpacks to more than the whole file")
+                if record.CRC:  # 0: saved after torch.serialization.set_crc32_options(False)
+                    _read_through(records, record)
+
+
+def _read_through(records: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
+    try:
+        with records.open(record) as content:
+            while content.read(1 << 20):
+                pass
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"it is damaged ({first_line(error)}): copy it again") from error
+
+
+def check_dense(state: Mapping[str, Any], path: str | Path, where: str) -> None:
+    """Raises UserError for a tensor that does not have a number of its own in the file for each of its elements."""
+    for name, value in state.items():
+        if isinstance(value, Tensor) and not _is_dense(value):
+            raise UserError(
+                f"{where}: {path} holds {name}, which is sparse, quantized, nested, expanded or without values: save "
+                "plain tensors, {name: value.to_dense().clone()}"
+            )
+
+
+def _is_dense(value: Tensor) -> bool:
+    if value.layout != torch.strided or value.is_meta or value.is_quantized or value.is_nested:
+        return False
+    return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
+
+
 def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
-    """The state dict of a .safetensors or torch file. Raises UserError if it holds anything but tensors."""
+    """The state dict of a .safetensors or torch file. Raises UserError if it holds anything but dense tensors."""
     state = read_file(path, where)
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()
     ):
         raise UserError(f"{where}: {path} is no state dict of tensors")
+    check_dense(state, path, where)
     return state
 
 

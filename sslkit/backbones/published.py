@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sslkit.backbones.pretrained import read_file
+from sslkit.backbones.pretrained import check_dense, read_file
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -195,6 +195,7 @@ def _matched(
             f"{path} is not the published {checkpoint.title} ({checkpoint.file} of {checkpoint.source}) on a "
             f"ResNet-50 of {len(own)} tensors: {said}"
         )
+    check_dense(found, path, f"published checkpoint {checkpoint.name}")
     return found
 
 

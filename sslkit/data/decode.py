@@ -5,12 +5,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
+
+from sslkit.regular_files import regular
 
 EXTENSIONS = ("png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm")
 
@@ -35,10 +38,10 @@ class UnreadableImage(Exception):
     """The file is not an image, is damaged, or has pixels of unknown scale."""
 
 
-def open_image(path: str | Path) -> Image.Image:
-    """Open without decoding. Raises UnreadableImage."""
+def open_image(source: str | Path | IO[bytes]) -> Image.Image:
+    """Open a file, or its content, without decoding. Raises UnreadableImage."""
     try:
-        return Image.open(path)
+        return Image.open(regular(source) if isinstance(source, (str, Path)) else source)
     except Exception as error:
         raise unreadable(error) from error
 

@@ -2,10 +2,12 @@
 
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from PIL import Image
 
 from sslkit.data.decode import UnreadableImage, open_image
@@ -14,6 +16,7 @@ from sslkit.data.hf_labels import labels_of
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.errors import UserError, first_line
 from sslkit.members import nearest
+from sslkit.regular_files import regular
 
 PREFIX = "hf:"
 _USUAL = {"validation": "val", "valid": "val", "dev": "val"}
@@ -49,7 +52,7 @@ class HfImages(DecodedImages):
         image = self._table[row][self._column]
         if image is None:
             return b""
-        return Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
+        return regular(Path(image["path"])).read_bytes() if image["bytes"] is None else image["bytes"]
 
     def content_size(self, row: int) -> int:
         """Bytes of `content`."""
@@ -141,6 +144,8 @@ def _loaded(where: str) -> dict[str, Any]:
     if os.sep in where and not path.exists() and where.count("/") != 1:
         raise UserError(f"hf:{where}: there is no folder {path}")
     load = datasets.load_from_disk if whole else datasets.load_dataset
+    if path.is_dir():
+        _check_local(path, whole)
     try:
         found = load(str(path) if path.exists() else where)
     except IndexError as error:  # of datasets, which does not look whether there is a file
@@ -148,6 +153,51 @@ def _loaded(where: str) -> dict[str, Any]:
     except Exception as error:  # of datasets, the hub and Arrow
         raise UserError(f"cannot load hf:{where}: {type(error).__name__}: {first_line(error)}") from error
     return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}
+
+
+def _check_local(folder: Path, whole: bool) -> None:
+    """Raises UserError if the library would leave the folder for a URL that its files name, or wait at one of them.
+
+    whole: `save_to_disk` wrote the folder, whose other files name no data.
+    """
+    try:
+        for file in folder.rglob("*"):
+            if file.exists():
+                regular(file)
+        named = {} if whole else _named_data(folder)
+    except Exception as error:  # of YAML and the hub
+        raise UserError(f"cannot load hf:{folder}: {first_line(error)}") from error
+    for file, content in named.items():
+        for text in _texts(content):
+            if "://" in text or "::" in text:
+                raise UserError(
+                    f"cannot load hf:{folder}: its {file} names data at {text[:200]!r}, and a local folder is read "
+                    "without the network: download the data into it, and name the files there"
+                )
+
+
+def _named_data(folder: Path) -> dict[str, Any]:
+    """What the settings in a folder say of its data, by the file's name."""
+    from datasets import config
+    from huggingface_hub import DatasetCard
+
+    card, more = folder / config.REPOCARD_FILENAME, folder / config.REPOYAML_FILENAME
+    found = {card.name: DatasetCard.load(card).data.to_dict()} if card.is_file() else {}
+    if more.is_file():
+        found[more.name] = yaml.safe_load(more.read_text(encoding="utf-8"))
+    return {name: content.get("configs") for name, content in found.items() if isinstance(content, dict)}
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """The texts in nested lists and mappings, each of which is looked at once: YAML can repeat them without end."""
+    pending, seen = [content], set()
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, (dict, list)) and id(one) not in seen:
+            seen.add(id(one))
+            pending += [*one, *one.values()] if isinstance(one, dict) else one
 
 
 def _usual(tables: dict[str, Any]) -> dict[str, str]:

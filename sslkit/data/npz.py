@@ -18,6 +18,8 @@ DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
     MemoryError,
     LookupError,
     RuntimeError,  # NotImplementedError too
+    OverflowError,
+    TypeError,  # a shape of other things than numbers
     tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 import av
 
 from sslkit.data.video_reader import UnreadableVideo
+from sslkit.regular_files import regular
 
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -17,7 +18,7 @@ def opened(path: str) -> Iterator[tuple["av.container.InputContainer", "av.Video
     with ExitStack() as stack:
         with refused("not a video, or its header is damaged"):
             # A relative path such as a:b would be read as the protocol "a".
-            container = stack.enter_context(av.open(f"file:{path}"))
+            container = stack.enter_context(av.open(f"file:{regular(path)}"))
         with refused("it is damaged"):
             yield container, _video(container)
 

@@ -1,5 +1,6 @@
 """Tar files named by a pattern, on a local disk or behind an fsspec URL, and read at an offset."""
 
+import math
 import os
 import re
 from collections import OrderedDict
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from sslkit.errors import UserError, first_line
+from sslkit.regular_files import regular
 
 _OPEN_AT_ONCE = 64  # local files that a process keeps open
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_RANGE = re.compile(r"(\d{1,100})\.\.(\d{1,100})")
+_MOST = 1_000_000  # names of a pattern; the largest sets of today have some 250,000 shards
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 _KINDS = (".tar", *_COMPRESSED)  # of the files that a folder is searched for
 
@@ -59,7 +62,7 @@ class ShardFiles:
         """Raises UserError if the file is missing or cannot be reached."""
         try:
             if not self.is_remote:
-                stat = os.stat(shard)
+                stat = os.stat(regular(shard))
                 return State(stat.st_size, str(stat.st_mtime_ns))
             about = self._remote(shard).info(_path(shard, self._remote(shard)))
         except Exception as error:  # each file system of fsspec raises its own
@@ -90,13 +93,17 @@ def find(pattern: str) -> tuple[ShardFiles, list[str]]:
 
     pattern: a path or an fsspec URL (s3://, gs://, http://, ...) with {a,b}, {000..123}, * and ?; or a folder, for the
         tar files in it and in its sub-folders.
-    Raises UserError if there are none, if one is missing or compressed (in a folder too, where it would be left out),
-    and for a URL that cannot be reached.
+    Raises UserError if there are none or more than a million, if one is missing or compressed (in a folder too, where
+    it would be left out), and for a URL that cannot be reached.
     """
     remote = "://" in pattern
     files = ShardFiles(remote)
-    spelled = list(expanded(pattern))
-    names = sorted(set(_listed(spelled, files) if remote else _local(spelled)))
+    spelled = expanded(pattern)
+    try:
+        names = sorted(set(_listed(spelled, files) if remote else _local(spelled)))
+    except (OSError, RuntimeError) as error:  # a name that is too long; an unknown user
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot look for the shards {pattern[:200]}: {reason}") from error
     if not names:
         raise UserError(f"there are no shards {pattern}: give tar files, such as shards:FOLDER/train-{{000..099}}.tar")
     for name in names:
@@ -110,10 +117,22 @@ def compressed(shard: str) -> UserError:
 
 
 def expanded(pattern: str) -> Iterable[str]:
-    """Every spelling of the braces: {a,b} its parts, {08..11} the numbers with as many digits."""
+    """Every spelling of the braces: {a,b} its parts, {08..11} the numbers with as many digits.
+
+    Raises UserError, before any is spelled, for more than a million.
+    """
     parts = _BRACES.split(pattern)
+    count = math.prod(max(1, _count(inside)) for inside in parts[1::2])
+    if count > _MOST:
+        shown = f"{count:,}" if count <= 10**18 else "more than 10^18"
+        raise UserError(f"{pattern[:200]} names {shown} shards, and at most {_MOST:,} are read: mend its braces")
     choices = [[part] if place % 2 == 0 else _choices(part) for place, part in enumerate(parts)]
     return ("".join(chosen) for chosen in product(*choices))
+
+
+def _count(inside: str) -> int:
+    found = _RANGE.fullmatch(inside)
+    return int(found[2]) - int(found[1]) + 1 if found else inside.count(",") + 1
 
 
 def _choices(inside: str) -> list[str]:
@@ -128,7 +147,8 @@ def _local(spelled: Iterable[str]) -> Iterable[str]:
     for one in spelled:
         path = Path(one).expanduser()
         if path.is_dir():
-            yield from (str(file) for file in path.rglob("*") if file.name.lower().endswith(_KINDS) and file.is_file())
+            inside = (file for file in path.rglob("*") if file.name.lower().endswith(_KINDS))
+            yield from (str(file) for file in inside if not file.is_dir())
         elif path.is_file():
             yield str(path)
         elif found := glob(str(path), recursive=True):
@@ -137,7 +157,7 @@ def _local(spelled: Iterable[str]) -> Iterable[str]:
             raise UserError(f"there is no shard {path}")
 
 
-def _listed(spelled: list[str], files: ShardFiles) -> Iterable[str]:
+def _listed(spelled: Iterable[str], files: ShardFiles) -> Iterable[str]:
     for one in spelled:
         if one.lower().endswith(_KINDS) and not any(letter in one for letter in "*?"):
             yield one  # asked for its size later

@@ -11,6 +11,7 @@ from sslkit.data.decode import EXTENSIONS
 from sslkit.data.folder import Listing, list_folder, splits_of_folder
 from sslkit.errors import UserError
 from sslkit.files import write_whole
+from sslkit.regular_files import regular
 
 _BAR_FROM = 1000  # images
 
@@ -73,7 +74,7 @@ def _samples(listing: Listing) -> Iterator[tuple[int, str]]:
 def _add(tar: tarfile.TarFile, listing: Listing, row: int, name: str) -> None:
     path = listing.folder / listing.paths[row]
     try:
-        content = path.read_bytes()
+        content = regular(path).read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; remove it, or put it back") from error
     _put(tar, f"{name}{path.suffix.lower()}", content)

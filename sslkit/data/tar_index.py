@@ -240,14 +240,17 @@ def _packed(texts: list[str]) -> np.ndarray:
 
 
 def _read(file: Path) -> dict[str, Members]:
-    if not file.exists():
+    if not file.is_file():
         return {}
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            kept = {name: arrays[name] for name in arrays.files}
-    except Exception as error:  # zip, zlib and numpy raise their own classes
+            return _unpacked({name: arrays[name] for name in arrays.files})
+    except Exception as error:  # zip, zlib and numpy raise their own classes; another archive lacks arrays
         warnings.warn(f"{file} is damaged ({first_line(error)}); the shards are indexed again", stacklevel=3)
         return {}
+
+
+def _unpacked(kept: dict[str, np.ndarray]) -> dict[str, Members]:
     found, ends, block, start = {}, kept["ends"], kept["names"].tobytes(), 0
     labels = LabelLists(kept["labels"], kept["label_counts"]).lists()
     for place, count in enumerate(kept["counts"].tolist()):

@@ -15,6 +15,7 @@ from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.regular_files import regular
 
 PREFIX = "torchvision:"
 
@@ -73,6 +74,8 @@ class TorchvisionImages(DecodedImages):
 
     def _open(self, row: int) -> Image.Image:
         try:
+            if self._files:
+                regular(Path(self._files[row]))
             image = self.dataset[row][0]
         except Exception as error:
             raise unreadable(error) from error

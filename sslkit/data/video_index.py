@@ -183,7 +183,7 @@ def _packed(texts: PathList) -> np.ndarray:
 
 
 def _read(file: Path) -> dict[str, Entry]:
-    if not file.exists():
+    if not file.is_file():
         return {}
     try:
         with np.load(file, allow_pickle=False) as arrays:

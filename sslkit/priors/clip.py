@@ -1,9 +1,11 @@
 """The image encoder of a CLIP model of open_clip, downloaded or from a local file."""
 
+import os
+
 import torch
 from torch import Tensor, nn
 
-from sslkit.backbones.pretrained import unobtainable
+from sslkit.backbones.pretrained import check_records, unobtainable
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.priors.base import NetworkPrior
@@ -41,6 +43,8 @@ def _clip(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
         raise UserError(f"open_clip has no model {name!r}: {nearest(name, open_clip.list_models())}")
     weights = weights or _clip_tag(name)
     try:
+        if os.path.exists(weights):
+            check_records(weights)
         model = open_clip.create_model(name, pretrained=weights)
     except Exception as error:  # open_clip, huggingface_hub and urllib raise different errors when offline
         remedy = f"give a local file, prior=clip:{name}:FILE, or a prior without download, prior=pca or prior=hog"

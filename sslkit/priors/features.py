@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from sslkit.data.npz import DAMAGED
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior
+from sslkit.regular_files import regular
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
@@ -22,10 +24,10 @@ class FilePrior(Prior):
         if not path:
             raise UserError(f"prior {name} names no file: give features:FILE.npy")
         try:
-            self.array = np.load(path, mmap_mode="r", allow_pickle=False)
+            self.array = np.load(regular(path), mmap_mode="r", allow_pickle=False)
         except OSError as error:
             raise UserError(f"prior {name}: cannot open {path!r}: {error.strerror or error}") from error
-        except (ValueError, EOFError) as error:
+        except DAMAGED as error:
             raise UserError(f"prior {name}: {path} is no .npy file of numbers, as numpy.save writes it") from error
         if not isinstance(self.array, np.ndarray):
             raise UserError(f"prior {name}: {path} holds several arrays: write one with numpy.save, features.npy")

@@ -22,7 +22,7 @@ class DataConfig:
     image_size: int | None = setting(
         None,
         "pixels of the views; null: the images' own, 224 for a folder, 112 for a folder of videos",
-        least=1,
+        least=8,  # as scikit-learn's digits: the crops of smaller images are a pixel or two
         most=4096,
     )
     channels: int | None = setting(

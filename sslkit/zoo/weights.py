@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 if TYPE_CHECKING:  # a header is read without torch
     from torch import Tensor, nn
@@ -20,7 +21,7 @@ def shapes(path: Path) -> dict[str, list[int]]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:
+        with safe_open(regular(path), framework="numpy") as file:
             return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise _damaged(path, error) from error
@@ -32,7 +33,7 @@ def read(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        state = load_file(path)
+        state = load_file(regular(path))
     except (SafetensorError, OSError, ValueError, KeyError) as error:  # KeyError: a dtype that torch does not have
         raise _damaged(path, error) from error
     check_finite(state, path)
@@ -43,7 +44,7 @@ def sha256(path: Path) -> str:
     """The sha256 (hex) of a file. Raises UserError for one that cannot be read."""
     digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
         return digest.hexdigest()

@@ -233,6 +233,10 @@ def test_what_is_missing_left_over_or_of_another_shape_is_named(net: nn.Module, 
     wide = state | {"module.encoder_q.conv1.weight": torch.rand(128, 3, 7, 7)}
     shape = r"1 of another shape: conv1\.weight \(128, 3, 7, 7\) instead of \(64, 3, 7, 7\)$"
     refused("moco-v1", {"state_dict": wide}, tmp_path, shape)
+    for odd in (torch.zeros(1).expand(64, 3, 7, 7), torch.empty(64, 3, 7, 7, device="meta")):
+        refused(
+            "moco-v1", {"state_dict": state | {"module.encoder_q.conv1.weight": odd}}, tmp_path, "holds conv1.weight"
+        )
     number = state | {"module.encoder_q.conv1.weight": 3}
     refused("moco-v1", {"state_dict": number}, tmp_path, r"1 missing: conv1\.weight; 1 left over: module\.encoder_q\.c")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from named_pipes import pipe
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -197,6 +198,16 @@ def test_a_corrupt_image_is_replaced_and_reported(folder) -> None:
     assert batch["bad"] == [str(folder / name) for name in ("4.png", "5.png", "9.png")]
     assert images.__getitems__([4])["bad"] == [str(folder / "4.png"), str(folder / "5.png")]
     assert images.__getitems__([3])["bad"] == []
+
+
+def test_a_pipe_among_the_images_is_counted_as_not_read(folder) -> None:
+    (folder / "3.png").unlink()
+    with pipe(folder / "3.png"):
+        images = open_images(str(folder), image_size=4)
+        batch = images.__getitems__(list(range(10)))
+        assert batch["bad"] == [str(folder / "3.png")] and values(batch)[3] == 4
+        with pytest.raises(UserError, match=r"3\.png: OSError: .*it is a named pipe, not a file"):
+            open_images(str(folder), image_size=4, on_error="raise").__getitems__([3])
 
 
 def test_the_label_is_that_of_the_image_that_took_the_place(tmp_path) -> None:

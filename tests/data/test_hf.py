@@ -2,10 +2,12 @@
 
 import io
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from named_pipes import pipe
 from PIL import Image
 
 from sslkit.data.hf import of_tables
@@ -139,6 +141,45 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
         open_images(f"hf:{tmp_path / 'none'}")
     with pytest.raises(UserError, match="there are no rows"):
         opened(table(range(0)))
+
+
+CONFIGS = "configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: {}\n"
+
+
+@pytest.mark.parametrize("file", ["README.md", ".huggingface.yaml"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/x.parquet", "hf://datasets/a/b/x.parquet", "zip://*.parquet::https://h.example/x.zip"]
+)
+def test_a_local_folder_that_names_a_url_opens_no_connection(
+    file: str, url: str, tmp_path: Path, no_sockets: None
+) -> None:
+    table(range(4)).to_parquet(str(tmp_path / "mine" / "train.parquet"))
+    fence = "---\n" if file == "README.md" else ""
+    (tmp_path / "mine" / file).write_text(f"{fence}{CONFIGS.format(url)}{fence}")
+    said = f"its {file} names data at {url!r}, and a local folder is read without the network"
+    with pytest.raises(UserError, match=re.escape(said)) as raised:
+        splits(f"hf:{tmp_path / 'mine'}")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["README.md", "rows/b.parquet"])
+def test_a_pipe_in_a_local_folder_is_refused(name: str, tmp_path: Path) -> None:
+    table(range(4)).to_parquet(str(tmp_path / "mine" / "rows" / "a.parquet"))
+    with pipe(tmp_path / "mine" / name), pytest.raises(UserError, match="it is a named pipe, not a file"):
+        splits(f"hf:{tmp_path / 'mine'}")
+
+
+def test_a_local_folder_that_names_its_own_files_is_read(tmp_path: Path, no_sockets: None) -> None:
+    table(range(4)).to_parquet(str(tmp_path / "mine" / "rows" / "a.parquet"))
+    more = "license_link: https://h.example/licence\n"
+    (tmp_path / "mine" / "README.md").write_text(
+        f"---\n{more}{CONFIGS.format('rows/*.parquet')}---\nhttps://h.example\n"
+    )
+    (tmp_path / "mine" / ".huggingface.yaml").write_text(more)
+    assert len(open_images(f"hf:{tmp_path / 'mine'}", image_size=8)) == 4
+    table(range(4)).save_to_disk(str(tmp_path / "saved"))
+    (tmp_path / "saved" / "README.md").write_text(f"---\n{CONFIGS.format('http://h.example/x.parquet')}---\n")
+    assert len(open_images(f"hf:{tmp_path / 'saved'}", image_size=8)) == 4  # which README.md is not about
 
 
 def test_several_classes_an_image() -> None:

@@ -20,7 +20,7 @@ TRAIN = ["data.batch_size=32", "eval.k=3", "eval.tsne=0", "trainer.progress=fals
 
 
 def started(program: str, *words: str, cwd: Path, **environment: str) -> subprocess.Popen:
-    call = [sys.executable, str(PROGRAMS[program]), *words]
+    call = [sys.executable, str(PROGRAMS[program.partition(" ")[0]]), *words]
     pipe, env = subprocess.PIPE, {**os.environ, **environment}
     return subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=env, start_new_session=True)
 
@@ -37,8 +37,10 @@ def test_stopped_while_it_imports(program: str, tmp_path: Path) -> None:
         assert process.returncode == code
 
 
+RANKS = ["trainer.devices=2", "trainer.accelerator=cpu"]
 WORK = {  # minutes of work, but for which a stop comes after its first line or a few seconds of it
     "train": ["method=simclr", "data=digits.npz", *TRAIN, "epochs=1000"],
+    "train on two processes": ["method=simclr", "data=digits.npz", *TRAIN, "epochs=1000", *RANKS],
     "zoo": ["methods=[simclr,byol]", "plugins=[none]", "data=digits.npz", *TRAIN, "epochs=1000", "jobs=1"],
     "evaluate": ["checkpoint=zoo/a", "protocols=[few_shot]", "data=clipart", "few_shot.episodes=1000000"],
     "few-shot": ["checkpoint=zoo/a", "data=clipart", "episodes=1000000"],
@@ -53,12 +55,17 @@ SHORT = {"action-eval", "cut-films", "report", "shards"}  # of a second or two h
 
 
 def test_every_command_is_stopped() -> None:
-    assert {*WORK} | SHORT == {*PROGRAMS}
+    assert {one.partition(" ")[0] for one in WORK} | SHORT == {*PROGRAMS}
+
+
+OFTEN = ("train", "ground-truth")  # the others and the ranks by hand: each start takes seconds
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("program", WORK)
+@pytest.mark.parametrize(
+    "program", [one if one in OFTEN else pytest.param(one, marks=pytest.mark.nightly) for one in WORK]
+)
 def test_stopped_at_work(program: str, number: int, few_digits: Path, tmp_path: Path) -> None:
     """One line, no traceback, no process left behind; the whole group gets Ctrl-C, one process SIGTERM."""
     (tmp_path / "digits.npz").symlink_to(few_digits)

@@ -42,6 +42,7 @@ def test_help_names_every_setting(tmp_path: Path, typed) -> None:
         ([], "there is no zoo folder runs/zoo"),
         (["zoos=runs/zoo"], "did you mean 'zoo'"),
         (["zoo=.", "study=no.json"], "no.json cannot be read as JSON"),
+        (["zoo=."], ". has no finished entry: train one"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, tmp_path: Path, typed) -> None:

@@ -139,10 +139,12 @@ def test_unreadable_images_are_counted_and_named(small_run, small_npz, tmp_path,
         for i, image in enumerate(arrays["x_train"][:40]):
             Image.fromarray(image).save(folder / f"{i:02}.png")
     (folder / "07.png").write_bytes((folder / "07.png").read_bytes()[:60])
+    (folder / "07.png").rename(folder / "\x1b[2J\nepoch 9  10-NN 99 %07.png")
     data = {"source": str(folder), "batch_size": 20, "image_size": 28, "workers": 0}
     entry = sslkit.pretrain({**small_run, "epochs": 1, "data": data})
     assert len(entry.card["unreadable"]) == 1 and entry.card["unreadable"][0].endswith("07.png")
-    assert "07.png" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "\\x1b[2J\\nepoch" in said and "\x1b" not in said and "\nepoch 9" not in said
     with pytest.raises(UserError, match=r"07\.png"):
         sslkit.pretrain({**small_run, "epochs": 1, "data": {**data, "on_error": "raise"}})
 
@@ -183,6 +185,8 @@ def test_unreadable_held_out_images_are_named(small_run, small_npz, tmp_path, ca
         ({"eval": {"tsne": 2}}, "too few for the picture"),
         ({"data": "no/such/place"}, "no/such/place"),
         ({"data": "fashion_mist"}, "did you mean 'fashion_mnist'"),
+        ({"data": {"image_size": 1}}, r"data\.image_size must be .*at least 8 .*, got 1"),
+        ({"eval": {"k": 100_000}}, r"eval\.max_images=.* must be at least eval\.k=100000"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_written(small_run, change, said, tmp_path) -> None:

@@ -14,6 +14,7 @@ from evaluation.protocols.detection.boxes import LEAST_SIDE, Instances
 from evaluation.protocols.detection.disk_images import few
 from evaluation.protocols.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 LARGEST = 2**63  # of int64
 _KEYS = {
@@ -137,7 +138,7 @@ def check_boxes(file: CocoFile) -> None:
 
 def _content(path: Path) -> dict[str, list[dict[str, Any]]]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(regular(path).read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing") from error
     except (OSError, ValueError, RecursionError) as error:

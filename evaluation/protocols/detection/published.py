@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evaluation.datasets.base import COUNTS
 from sslkit.errors import UserError
+from sslkit.regular_files import is_there
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Published:
 
         Raises UserError with the missing files of the place with the fewest missing, and their source.
         """
-        absent = [[file for file in wanted if not (root / place / file).exists()] for place in places]
+        absent = [[file for file in wanted if not is_there(root / place / file)] for place in places]
         nearest = min(range(len(places)), key=lambda place: len(absent[place]))
         if absent[nearest]:
             below = (root / places[nearest]).absolute()

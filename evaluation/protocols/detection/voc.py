@@ -22,6 +22,7 @@ from evaluation.protocols.detection.published import Published
 from sslkit.data.folder import PathList
 from sslkit.data.images import check_split
 from sslkit.errors import UserError
+from sslkit.regular_files import is_there
 
 _LISTS = {("2007", "trainval"): 5011, ("2007", "test"): 4952, ("2012", "trainval"): 11540, ("2012", "train"): 5717}
 _TEST = (("2007", "test"),)
@@ -133,7 +134,7 @@ def _number(image: str) -> int:
 
 def _read(folder: Path, listed: list[str], name: str) -> Iterator[_Image]:
     missing = [
-        path for path in (_place(image, "Annotations", "xml") for image in listed) if not (folder / path).exists()
+        path for path in (_place(image, "Annotations", "xml") for image in listed) if not is_there(folder / path)
     ]
     if missing:
         raise UserError(

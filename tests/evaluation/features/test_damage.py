@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_zoo import make_entry
 
 import evaluation
 from evaluation import protocols
@@ -226,7 +227,7 @@ def test_a_folder_is_no_page_and_no_file(out: str, tmp_path: Path, monkeypatch: 
 
 def test_rankings_that_are_not_there_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "zoo").mkdir()
+    make_entry(tmp_path / "zoo" / "one-digits", 0.5)
     with pytest.raises(UserError, match="there is no ranking nope"):
         write_report("zoo", "report.html", rankings="nope")
     assert not (tmp_path / "report.html").exists()

@@ -129,13 +129,15 @@ def test_nothing_asked_for_is_the_embedded_suite() -> None:
 
 def test_a_mistake_costs_no_extraction(data: str, model, tmp_path: Path) -> None:
     how = {"cache": tmp_path / "cache", "out": tmp_path / "out"}
-    for sources, names, message in (
-        ([data, "nonsuch"], ["knn"], "there is no data 'nonsuch'"),
-        (data, ["knn", "lineer"], "there is no protocol 'lineer': did you mean 'linear'"),
-        (data, ["knn", "few_shot"], "has 10 images and an episode needs 16"),
+    for sources, names, options, message in (
+        ([data, "nonsuch"], ["knn"], {}, "there is no data 'nonsuch'"),
+        (data, ["knn", "lineer"], {}, "there is no protocol 'lineer': did you mean 'linear'"),
+        (data, ["knn", "few_shot"], {}, "has 10 images and an episode needs 16"),
+        (data, ["linear", "knn"], {"knn": {"k": 100_000}}, "k must be .* at most 10,000, got 100000"),
+        (data, ["linear", "knn"], {"knn": {"k": 9_999}}, r"knn\.k=9999 neighbours, but only \d+ training images of .*"),
     ):
         with pytest.raises(UserError, match=message):
-            run.evaluate(model, sources, names, **how)
+            run.evaluate(model, sources, names, options=options, **how)
     assert not (tmp_path / "cache").exists()
 
 

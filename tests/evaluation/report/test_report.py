@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -144,10 +145,35 @@ def test_what_is_missing_is_said_with_its_command(tmp_path: Path) -> None:
         assert said in text, said
 
 
-def test_an_empty_zoo_says_how_to_fill_it(tmp_path: Path) -> None:
+def test_an_empty_zoo_is_refused_and_says_how_to_fill_it(tmp_path: Path) -> None:
     (tmp_path / "zoo").mkdir()
-    assert report(tmp_path) == []
+    with pytest.raises(UserError, match=r"zoo has no finished entry: train one, python recipes/train\.py .*out="):
+        report(tmp_path)
+    (tmp_path / "zoo" / "unfinished").mkdir()
+    (tmp_path / "zoo" / "unfinished" / "config.yaml").write_text("seed: 0\n")
+    with pytest.raises(UserError, match=r"no finished entry \(.*unfinished has no card\.json"):
+        report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_results_of_models_from_elsewhere_are_told_without_an_entry(tmp_path: Path) -> None:
+    make_zoo(tmp_path)
+    outside = next(path.parent for path in (tmp_path / "zoo").glob("*/results.jsonl"))
+    shutil.copytree(outside, tmp_path / "evaluation" / "other", dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "zoo")
+    (tmp_path / "zoo").mkdir()
+    report(tmp_path)
     assert "There is no finished entry. Train one" in Page(tmp_path / "report.html").text
+
+
+@pytest.mark.parametrize("named", ["ranking/torn.json", "ranking"])
+def test_rankings_that_are_all_damaged_are_refused(named: str, tmp_path: Path) -> None:
+    make_entry(tmp_path / "zoo" / "one-digits", 0.5)
+    (tmp_path / "ranking").mkdir()
+    (tmp_path / "ranking" / "torn.json").write_text("{")
+    with pytest.raises(UserError, match=r"torn\.json is not a ranking of recipes/rank\.py"):
+        report(tmp_path, rankings=tmp_path / named)
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_what_is_damaged_is_named_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -160,7 +186,8 @@ def test_what_is_damaged_is_named_and_the_rest_is_told(tmp_path: Path) -> None:
     (tmp_path / "zoo" / "weights-digits" / WEIGHTS).write_bytes(b"torn")
     (tmp_path / "zoo" / "curves-digits" / "metrics.csv").write_text("epoch,step,loss\n1,20,much\n")
     (tmp_path / "zoo" / "results-digits" / "results.jsonl").write_text("{}\n")
-    (tmp_path / "ranking").mkdir()
+    make_zoo(tmp_path / "whole")
+    shutil.move(tmp_path / "whole" / "ranking", tmp_path / "ranking")
     for name, content in (("torn", "{"), ("list", "[]"), ("other", '{"models": ["a"], "metrics": ["logme"]}')):
         (tmp_path / "ranking" / f"{name}.json").write_text(content)
     for name in ("torn-layers", "lone-layers"):  # rank.py layers=knn writes the first beside torn.json

@@ -13,6 +13,7 @@ import numpy as np
 from sslkit.data.video_reader import EXTENSIONS
 from sslkit.errors import UserError
 from sslkit.members import nearest
+from sslkit.regular_files import is_there
 
 SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
 SPLITS = ("train", "test")
@@ -222,7 +223,7 @@ def _or(any_of: Sequence[str]) -> str:
 
 
 def _any(folder: Path, any_of: Sequence[str]) -> bool:
-    return any((folder / name).exists() for name in any_of)
+    return any(is_there(folder / name) for name in any_of)
 
 
 def _count_missing(films: Films, listed: int) -> str:

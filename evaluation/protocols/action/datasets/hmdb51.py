@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evaluation.protocols.action.datasets.base import Entry, Listing, by_stem, films_below
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 LISTS = ("testTrainMulti_7030_splits", "test_train_splits/testTrainMulti_7030_splits", "splits")
 FILMS = ("videos", "hmdb51_org", "HMDB51")
@@ -33,7 +34,7 @@ def read(root: Path, split: str, fold: int) -> Listing:
 def _marked(file: Path, mark: str) -> list[str]:
     """The videos of a list with a given mark. Raises UserError for a line that is not a name and 0, 1 or 2."""
     found = []
-    for number, line in enumerate(file.read_text().splitlines(), 1):
+    for number, line in enumerate(regular(file).read_text().splitlines(), 1):
         words = line.split()
         if words and (len(words) != 2 or words[1] not in ("0", "1", "2")):
             raise UserError(f"{file} line {number}: {line!r} is not a file name and 0, 1 or 2")

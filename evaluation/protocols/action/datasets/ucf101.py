@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evaluation.protocols.action.datasets.base import Entry, Listing, by_stem, films_below
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 LISTS, FILMS = ("ucfTrainTestlist", "."), ("UCF-101", "videos", "UCF101")
 COUNTS = {1: (9537, 3783), 2: (9586, 3734), 3: (9624, 3696)}
@@ -31,7 +32,7 @@ def read(root: Path, split: str, fold: int) -> Listing:
 
 def _names(lists: Path, split: str, fold: int) -> list[str]:
     """The first word of each line; in the training list the class number follows it."""
-    lines = (lists / f"{split}list{fold:02d}.txt").read_text().splitlines()
+    lines = regular(lists / f"{split}list{fold:02d}.txt").read_text().splitlines()
     return [line.split()[0] for line in lines if line.strip()]
 
 
