@@ -66,14 +66,22 @@ def end(code: int, line: str = "") -> None:
 def stops() -> Iterator[None]:
     """Turn a stop by a signal into one line, `STOPPED` or that of the interrupt, and the signal's exit code."""
     global _started
-    _started = True
+    is_outermost, _started = not _started, True
     try:
         yield
     except KeyboardInterrupt as stop:
-        for number in SIGNALS:  # a second signal is no reason to leave in the middle of the first one's end
-            with suppress(ValueError):  # not in the main thread
-                signal.signal(number, signal.SIG_IGN)
+        _over()
         end(128 + _received, str(stop) or STOPPED)
+    finally:
+        if is_outermost:
+            _over()
+
+
+def _over() -> None:
+    """Ignore signals from now on: all is done but the end, which Python would leave at the next one without a word."""
+    for number in SIGNALS:
+        if signal.getsignal(number) in (_stop, _go_on):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

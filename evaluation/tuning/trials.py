@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -189,11 +189,12 @@ class Runner:
         try:
             with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
                 left = {pool.submit(_share, sent, threads) for _ in range(self.workers)}
-                while left:
-                    done, left = wait(left, timeout=1)
-                    bar.update(len(keys) - len(self.records.missing(keys)) - bar.n)
-                    for future in done:
-                        future.result()
+                with _ended_with_this_process():
+                    while left:
+                        done, left = wait(left, timeout=1)
+                        bar.update(len(keys) - len(self.records.missing(keys)) - bar.n)
+                        for future in done:
+                            future.result()
         except BrokenProcessPool as error:
             raise RunFailed(
                 f"one of workers={self.workers} was killed, perhaps for lack of memory; the same command goes on with "
@@ -205,6 +206,17 @@ class Runner:
     ) -> Callable[[int], dict[str, Any]]:
         bench = Bench(self.task, self.device, progress)
         return lambda number: bench.run(trials[number], checkpoint_of(self.records.path, keys[number]))
+
+
+@contextmanager
+def _ended_with_this_process() -> Iterator[None]:
+    """Kill the processes of a pool when the block is left by a signal; the pool would wait for their work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for process in active_children():
+            process.kill()
+        raise
 
 
 def _share(sent: bytes, threads: int) -> None:
