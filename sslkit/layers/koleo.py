@@ -4,10 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit import distributed
+
 
 def nearest_distance(z: Tensor) -> Tensor:
-    """(V, N): the distance of each z (V, N, D), of length 1, to the nearest other one of its view."""
-    z = F.normalize(z, dim=-1)
+    """(V, N): the distance of each z (V, N, D), of length 1, to the nearest other one of its view.
+
+    z: of all ranks, rank by rank; the distances are in the order of the batch. Of equally near ones the first of the
+    batch counts and gets the gradient: equal embeddings may come from images that differ.
+    """
+    z = F.normalize(distributed.in_batch_order(z, 1), dim=-1)
     with torch.no_grad():  # the choice of the nearest has no gradient, its distance has
         cosine = z @ z.mT
         cosine.diagonal(dim1=1, dim2=2).fill_(-2)

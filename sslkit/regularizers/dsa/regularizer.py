@@ -4,7 +4,6 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -25,6 +24,7 @@ from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.connectivity import connectivity
+from sslkit.regularizers.dsa.rows import RankRows, of_rank
 from sslkit.regularizers.dsa.threads import one_thread
 
 if TYPE_CHECKING:
@@ -34,15 +34,6 @@ _CHECK_EVERY = 100  # calls between checks of M, which synchronise with a GPU
 _DEAD = 0.1  # share of dead rows above which a warning is given
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Rows:
-    """The pairs of this rank: the rows of z that are its anchors (None is all), and the map from images to rows."""
-
-    anchors: Tensor | None
-    images: slice  # images of the anchors among those of the step
-    views: int
 
 
 class DSA(Regularizer):
@@ -177,7 +168,8 @@ class DSA(Regularizer):
         """
         with arranging.without_autocast(e.z):
             z = wide(e.z)
-            z, index, rows = self._rows(z if self.as_code else F.normalize(z, dim=-1), e.index)
+            z = z if self.as_code else F.normalize(z, dim=-1)
+            z, index, rows = of_rank(z, e.index, as_code=self.as_code)
             clean = self._clean_features(index, images)
             seen = self._view_features(e) if self.mode == "view" and self.upsilon else clean
             arrange = consistency = z.new_zeros(())
@@ -190,18 +182,6 @@ class DSA(Regularizer):
                 if self.upsilon:
                     consistency = self.upsilon * self._consistency(m, seen, rows)
         return {"dsa/arrange": arrange, "dsa/consistency": consistency}
-
-    def _rows(self, z: Tensor, index: Tensor) -> tuple[Tensor, Tensor, _Rows]:
-        """z (V, N, D) as (V N, D) rows, view by view, their images' index, and the pairs of this rank."""
-        views, count, _ = z.shape
-        world, rank = distributed.world_size(), distributed.rank()
-        own = slice(rank * count // world, (rank + 1) * count // world)
-        if world == 1:
-            return z.flatten(0, 1), index, _Rows(None, own, views)
-        if self.as_code:
-            return z[:, own].flatten(0, 1), index[own], _Rows(None, slice(0, count // world), views)
-        anchors = torch.arange(views * count, device=z.device).view(views, count)[:, own].flatten()
-        return z.flatten(0, 1), index, _Rows(anchors, own, views)
 
     def _clean_features(self, index: Tensor, images: Tensor | None) -> Tensor | None:
         """(N, A) prior features of the clean images, from the table or this batch; None if they are not needed."""
@@ -219,17 +199,17 @@ class DSA(Regularizer):
         return self._gather(self.prior(images), 0)
 
     def _gather(self, features: Tensor, dim: int) -> Tensor:
-        return features if self.as_code else distributed.gather(features, dim)
+        return features if self.as_code else distributed.in_batch_order(distributed.gather(features, dim), dim)
 
     def _score(self, features: Tensor, backend: str) -> Tensor:
         return scoring.connectivity_score(features, eta=self.eta, mu=self.mu, backend=backend)
 
-    def _arranged(self, z: Tensor, rows: _Rows) -> Tensor:
+    def _arranged(self, z: Tensor, rows: RankRows) -> Tensor:
         if self.as_code:
             return official.arranged(self.arrange, z.unflatten(0, (rows.views, -1)))
         return self.arrange(z, rows.anchors)
 
-    def _arrange(self, z: Tensor, m: Tensor, clean: Tensor | None, index: Tensor, rows: _Rows) -> Tensor:
+    def _arrange(self, z: Tensor, m: Tensor, clean: Tensor | None, index: Tensor, rows: RankRows) -> Tensor:
         score = None
         if self._scores is not None:
             self._scores = self._scores.to(index.device)
@@ -251,7 +231,8 @@ class DSA(Regularizer):
         self.watched["dsa/arrange_mean"] = F.softplus(mean).detach()
         return F.softplus(pairs)
 
-    def _consistency(self, m: Tensor, features: Tensor, rows: _Rows) -> Tensor:
+    def _consistency(self, m: Tensor, features: Tensor, rows: RankRows) -> Tensor:
+        features = features.to(m.dtype)  # fp32 rounds the prior of some rows unlike that of all
         if self.mode == "cached":
             features = features.repeat(rows.views, 1)
         if self.as_code:

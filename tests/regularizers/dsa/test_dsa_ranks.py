@@ -23,10 +23,15 @@ def prior(images: Tensor) -> Tensor:
     return images.flatten(1) - 0.5
 
 
+def coarse(images: Tensor) -> Tensor:
+    """Four values for twelve images: many are equally near."""
+    return prior(images)[:, :2].sign()
+
+
 def run(options: dict, part: slice) -> dict[str, Tensor]:
     """One rank's terms, and the gradients of their sum by z and by the parameters."""
     torch.manual_seed(0)
-    dsa = DSA(D, hidden=8, prior=prior, eta=4, **options).double()
+    dsa = DSA(D, hidden=8, **{"prior": prior, "eta": 4, **options}).double()
     z, images = batch()
     z = z[:, part].double().requires_grad_()
     index = torch.arange(N)[part]
@@ -41,7 +46,7 @@ def run(options: dict, part: slice) -> dict[str, Tensor]:
 def work(rank: int, folder: str, cases: list[dict]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    part = slice(rank * N // 2, (rank + 1) * N // 2)
+    part = slice(rank, None, 2)  # as the loader splits a batch
     torch.save([run(options, part) for options in cases], f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
@@ -51,6 +56,7 @@ GATHERED = [
     {"mode": "view", "tau": "auto"},
     {"arranger": "cosine", "neighbours": "batch"},
     {"neighbours": "batch", "mu": 100},  # every score is zero
+    {"neighbours": "batch", "prior": coarse, "eta": 2, "mu": 0},
 ]
 LOCAL = {"variant": "code", "neighbours": "batch"}
 
@@ -65,7 +71,7 @@ def ranks(tmp_path_factory) -> list[list[dict[str, Tensor]]]:
 def joined(first: dict[str, Tensor], second: dict[str, Tensor]) -> dict[str, Tensor]:
     """What one process sees after DDP: the mean of the parameters' gradients; z's belong to the sum of two losses."""
     both = {k: (first[k] + second[k]) / 2 for k in first if k != "z"}
-    return {**both, "z": torch.cat([first["z"], second["z"]], 1) / 2}
+    return {**both, "z": torch.stack([first["z"], second["z"]], 2).flatten(1, 2) / 2}
 
 
 @pytest.mark.parametrize("case", range(len(GATHERED)))
@@ -75,12 +81,13 @@ def test_two_processes_equal_one(case: int, ranks) -> None:
     for name in ("dsa/arrange", "dsa/consistency"):
         torch.testing.assert_close(first[name], second[name])
     for name, value in joined(first, second).items():
-        torch.testing.assert_close(value, want[name], rtol=1e-6, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
+        # Neither is anything fp32: a ReLU of the arranging MLP would turn its rounding into a step of the gradient.
+        torch.testing.assert_close(value, want[name], rtol=1e-10, atol=1e-12, msg=lambda m, n=name: f"{n}: {m}")
     assert want["z"].any()
 
 
 def test_the_codes_form_is_the_mean_of_what_each_would_have_alone(ranks) -> None:
-    alone = [run(LOCAL, slice(0, N // 2)), run(LOCAL, slice(N // 2, N))]
+    alone = [run(LOCAL, slice(rank, None, 2)) for rank in range(2)]
     got, want = joined(ranks[0][-1], ranks[1][-1]), joined(*alone)
     for name, value in got.items():
         torch.testing.assert_close(value, want[name], rtol=1e-6, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
