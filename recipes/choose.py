@@ -49,7 +49,7 @@ class Settings:
     )
     rank_images: int | None = setting(500, "of these for the metrics; null: all", least=2, most=10**9)
     image_size: int | None = setting(
-        None, "side in pixels for models outside a zoo; null: their default", least=1, most=4096
+        None, "side in pixels for models outside a zoo; null: their default", least=8, most=4096
     )
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")

@@ -34,7 +34,7 @@ class Settings:
     cache: str = setting("runs/cache", "folder of the features")
     out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
     seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap", least=0, most=MOST_SEED)
-    image_size: int | None = setting(None, "pixels; null: the model's own", least=1, most=4096)
+    image_size: int | None = setting(None, "pixels; null: the model's own", least=8, most=4096)
     precision: str = setting(
         "float32",
         "of feature extraction: float32 or bfloat16; fine-tuning protocols have their own",

@@ -33,7 +33,7 @@ class Settings:
     )
     max_test_images: int | None = setting(1000, "the same for test images; null: all", least=1, most=10**9)
     image_size: int | None = setting(
-        None, "side in pixels for models outside a zoo; null: their default", least=1, most=4096
+        None, "side in pixels for models outside a zoo; null: their default", least=8, most=4096
     )
     lr: float | list[float] = setting(
         (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "grid of learning rates, selected on a held-out fifth of train", above=0
@@ -80,7 +80,7 @@ def main(config: dict[str, Any]) -> None:
     if found.failures:
         print(f"{len(found.failures)} failed, all others are measured; the same command retries them:", file=sys.stderr)
         for failure in found.failures:
-            print(f"  {printable(failure, keep='')}", file=sys.stderr)
+            print(f"  {printable(str(failure), keep='')}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import platform
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -79,7 +80,20 @@ def lock(path: Path, **options: Any) -> FileLock | NoLock:
     options: of `filelock.FileLock`. Raises OSError if nothing can be written there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path, **options) if has_locks(path.parent) else NoLock()
+    place = lockable(path)
+    return NoLock() if place is None else FileLock(place, **options)
+
+
+def lockable(path: Path) -> Path | None:
+    """Return the file to lock for one in an existing folder: itself, if its file system has locks.
+
+    Else one on this machine, since commands on one machine are the most likely to meet; None without any. Raises
+    OSError like `lock`.
+    """
+    if has_locks(path.parent):
+        return path
+    folder = _own_folder()
+    return folder and folder / f"{hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]}.lock"
 
 
 def has_locks(folder: Path) -> bool:
@@ -88,11 +102,22 @@ def has_locks(folder: Path) -> bool:
     if system not in _SYSTEMS:
         _SYSTEMS[system] = _can_lock(folder)
         if not _SYSTEMS[system]:
+            who = "two commands" if _own_folder() is None else "commands on two machines"
             say.warning(
-                f"warning: the file system of {folder} has no locks (flock): of two commands that write there at the "
-                "same time, each does all of the work; do not start a zoo or a fine-tuning twice there"
+                f"warning: the file system of {folder} has no locks (flock): {who} that write there at the same time "
+                "each do all of the work; do not start a zoo or a fine-tuning twice there"
             )
     return _SYSTEMS[system]
+
+
+def _own_folder() -> Path | None:
+    """A folder on this machine for locks, in which no other user can put a file; None if there can be none."""
+    try:
+        folder = Path(tempfile.gettempdir()) / f"sslkit-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder if folder.lstat().st_uid == os.getuid() and _can_lock(folder) else None
+    except OSError:
+        return None
 
 
 def _can_lock(folder: Path) -> bool:
@@ -110,13 +135,15 @@ def _can_lock(folder: Path) -> bool:
 
 
 @contextmanager
-def exclusive(file: Path, what: str) -> Iterator[None]:
+def exclusive(file: Path, what: str) -> Iterator[UserError | None]:
     """Let one process at a time work on a file or folder of a cache; others wait.
 
-    Without a lock if it is there and nothing can be written beside it: a cache that is read-only can be read.
+    Without a lock if it is there and nothing can be written beside it: a cache that is read-only can be read. Then the
+    error is yielded that is to be raised before any work on another content.
     what: is in the file, for the message. Raises UserError if it is not there and cannot be made.
     """
     held: FileLock | NoLock = NoLock()
+    refused = None
     try:
         held = lock(file.with_name(f".{file.stem}.lock"))
         try:
@@ -125,19 +152,19 @@ def exclusive(file: Path, what: str) -> Iterator[None]:
             say.line(f"another process makes {what} in {file.parent}: waiting for it")
             held.acquire()
     except OSError as error:
-        if not file.exists():
-            reason = error.strerror or error
-            raise UserError(f"cannot write {what} in {file.parent}: {reason}; {ELSEWHERE}") from error
         held = NoLock()
+        refused = UserError(f"cannot write {what} in {file.parent}: {error.strerror or error}; {ELSEWHERE}")
+        if not file.exists():
+            raise refused from error
     try:
-        yield
+        yield refused
     finally:
         held.release()
 
 
 def of_this_process() -> str:
-    """A part of a temporary file's name that no other process has, on this machine or on another one of its disk."""
-    return f"{MACHINE}-{os.getpid()}"
+    """A part of a temporary file's name that no other writer has, here or on another machine, even one of this name."""
+    return f"{MACHINE}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _sync(file: Path) -> None:

@@ -9,6 +9,7 @@ from sslkit.columns import columns, hung, printable
 from sslkit.files import write_whole
 
 PART = re.compile(r"\s*(?:(?:\d+\.|±) )?\S+")  # of a cell, which is not folded: "word", "2. 0.344", "± 0.028"
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 GAP = "  "
 INDENT = "  "  # of cells below a name on a line of its own
 
@@ -117,8 +118,8 @@ def markdown(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> str
 def write_csv(path: Path, lines: Iterable[Sequence[object]]) -> None:
     """Write a CSV for people, in UTF-8, whole or not at all; names in it come from outside.
 
-    A text that a spreadsheet would run as a formula, since it begins with = + - @ or a control character, gets a '
-    before it. Raises UserError if the file cannot be written.
+    A text that a spreadsheet would run as a formula, since it begins with = + - @, their wide forms or a control
+    character, gets a ' before it; a number does not. Raises UserError if the file cannot be written.
     """
     with (
         write_whole(path) as partial,
@@ -128,5 +129,5 @@ def write_csv(path: Path, lines: Iterable[Sequence[object]]) -> None:
 
 
 def _plain(cell: object) -> object:
-    is_formula = isinstance(cell, str) and cell[:1] and (cell[0] in "=+-@" or not cell[0].isprintable())
-    return f"'{cell}" if is_formula else cell
+    is_name = isinstance(cell, str) and cell and not NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_name and (cell[0] in "=+-@＝＋－＠" or not cell[0].isprintable()) else cell

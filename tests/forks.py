@@ -7,11 +7,13 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from sslkit import say
@@ -25,6 +27,13 @@ IMPORTED = [
     "lightly.loss",
     "evaluation.features.models",
 ]
+
+
+def set_timeout(seconds: float) -> None:
+    """Let the barriers of this rank's group, and its store, wait so long; an older torch has the private name alone."""
+    limit, module = timedelta(seconds=seconds), dist.distributed_c10d
+    getattr(module, "set_timeout", module._set_pg_timeout)(limit)
+    module._get_default_store().set_timeout(limit)
 
 
 def start_ranks(work: Callable[..., None], *arguments: Any) -> None:

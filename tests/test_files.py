@@ -3,15 +3,22 @@
 import errno
 import fcntl
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from odd_disks import NOBODY, lockless, read_only, shared_disk
 
-from evaluation.results.records import Records
+from evaluation.features.cache import Partial
+from evaluation.results.records import Records, each_once
 from sslkit import files
 from sslkit.errors import RunFailed, UserError
 from sslkit.files import exclusive, lock, write_whole, write_whole_folder
@@ -21,102 +28,151 @@ from sslkit.training.processes import Job, check_logs
 from sslkit.training.run import sweep as sweep_folder
 
 
-@pytest.fixture(params=[errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system whose flock is not implemented."""
-
-    def refuse(*_: object) -> None:
-        raise OSError(request.param, os.strerror(request.param))
-
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This machine's own folder of temporary files, on another disk than the tests'."""
+    folder = tmp_path_factory.mktemp("own")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(files, "_SYSTEMS", {})
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    return folder
 
 
-def test_without_locks_all_goes_on_after_one_line(
-    no_locks: None, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    with exclusive(tmp_path / "cache" / "a.npz", "an index"), sweep.alone(tmp_path / "zoo"):
+def use_all(folder: Path) -> None:
+    """Everything that takes a lock."""
+    with exclusive(folder / "cache" / "a.npz", "an index"), sweep.alone(folder / "zoo"):
         pass
-    path = tmp_path / "cache" / "b.npy"
+    path = folder / "cache" / "b.npy"
     assert stored(path, 3, lambda rows: [np.ones((3, 2))], what="ones").tolist() == [[1, 1]] * 3
-    check_logs([Job("member", ["true"], tmp_path / "zoo" / "logs" / "member.log")])
-    records = Records(tmp_path / "runs.jsonl")
+    check_logs([Job("member", ["true"], folder / "zoo" / "logs" / "member.log")])
+    records = Records(folder / "runs.jsonl")
     with records.claim({"lr": 1}, wait=False) as mine:
         records.add({"lr": 1}, {"value": 0.5})
     assert mine and records.find({"lr": 1})["value"] == 0.5
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("who", ["commands on two machines", "two commands"])
+def test_without_locks_all_goes_on_after_one_line(
+    number: int,
+    who: str,
+    elsewhere: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    without = tmp_path if who == "commands on two machines" else Path("/")
+    monkeypatch.setattr(fcntl, "flock", lockless(without, number))
+    use_all(tmp_path)
     said = capsys.readouterr().out
-    assert said.count("\n") == 1 and said.startswith(f"warning: the file system of {tmp_path / 'cache'} has no locks")
+    assert said.count("\n") == 1
+    assert said.startswith(f"warning: the file system of {tmp_path / 'cache'} has no locks (flock): {who} that write")
+    assert Records(tmp_path / "runs.jsonl").are_shared() == (without == tmp_path)
+
+
+def test_without_locks_commands_on_one_machine_still_wait(
+    elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", lockless(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with (
+        sweep.alone(tmp_path),
+        sweep.alone(tmp_path / "b"),
+        pytest.raises(UserError, match=r"another recipes/zoo\.py"),
+        sweep.alone(Path()),
+    ):
+        raise AssertionError("two at once")
+    records = Records(tmp_path / "runs.jsonl")
+    with records.claim({"lr": 1}, wait=False) as mine, records.claim({"lr": 1}, wait=False) as theirs:
+        assert mine and not theirs
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_the_folder_of_another_user_is_not_trusted_with_locks(elsewhere: Path, tmp_path: Path) -> None:
+    own = elsewhere / f"sslkit-{os.getuid()}"
+    assert files._own_folder() == own and own.stat().st_mode & 0o777 == 0o700
+    os.chown(own, NOBODY, NOBODY)
+    assert files._own_folder() is None
 
 
 HOLD = """
-import sys, time
+import fcntl, sys, time
 from pathlib import Path
+from odd_disks import lockless
 from sslkit.files import exclusive
+if sys.argv[2]:
+    fcntl.flock = lockless(Path(sys.argv[2]))
 with exclusive(Path(sys.argv[1]), "an index"):
     print("held", flush=True)
     time.sleep(60)
 """
 
 
-def test_a_killed_process_holds_no_lock(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    file = tmp_path / "a.npz"
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(file)], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("without", [False, True])
+def test_a_killed_process_holds_no_lock(
+    without: bool, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    if without:
+        monkeypatch.setattr(fcntl, "flock", lockless(tmp_path))
+    file, folder = tmp_path / "a.npz", str(tmp_path) if without else ""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file), folder],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(elsewhere), "PYTHONPATH": str(Path(__file__).parent)},
+    )
     assert holder.stdout.readline() == "held\n"
+    capsys.readouterr()
     with pytest.raises(files.Timeout):
         lock(tmp_path / ".a.lock").acquire(timeout=0)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with exclusive(file, "an index"):
-        assert capsys.readouterr().out == ""
+        assert "waiting" not in capsys.readouterr().out
 
 
-@pytest.fixture
-def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder in which nothing can be opened for writing, for root too."""
-    folder = tmp_path / "read only"
-    folder.mkdir()
-    open_file, make = os.open, os.mkdir
+def test_what_is_there_is_read_where_nothing_can_be_written() -> None:
+    with shared_disk() as folder:
+        (folder / "a.npz").write_bytes(b"index")
 
-    def inside(path: object) -> bool:
-        return isinstance(path, (str, Path)) and Path(path).is_relative_to(folder)
+        def use() -> str:
+            with exclusive(folder / "a.npz", "the index") as refused:
+                assert (folder / "a.npz").read_bytes() == b"index"
+            with exclusive(folder / "b.npz", "the index"):
+                return f"it was entered after {refused}"
 
-    def opened(path: object, flags: int, *rest: object, **more: object) -> int:
-        if inside(path) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            raise OSError(errno.EROFS, "Read-only file system")
-        return open_file(path, flags, *rest, **more)
-
-    def made(path: object, *rest: object, **more: object) -> None:
-        if inside(path):
-            raise OSError(errno.EROFS, "Read-only file system")
-        make(path, *rest, **more)
-
-    monkeypatch.setattr(os, "open", opened)
-    monkeypatch.setattr(os, "mkdir", made)
-    monkeypatch.setattr(files, "_SYSTEMS", {})
-    return folder
+        said = f"UserError: cannot write the index in {folder}: Permission denied; choose another folder"
+        assert read_only(folder, use).startswith(said)
 
 
-def test_what_is_there_is_read_where_nothing_can_be_written(read_only: Path) -> None:
-    with open(read_only / "a.npz", "wb") as file:
-        file.write(b"index")
-    with exclusive(read_only / "a.npz", "the index"):
-        assert (read_only / "a.npz").read_bytes() == b"index"
-    with (
-        pytest.raises(UserError, match=r"cannot write the index in .*: Read-only file system; choose another folder"),
-        exclusive(read_only / "b.npz", "the index"),
-    ):
-        raise AssertionError("it was entered")
+def test_stored_arrays_and_records_are_read_where_nothing_can_be_written() -> None:
+    with shared_disk() as folder:
+
+        def array(name: str) -> np.ndarray:
+            return stored(folder / name, 3, lambda rows: [np.ones((3, 2))], what="ones")
+
+        def runs() -> list:
+            return each_once([{"lr": 1}, {"lr": 2}], Records(folder / "runs.jsonl"), lambda number: {"value": number})
+
+        array("a.npy"), runs()
+        shutil.rmtree(folder / ".runs.locks")  # of a folder that was copied without them
+        said = read_only(folder, lambda: f"{array('a.npy').sum()} {[run['value'] for run in runs()]}")
+        assert said == "6.0 [0, 1]"
+        assert read_only(folder, lambda: array("b.npy")).startswith("UserError: cannot write ones to")
+        for said in (
+            read_only(folder, lambda: each_once([{"lr": 3}], Records(folder / "runs.jsonl"), lambda number: 1 / 0)),
+            read_only(folder, lambda: Records(folder / "others.jsonl")),
+        ):
+            assert said == f"UserError: cannot write to {folder}: Permission denied; give another out"
 
 
-def test_a_writer_on_another_machine_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_on_another_machine_is_left_alone(tmp_path: Path) -> None:
     """Both see the same disk, and their processes may have the same number."""
-    here, other = f".a.png.{files.MACHINE}-999999999.part", ".a.png.0badc0de-999999999.part"
+    here, other = f".a.png.{files.MACHINE}-999999999-a.part", ".a.png.0badc0de-999999999-a.part"
     for name in (here, other):
         (tmp_path / name).touch()
     sweep_folder(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [other]
-    with write_whole(tmp_path / "b.txt") as mine:
-        monkeypatch.setattr(files, "MACHINE", "0badc0de")
+    with write_whole(tmp_path / "b.txt") as mine:  # the other machine may even have the same name
         with write_whole(tmp_path / "b.txt") as theirs:
             theirs.write_text("theirs")
         mine.write_text("mine")
@@ -129,3 +185,30 @@ def test_a_full_disk_is_no_wrong_input(number: int, kind: type, tmp_path: Path) 
         with pytest.raises(UserError, match="the old content is unchanged") as told, write(tmp_path / "a"):
             raise OSError(number, os.strerror(number))
         assert type(told.value) is kind
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A disk on which longer files fail with EFBIG."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_run_ends_as_failed_where_the_disk_is_full(tmp_path: Path) -> None:
+    def whole() -> None:
+        with write_whole(tmp_path / "a") as partial:
+            partial.write_bytes(b"a" * 9999)
+
+    writers = {
+        "a": whole,
+        "b.npy": lambda: stored(tmp_path / "b.npy", 3000, lambda rows: [np.ones((3000, 2))], what="ones"),
+        "c.jsonl": lambda: Records(tmp_path / "c.jsonl").add({"lr": 1}, {"value": "v" * 9999}),
+        "the feature cache": lambda: Partial(tmp_path, "key", n=3000, width=2, block=2).prepare(),
+    }
+    for name, write in writers.items():
+        with files_of_at_most(4096), pytest.raises(RunFailed, match=f"cannot write .*{name}.*File too large"):
+            write()

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from forks import WORLD, free_port, start_ranks, started
+from forks import WORLD, free_port, set_timeout, start_ranks, started
 
 import sslkit
 from sslkit import prior_features
@@ -50,8 +49,7 @@ def counted(log: Path, pause: float, rows: range) -> Iterator[np.ndarray]:
 def join(rank: int, port: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=WORLD)
-    dist.set_timeout(timedelta(seconds=TIMEOUT))
-    dist.distributed_c10d._get_default_store().set_timeout(timedelta(seconds=TIMEOUT))
+    set_timeout(TIMEOUT)
 
 
 def whole() -> np.ndarray:

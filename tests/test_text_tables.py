@@ -2,6 +2,7 @@
 
 import csv
 import re
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -52,11 +53,11 @@ def test_markdown() -> None:
 
 
 def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> None:
-    path, names = tmp_path / "a.csv", ["=1+1", "+a", "-b", "@c", "\td", "\re", "\x1bf", "g=1", "", "-"]
-    write_csv(path, [("name", "value"), *((name, -0.5) for name in names)])
+    path, names = tmp_path / "a.csv", ["=1+1", "+a", "-b", "@c", "\td", "\re", "\x1bf", "＝h", "-1+1", "g=1", "", "-"]
+    write_csv(path, [("name", "value"), *((name, value) for name, value in zip(names, cycle([-0.5, "-0.5"])))])
     with path.open(encoding="utf-8", newline="") as file:
         _, *rows = csv.reader(file)
-    assert [name for name, _ in rows] == [*(f"'{name}" for name in names[:7]), "g=1", "", "'-"]
+    assert [name for name, _ in rows] == [*(f"'{name}" for name in names[:9]), "g=1", "", "'-"]
     assert {value for _, value in rows} == {"-0.5"}
 
 

@@ -4,12 +4,11 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from forks import WORLD, free_port, start_ranks, started
+from forks import WORLD, free_port, set_timeout, start_ranks, started
 
 from sslkit import waiting
 from sslkit.errors import UserError
@@ -20,8 +19,7 @@ TIMEOUT = 0.4  # seconds of the group's own barriers
 
 def join(rank: int, port: int) -> None:
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=WORLD)
-    dist.set_timeout(timedelta(seconds=TIMEOUT))
-    dist.distributed_c10d._get_default_store().set_timeout(timedelta(seconds=TIMEOUT))
+    set_timeout(TIMEOUT)
 
 
 def meetings(rank: int, port: int, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Feature cache on disk: one folder per key, filled block by block, published when complete, resumed after a kill.
 
-`ROOT/KEY.part/` is incomplete; `ROOT/KEY/` is complete: it is renamed to this after its index was written.
+`ROOT/KEY.part/` is incomplete; `ROOT/KEY/` is complete: it is renamed to this after its index was written. Where the
+disk has no locks, each machine has an incomplete folder of its own, `ROOT/KEY.MACHINE.part/`.
 """
 
 import errno
@@ -16,7 +17,7 @@ import numpy as np
 
 from sslkit import say
 from sslkit.errors import RunFailed, UserError
-from sslkit.files import FULL, of_this_process
+from sslkit.files import FULL, MACHINE, has_locks, of_this_process
 
 FORMAT = 1
 INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"
@@ -48,11 +49,9 @@ class Partial:
         Raises UserError if the disk is full: rows written to a file without space would end the process by a signal.
         """
         if not (self.folder.is_dir() and all(self._fits(*shape) for shape in self._shapes.values())):
-            _remove(self.folder)
-        if not self.folder.is_dir():
             fresh = self.folder.with_name(f"{self.folder.name}.{of_this_process()}")
-            shutil.rmtree(fresh, ignore_errors=True)
             try:
+                _remove(self.folder)
                 fresh.mkdir(parents=True)
                 for name, dtype, shape in self._shapes.values():
                     np.lib.format.open_memmap(fresh / name, mode="w+", dtype=dtype, shape=shape).flush()
@@ -120,6 +119,15 @@ class Partial:
                 os.fsync(file.fileno())
         _remove(target)
         os.replace(self.folder, target)
+
+
+def begun(root: Path, key: str) -> str:
+    """Return the name, without `.part`, of this machine's incomplete folder of a key. Raises UserError."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return key if has_locks(root) else f"{key}.{MACHINE}"
+    except OSError as error:
+        raise unwritten(root, error) from error
 
 
 def unwritten(root: Path, error: OSError) -> UserError:

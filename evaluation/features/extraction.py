@@ -15,7 +15,7 @@ import torch
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import COUNTS, Split
-from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, opened, read_whole
+from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
@@ -170,19 +170,27 @@ def _device(device: str, model: LoadedModel) -> torch.device:
 def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
     """Fill this rank's blocks; the first rank holds the lock and publishes."""
     if world_size() == 1:
-        with exclusive(root / key, _WHAT):
-            return read_whole(root / key) or _fill(job, root, key)
+        with exclusive(root / key, _WHAT) as refused:
+            return _found(root / key, refused) or _fill(job, root, key)
     with ExitStack() as held:
 
         def missing() -> bool:
-            held.enter_context(exclusive(root / key, _WHAT))
-            return read_whole(root / key) is None
+            refused = held.enter_context(exclusive(root / key, _WHAT))
+            return _found(root / key, refused) is None
 
         return _fill(job, root, key) if from_first(_WORK, missing) else opened(root / key)
 
 
+def _found(folder: Path, refused: UserError | None) -> dict[str, Any] | None:
+    found = read_whole(folder)
+    if found is None and refused:
+        raise refused
+    return found
+
+
 def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
-    partial = Partial(root, key, len(job.split), job.model.width, job.batch_size)
+    own = from_first(_WORK, lambda: begun(root, key))
+    partial = Partial(root, own, len(job.split), job.model.width, job.batch_size)
     with together(_WORK):
         if rank() == 0:
             partial.prepare()
@@ -197,7 +205,9 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
             shutil.rmtree(partial.folder, ignore_errors=True)
             raise
     with together(_WORK):
-        if rank() == 0:
+        if rank() == 0 and own != key and read_whole(root / key):  # another machine was faster, and others read it
+            shutil.rmtree(partial.folder, ignore_errors=True)
+        elif rank() == 0:
             _publish(job, partial, root / key)
     return opened(root / key)
 

@@ -1,5 +1,6 @@
 """evaluate(model, data, protocols): every protocol asked for, on features that are extracted once; results are kept."""
 
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +48,7 @@ def evaluate(
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> list[Result]:
-    """Judge one model; results are added to its zoo entry's results.jsonl, or below `out` where it is none.
+    """Judge one model; results are added to its zoo entry's results.jsonl, or below `out` where none can be.
 
     model, trust: see `evaluation.load_model`.
     data: one source or a list, see `evaluation.open_split`; None: the embedded suite, clothes and clip art for
@@ -207,8 +208,10 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
 
 
 def results_folder(model: LoadedModel, out: str | Path) -> Path:
-    """Return the folder of a model's results: its zoo entry, or a folder of its name."""
-    return model.entry.folder if model.entry else Path(out) / file_names.made_of(model.name)
+    """Return the folder of a model's results: its zoo entry, or a folder of its name where that cannot be written."""
+    if model.entry and os.access(model.entry.folder, os.W_OK):
+        return model.entry.folder
+    return Path(out) / file_names.made_of(model.name)
 
 
 def _options(name: str, given: Mapping[str, Any]) -> Any:

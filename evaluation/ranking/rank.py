@@ -227,7 +227,7 @@ def _said(how: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made(**chosen: Any) -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"date": now, **chosen, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
 
 

@@ -38,7 +38,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         .render(
             title=f"Zoo report: {material.zoo.resolve().name}",
             summary=_summary(material),
-            date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
             command=command,
             version=sslkit.__version__,
             contents=_contents(material),

@@ -212,5 +212,5 @@ def _results(folder: Path, problems: list[str]) -> list[Result]:
 
 
 def _date(path: Path) -> str:
-    stamp = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
+    stamp = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
     return stamp.isoformat(timespec="seconds")

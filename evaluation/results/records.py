@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from sslkit.errors import RunFailed, UserError
-from sslkit.files import FULL, NoLock, lock
+from sslkit.files import FULL, NoLock, lock, lockable
 
 POLL = 0.2  # seconds between two checks of another process's lock
 
@@ -58,7 +58,18 @@ class Records:
         try:
             self.locks.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot write to {self.path.parent}: {error.strerror}; give another out") from error
+            if not self.path.is_file():  # records that cannot be added to may be all that are needed
+                raise self._refused(error) from error
+
+    def are_shared(self) -> bool:
+        """Return whether processes on this machine see each other's claims."""
+        try:
+            return lockable(self.locks / "file.lock") is not None
+        except OSError:  # nothing can be claimed, which `claim` says
+            return True
+
+    def _refused(self, error: OSError) -> UserError:
+        return UserError(f"cannot write to {self.path.parent}: {error.strerror or error}; give another out")
 
     def read(self) -> dict[str, dict[str, Any]]:
         """See `read_records`."""
@@ -93,12 +104,14 @@ class Records:
 
         wait: wait until another process releases the run.
         """
-        own = lock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
         try:
+            own = lock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
             own.acquire(timeout=-1 if wait else 0)
         except Timeout:
             yield False
             return
+        except OSError as error:
+            raise self._refused(error) from error
         try:
             yield True
         finally:

@@ -58,7 +58,7 @@ class Result:
     @classmethod
     def of(cls, estimate: Estimate, **fields: Any) -> "Result":
         """Make a result with the main number `estimate`, the date and the packages' versions."""
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         versions = {name: importlib.metadata.version(name) for name in PACKAGES}
         return cls(**{**dataclasses.asdict(estimate), "date": now, "versions": versions, **fields})
 

@@ -31,7 +31,6 @@ from evaluation.tuning.task import Task
 from sslkit.columns import printable
 from sslkit.distributed import rank, world_size
 from sslkit.errors import RunFailed, UserError
-from sslkit.files import has_locks
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
 
@@ -242,6 +241,6 @@ def open_runner(
             raise UserError(f"workers={workers}: the {world_size()} processes share every trial; leave workers at 1")
         folder = stack.enter_context(shared_folder(out))
         records = Records(Path(folder) / f"{name}.jsonl")
-        if workers > 1 and not has_locks(Path(folder)):
+        if workers > 1 and not records.are_shared():
             raise UserError(f"workers={workers} would do each other's runs in {folder}, without locks: give workers=1")
         yield Runner(task, records, place, workers, progress)

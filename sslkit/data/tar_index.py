@@ -106,12 +106,12 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
     Raises UserError when the cache cannot be written, before anything is read, and for a shard that is missing.
     """
     if cache is None:
-        return TarIndex.of(_scanned(files, shards, {}))
+        return TarIndex.of(_scanned(files, shards, {}, None))
     key = hashlib.sha256("\n".join([str(FORMAT), *map(_absolute, shards)]).encode(errors="surrogateescape")).hexdigest()
     file = cache / f"shards-{key[:32]}.npz"
-    with exclusive(file, "the index of shards"):
+    with exclusive(file, "the index of shards") as refused:
         known = _read(file)
-        found = _scanned(files, shards, known)
+        found = _scanned(files, shards, known, refused)
         if any(known.get(name) is not one for name, one in found.items()):
             _write(file, found)
     return TarIndex.of(found)
@@ -121,13 +121,20 @@ def _absolute(shard: str) -> str:
     return shard if "://" in shard else os.path.abspath(shard)
 
 
-def _scanned(files: ShardFiles, shards: Sequence[str], known: dict[str, Members]) -> dict[str, Members]:
+def _scanned(
+    files: ShardFiles, shards: Sequence[str], known: dict[str, Members], refused: UserError | None
+) -> dict[str, Members]:
+    """The members of each shard. refused: raised if one has to be read, since the index cannot be written."""
     from tqdm import tqdm
 
     def members(shard: str) -> Members:
         state = files.state(shard)
         old = known.get(shard)
-        return old if old is not None and old.state == state and not old.reason else _scan(files, shard, state)
+        if old is not None and old.state == state and (refused or not old.reason):
+            return old
+        if refused:
+            raise refused
+        return _scan(files, shard, state)
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     bar = tqdm(total=len(shards), desc="index", unit="shard", disable=True if len(shards) <= _BAR_FROM else None)

@@ -123,17 +123,22 @@ def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: P
         return VideoIndex.of({path: known[path] for path in paths})
     key = hashlib.sha256(f"{FORMAT}\n{reader.name}\n{root.resolve()}".encode(errors="surrogateescape")).hexdigest()
     file = cache / f"videos-{key[:32]}.npz"
-    with exclusive(file, "the index of videos"):
+    with exclusive(file, "the index of videos") as refused:
         known = _read(file)
-        for _ in _survey(root, _changed(root, paths, known), reader, known):
+        changed = _changed(root, paths, known, again=not refused)
+        if changed and refused:
+            raise refused
+        for _ in _survey(root, changed, reader, known):
             _write(file, VideoIndex.of(known))
     return VideoIndex.of({path: known[path] for path in paths})
 
 
-def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry]) -> list[tuple[str, int, int]]:
+def _changed(
+    root: Path, paths: Sequence[str], known: dict[str, Entry], again: bool = True
+) -> list[tuple[str, int, int]]:
     """(path, size, modification time) of the files whose rows are missing or outdated.
 
-    An unreadable file is surveyed again: the obstacle may be gone without a change of the file.
+    again: survey an unreadable file again: the obstacle may be gone without a change of the file.
     """
     changed = []
     for path in paths:
@@ -142,7 +147,8 @@ def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry]) -> list[
         except OSError as error:
             raise UserError(f"cannot read the video {root / path}: {error.strerror}") from error
         entry = known.get(path)
-        if entry is None or entry.facts is None or (entry.bytes, entry.changed) != (stat.st_size, stat.st_mtime_ns):
+        is_old = entry is None or (entry.bytes, entry.changed) != (stat.st_size, stat.st_mtime_ns)
+        if is_old or (again and entry.facts is None):
             changed.append((path, stat.st_size, stat.st_mtime_ns))
     return changed
 

@@ -157,7 +157,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
         },
         "seed": config.seed,
         "epochs": config.epochs,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "versions": {name: _version(name) for name in PACKAGES},
     }

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -14,7 +15,7 @@ from typing import IO
 import psutil
 
 from sslkit.errors import UserError
-from sslkit.files import has_locks
+from sslkit.files import lockable
 from sslkit.plurals import counted
 from sslkit.say import line
 
@@ -179,7 +180,7 @@ class _Running:
 
 
 def _start(job: Job, slot: int, environment: dict[str, str]) -> _Running:
-    with _locked(job) as log:
+    with _locked(job) as (log, held):
         log.write(f"\n$ {shlex.join(job.command)}\n".encode())
         log.flush()
         began = time.time()
@@ -189,31 +190,43 @@ def _start(job: Job, slot: int, environment: dict[str, str]) -> _Running:
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
+            pass_fds=[held.fileno()],
             start_new_session=True,  # so that Ctrl-C reaches it once, through `_stop`
         )
     return _Running(job, process, slot, began)
 
 
-def _locked(job: Job) -> IO[bytes]:
-    """Open the log for the job and lock it. The lock lasts as long as the job has the log open."""
-    try:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        log = job.log.open("ab")
-    except OSError as error:
-        raise UserError(f"cannot write the log {job.log}: {error.strerror}; choose another folder with out=") from error
-    try:
-        if has_locks(job.log.parent):
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        log.close()
-        raise UserError(f"another process still trains {job.name} (and writes {job.log}): wait, or end it") from None
-    return log
+@contextmanager
+def _locked(job: Job) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Open the log for the job and lock it, or a file in its place; yields both.
+
+    The lock lasts as long as the job has the locked file open, also where this process is killed.
+    """
+    with ExitStack() as opened:
+        try:
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            log = opened.enter_context(job.log.open("ab"))
+            place = lockable(job.log)
+            held = log if place in (job.log, None) else opened.enter_context(place.open("ab"))
+        except OSError as error:
+            raise UserError(
+                f"cannot write the log {job.log}: {error.strerror}; choose another folder with out="
+            ) from error
+        try:
+            if place is not None:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"another process still trains {job.name} (and writes {job.log}): wait, or end it"
+            ) from None
+        yield log, held
 
 
 def check_logs(jobs: Sequence[Job]) -> None:
     """Raises UserError if a log cannot be written, or if another process is at work on one of the jobs."""
     for job in jobs:
-        _locked(job).close()
+        with _locked(job):
+            pass
 
 
 def last_lines(log: Path, count: int = 8) -> list[str]:

@@ -34,7 +34,7 @@ MAY_CHANGE_INSIDE = (
     "progress",
 )
 BEFORE_DETAIL = "fast"  # of runs that are older than data.detail
-PARTIAL = re.compile(rf"\..+\.{MACHINE}-(\d{{1,9}})\.part")  # from `write_whole` on this machine: the process id
+PARTIAL = re.compile(rf"\..+\.{MACHINE}-(\d{{1,9}})-\w+\.part")  # from `write_whole` on this machine: the process id
 
 
 def is_main() -> bool:

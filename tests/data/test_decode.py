@@ -219,8 +219,9 @@ def test_a_missing_file_is_unreadable_and_a_starved_machine_is_not_the_images_fa
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(Image, "open", too_many)
+    (tmp_path / "there.png").touch()
     with pytest.raises(OSError, match="Too many open files"):
-        read(tmp_path / "gone.png", 1)
+        read(tmp_path / "there.png", 1)
 
 
 def test_a_damaged_exif_block_costs_nothing(tmp_path) -> None:

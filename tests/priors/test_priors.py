@@ -87,14 +87,6 @@ def test_clip_from_a_local_file_is_the_model_called_directly(clip_file, images: 
     assert half.identity != prior.identity
 
 
-def test_a_changed_bit_in_a_local_file_of_clip_is_noticed(clip_file, tmp_path: Path) -> None:
-    content = bytearray(Path(clip_file[0]).read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "w.pt").write_bytes(content)
-    with pytest.raises(UserError, match=r"w\.pt.*it is damaged \(Bad CRC-32"):
-        build_prior(f"clip:{CLIP}:{tmp_path / 'w.pt'}")
-
-
 def test_clip_preprocessing_is_open_clips_own(clip_file) -> None:
     """A picture that is not square: shorter side to 224, centre crop, as open_clip does with PIL."""
     import open_clip
@@ -302,7 +294,7 @@ def test_a_features_file_of_several_arrays_or_of_none_is_one_line(tmp_path) -> N
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 @pytest.mark.parametrize(
-    "shape", ["(-3, 2)", "(3, -2)", "(-3, -2)", "(99999999999999999999, 2)", "(True, 2)", "('a', 2)"]
+    "shape", ["(-40, 50)", "(4, -50)", "(-3, -2)", "(99999999999999999999, 2)", "(True, 2)", "('a', 2)"]
 )
 def test_a_features_file_of_an_impossible_shape_is_one_line(shape: str, tmp_path) -> None:
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"

@@ -145,3 +145,9 @@ def test_code_of_ones_own_is_trusted_by_a_word(recipe: str, place: Path, typed) 
     finally:
         sys.path.remove(str(place))
         sys.modules.pop("own_net", None)
+
+
+@pytest.mark.parametrize("recipe", ["evaluate", "embed", "rank", "ground_truth", "choose"])
+def test_an_image_of_a_few_pixels_is_refused(recipe: str, typed, tmp_path: Path) -> None:
+    done = typed(recipe, "image_size=1", cwd=tmp_path)
+    assert done.returncode == 2 and "image_size must be" in done.stderr and "at least 8" in done.stderr, done.stderr

@@ -66,7 +66,7 @@ STEPS = [
 
 def test_killed_at_any_step_of_the_end(run, monkeypatch) -> None:
     config, folder = run
-    partial = folder / f".loss.png.{MACHINE}-999999999.part"
+    partial = folder / f".loss.png.{MACHINE}-999999999-a.part"
     for module, step in STEPS:
         partial.touch()
         with monkeypatch.context() as patch:
@@ -148,7 +148,7 @@ def test_a_run_without_git_has_its_card(run, monkeypatch) -> None:
 def test_a_finished_run_sweeps_what_a_killed_writer_left(run) -> None:
     config, folder = run
     sslkit.pretrain({**config, "eval": {"k": 3, "tsne": 0}})
-    for name in (f".loss.png.{MACHINE}-999999999.part", ".odd.part"):
+    for name in (f".loss.png.{MACHINE}-999999999-a.part", ".odd.part"):
         (folder / name).touch()
     shutil.copy(last(folder), previous(folder))
     sslkit.pretrain(config)

@@ -1,16 +1,20 @@
 """Processes side by side: limits, memory, failures, and that none is left behind."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
+from odd_disks import lockless
 
+from sslkit import files
 from sslkit.errors import UserError
 from sslkit.training import processes
 from sslkit.training.processes import (
@@ -121,14 +125,23 @@ def test_leaving_early_stops_what_runs(stubborn: bool, tmp_path, monkeypatch) ->
     assert not psutil.pid_exists(pid)
 
 
-def test_a_job_that_outlives_its_parent_is_not_started_twice(tmp_path) -> None:
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_a_job_that_outlives_its_parent_is_not_started_twice(has_locks: bool, tmp_path, monkeypatch) -> None:
+    (tmp_path / "own").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "own"))
+    monkeypatch.setattr(files, "_SYSTEMS", {})
+    if not has_locks:
+        monkeypatch.setattr(fcntl, "flock", lockless(tmp_path / "logs"))
     code = (
-        "import sys; from pathlib import Path; from sslkit.training.processes import Job, Machine, run_all\n"
+        "import fcntl, sys; from pathlib import Path; from sslkit.training.processes import Job, Machine, run_all\n"
+        "from odd_disks import lockless; log = Path(sys.argv[1])\n"
+        f"fcntl.flock = fcntl.flock if {has_locks} else lockless(log.parent)\n"
         "nap = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
-        "list(run_all([Job('nap', [sys.executable, '-c', nap], Path(sys.argv[1]))], Machine(1)))\n"
+        "list(run_all([Job('nap', [sys.executable, '-c', nap], log)], Machine(1)))\n"
     )
     log = tmp_path / "logs" / "nap.log"
-    parent = subprocess.Popen([sys.executable, "-c", code, str(log)])
+    where = {"TMPDIR": str(tmp_path / "own"), "PYTHONPATH": str(Path(__file__).parents[1])}
+    parent = subprocess.Popen([sys.executable, "-c", code, str(log)], env={**os.environ, **where})
     while not (log.is_file() and last_lines(log)):
         time.sleep(0.05)
         assert parent.poll() is None

@@ -120,6 +120,19 @@ def test_too_many_pairs_are_an_error(monkeypatch) -> None:
         similar(np.ones((9, 4), np.float32), np.arange(9), 0.9, "exact")
 
 
+def test_a_name_in_the_table_is_no_formula(clipart, net, tmp_path) -> None:
+    folder = tmp_path / "=data"
+    folder.mkdir()
+    for name in ("=1+1.png", "@b.png"):
+        shutil.copy(clipart / "animals" / "05.png", folder / name)
+    one = source(load_model(net, image_size=16), folder, tmp_path / "cache")
+    write_duplicates(duplicates([one], 1.0), [one], tmp_path / "d.csv")
+    with (tmp_path / "d.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["first"], row["other"]) == ("'=1+1.png", "'@b.png")
+    assert row["data"] == row["other_data"] and row["data"][0] in "'/"
+
+
 def test_no_pair_draws_no_sheet(clipart, net, tmp_path) -> None:
     one = source(load_model(net, image_size=16), clipart, tmp_path / "cache")
     found = duplicates([one], 1.0)

@@ -79,3 +79,10 @@ def test_the_files_name_the_images(x: np.ndarray, tmp_path, monkeypatch) -> None
         rows = list(csv.DictReader(file))
     assert [row["image"] for row in rows] == ["0.png"] * 2 + ["4.png"] * 2 + ["8.png"] * 2
     assert [row["neighbour"] for row in rows[:2]] == [paths[one] for one in found.indices[0]]
+
+
+def test_a_name_is_no_formula_and_a_negative_cosine_is_a_number(tmp_path) -> None:
+    found = nearest(np.array([[1, 0], [-1, 0.5]], np.float32), 1)
+    write_neighbours(found, ["=cls/a.png", "b.png"], tmp_path / "n.npz", tmp_path / "n.csv")
+    rows = (tmp_path / "n.csv").read_text().splitlines()[1:]
+    assert rows == ["'=cls/a.png,1,b.png,-0.8944", "b.png,1,'=cls/a.png,-0.8944"]

@@ -1,7 +1,9 @@
 """Extraction: the right features, once, whatever happens on the way."""
 
+import fcntl
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from forks import ended, exit_code, started
+from odd_disks import lockless
 from PIL import Image
 from torch import Tensor, nn
 
@@ -17,6 +20,7 @@ import evaluation
 import sslkit
 from evaluation.features import cache
 from evaluation.features.models import load_model
+from sslkit import files
 from sslkit.errors import UserError
 
 
@@ -134,6 +138,31 @@ def test_two_processes_extract_one_key_once(tmp_path: Path) -> None:
     assert [ended(process) for process in both] == [0, 0]
     assert len({log.read_text().split()[-1] for log in logs}) == 1
     assert forwards(tmp_path / "log") == 12
+
+
+def extract_on_machine(name: str, folder: Path, log: Path) -> None:
+    """On a disk that has no locks."""
+    (folder.parent / name).mkdir(exist_ok=True)
+    tempfile.tempdir = str(folder.parent / name)
+    files.MACHINE = cache.MACHINE = name
+    fcntl.flock = lockless(folder)
+    extract_logged(folder, log, -1)
+
+
+@pytest.mark.parametrize(("machines", "times"), [("aa", 1), ("ab", 2)])
+def test_without_locks_each_machine_extracts_by_itself(machines: str, times: int, tmp_path: Path) -> None:
+    logs = [tmp_path / "0", tmp_path / "1"]
+    folder = tmp_path / "cache"
+    both = [
+        started(log, extract_on_machine, machine, folder, tmp_path / "log")
+        for machine, log in zip(machines, logs, strict=True)
+    ]
+    assert [ended(process) for process in both] == [0, 0], [log.read_text() for log in logs]
+    (digest,) = {log.read_text().split()[-1] for log in logs}
+    assert forwards(tmp_path / "log") == 12 * times
+    assert all("has no locks" in log.read_text() for log in logs)
+    assert [path.name for path in folder.iterdir()] == [digest]
+    assert cache.read_whole(folder / digest)["features.npy"].shape == (359, 6)
 
 
 def on_a_rank(rank: int, folder: str, cached: bool) -> None:

@@ -1,13 +1,17 @@
 """Evaluation as a whole: every protocol that the folder lists, on real images, kept beside the weights."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from detectors import images as clipart_boxes
+from forks import exit_code
 from motion_films import write_motions
+from odd_disks import become_a_reader, shared_disk
 from PIL import Image
+from random_entries import made
 
 import evaluation
 from evaluation import protocols
@@ -108,6 +112,38 @@ def test_one_extraction_serves_all_protocols(data: str, model, tmp_path: Path) -
     assert (kept[0].outcomes == results[0].outcomes).all()
     again = run.evaluate(model, data, names, options=options, **how)
     assert len(seen) == 3 and [result.value for result in again] == [result.value for result in results]
+
+
+def evaluate_as_a_reader(folder: Path) -> None:
+    sealed = folder / "sealed"
+
+    def evaluate(precision: str, out: Path) -> None:
+        how = {"cache": sealed / "cache", "out": out, "precision": precision, "progress": False}
+        run.evaluate(sealed / "entry", str(sealed / "six.npz"), ["knn"], **how)
+
+    evaluate("float32", folder / "unused")  # imports what another user could not
+    become_a_reader(sealed)
+    evaluate("float32", folder / "out")
+    with pytest.raises(UserError) as told:
+        evaluate("bfloat16", folder / "out")
+    print(told.value)
+
+
+def test_what_is_read_only_and_whole_is_used(data: str, tmp_path: Path) -> None:
+    with shared_disk() as folder:
+        entry = made(folder / "sealed", "entry", "fashion_mnist")
+        shutil.copy(data, folder / "sealed" / "six.npz")
+        (folder / "out").mkdir()
+        (folder / "out").chmod(0o777)
+        said = tmp_path / "said"
+        assert exit_code(said, evaluate_as_a_reader, folder) == 0, said.read_text()
+        assert said.read_text().splitlines()[-1] == (
+            f"cannot write the features in {folder / 'sealed' / 'cache'}: Permission denied; "
+            "choose another folder: out= of a run, cache= of an evaluation"
+        )
+        (first,), (again,) = store.read(entry), store.read(folder / "out" / "entry")
+        assert first.value == again.value
+        assert not (folder / "unused").exists()
 
 
 def test_the_episodes_are_kept_with_their_digest(data: str, model, tmp_path: Path) -> None:

@@ -28,6 +28,11 @@ def coarse(images: Tensor) -> Tensor:
     return prior(images)[:, :2].sign()
 
 
+def wide(images: Tensor) -> Tensor:
+    """As many features as a network's, whose fp32 products round otherwise for half of the rows."""
+    return prior(images).repeat(1, 24)
+
+
 def run(options: dict, part: slice) -> dict[str, Tensor]:
     """One rank's terms, and the gradients of their sum by z and by the parameters."""
     torch.manual_seed(0)
@@ -57,6 +62,7 @@ GATHERED = [
     {"arranger": "cosine", "neighbours": "batch"},
     {"neighbours": "batch", "mu": 100},  # every score is zero
     {"neighbours": "batch", "prior": coarse, "eta": 2, "mu": 0},
+    {"neighbours": "batch", "prior": wide},
 ]
 LOCAL = {"variant": "code", "neighbours": "batch"}
 
