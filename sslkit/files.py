@@ -20,7 +20,17 @@ from sslkit.errors import RunFailed, UserError
 ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk on which a run began and cannot go on
-MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def _machine() -> str:
+    """8 hexadecimal digits of this machine since its start; of a container too, which has process ids of its own."""
+    about = platform.node()  # which two machines, or all containers of one image, may share
+    with suppress(OSError):  # systems without these files
+        about += Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(about.encode()).hexdigest()[:8]
+
+
+MACHINE = _machine()
 _SYSTEMS: dict[int, bool] = {}  # which file systems have locks
 
 

@@ -2,14 +2,17 @@
 
 import errno
 import fcntl
+import multiprocessing
 import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +21,7 @@ import pytest
 from odd_disks import NOBODY, lockless, read_only, shared_disk
 
 from evaluation.features.cache import Partial
-from evaluation.results.records import Records, each_once
+from evaluation.results.records import Records, each_once, run_id
 from sslkit import files
 from sslkit.errors import RunFailed, UserError
 from sslkit.files import exclusive, lock, write_whole, write_whole_folder
@@ -94,40 +97,53 @@ def test_the_folder_of_another_user_is_not_trusted_with_locks(elsewhere: Path, t
     assert files._own_folder() is None
 
 
-HOLD = """
-import fcntl, sys, time
-from pathlib import Path
-from odd_disks import lockless
-from sslkit.files import exclusive
-if sys.argv[2]:
-    fcntl.flock = lockless(Path(sys.argv[2]))
-with exclusive(Path(sys.argv[1]), "an index"):
-    print("held", flush=True)
-    time.sleep(60)
-"""
+USERS = [".a.lock", ".b.lock", "logs/.lock", f".runs.locks/{run_id({'lr': 1})}.lock"]
+
+
+def use(lock_file: str, folder: Path, work: Callable[[], None]) -> None:
+    """Let the user of a lock call work()."""
+    if lock_file == ".a.lock":
+        with exclusive(folder / "a.npz", "an index"):
+            work()
+    elif lock_file == ".b.lock":
+        stored(folder / "b.npy", 3, lambda rows: work() or [np.ones((3, 2))], what="ones")
+    elif lock_file == "logs/.lock":
+        with sweep.alone(folder):
+            work()
+    else:
+        each_once([{"lr": 1}], Records(folder / "runs.jsonl"), lambda number: work() or {"value": 1})
 
 
 @pytest.mark.parametrize("without", [False, True])
+@pytest.mark.parametrize("lock_file", USERS)
 def test_a_killed_process_holds_no_lock(
-    without: bool, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    lock_file: str,
+    without: bool,
+    elsewhere: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     if without:
         monkeypatch.setattr(fcntl, "flock", lockless(tmp_path))
-    file, folder = tmp_path / "a.npz", str(tmp_path) if without else ""
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(file), folder],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(elsewhere), "PYTHONPATH": str(Path(__file__).parent)},
-    )
-    assert holder.stdout.readline() == "held\n"
-    capsys.readouterr()
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def hold() -> None:
+        sender.send("held")
+        time.sleep(60)
+
+    holder = context.Process(target=use, args=(lock_file, tmp_path, hold))
+    holder.start()
+    assert receiver.poll(30)
     with pytest.raises(files.Timeout):
-        lock(tmp_path / ".a.lock").acquire(timeout=0)
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    with exclusive(file, "an index"):
-        assert "waiting" not in capsys.readouterr().out
+        lock(tmp_path / lock_file).acquire(timeout=0)
+    holder.kill()
+    holder.join()
+    assert holder.exitcode == -signal.SIGKILL
+    done = []
+    use(lock_file, tmp_path, lambda: done.append("worked"))
+    assert done and "waiting" not in capsys.readouterr().out
 
 
 def test_what_is_there_is_read_where_nothing_can_be_written() -> None:
@@ -172,11 +188,26 @@ def test_a_writer_on_another_machine_is_left_alone(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     sweep_folder(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [other]
+    os.utime(tmp_path / other, (0, 0))  # the file of a writer that was killed long ago
+    sweep_folder(tmp_path)
+    assert not any(tmp_path.iterdir())
     with write_whole(tmp_path / "b.txt") as mine:  # the other machine may even have the same name
         with write_whole(tmp_path / "b.txt") as theirs:
             theirs.write_text("theirs")
         mine.write_text("mine")
     assert mine != theirs and (tmp_path / "b.txt").read_text() == "mine"
+
+
+def test_a_container_is_a_machine_of_its_own() -> None:
+    """Its processes have other numbers than those outside, and it may have the same name."""
+    code = "import socket; from sslkit.files import MACHINE; print(socket.gethostname(), MACHINE)"
+    contain = ["unshare", *(["--map-root-user"] if os.getuid() else []), "--pid", "--fork"]
+    if not shutil.which("unshare") or subprocess.run([*contain, "true"], capture_output=True).returncode:
+        pytest.skip("no container can be made here")
+    for command, here in (([], True), (contain, False)):
+        said = subprocess.run([*command, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        name, machine = said.stdout.split()
+        assert name == socket.gethostname() and (machine == files.MACHINE) == here
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, RunFailed), (errno.EACCES, UserError)])

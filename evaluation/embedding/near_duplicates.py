@@ -134,7 +134,8 @@ def _groups(rows: np.ndarray, n: int) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = coo_array((np.ones(len(rows), bool), (rows[:, 0], rows[:, 1])), shape=(n, n))
+    ends = rows.astype(np.int32)  # csgraph counts in 32 bits: given 64, some releases of scipy put all in one group
+    graph = coo_array((np.ones(len(rows), bool), (ends[:, 0], ends[:, 1])), shape=(n, n))
     label = connected_components(graph, directed=False)[1][rows[:, 0]]
     known, first, number = np.unique(label, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[number] + 1 if len(known) else label

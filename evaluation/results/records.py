@@ -90,7 +90,8 @@ class Records:
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
             with _held(lock(self.locks / "file.lock", poll_interval=POLL)), self.path.open("a+b") as file:
-                file.truncate(_whole(file))
+                if (torn := _torn(file)) is not None:  # else a line that another machine adds meanwhile would be lost
+                    file.truncate(torn)
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -178,14 +179,15 @@ def _do(
         return mine
 
 
-def _whole(file: Any) -> int:
-    """Return the length in bytes of the complete lines."""
-    end = file.seek(0, os.SEEK_END)
+def _torn(file: Any) -> int | None:
+    """Return where an incomplete last line begins, in bytes; None if all lines are complete."""
+    end = size = file.seek(0, os.SEEK_END)
     while end:
         start = max(end - 65536, 0)
         file.seek(start)
         newline = file.read(end - start).rfind(b"\n")
         if newline >= 0:
-            return start + newline + 1
+            whole = start + newline + 1
+            return whole if whole < size else None
         end = start
-    return 0
+    return 0 if size else None

@@ -2,6 +2,8 @@
 
 import os
 import re
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,8 @@ MAY_CHANGE_INSIDE = (
     "progress",
 )
 BEFORE_DETAIL = "fast"  # of runs that are older than data.detail
-PARTIAL = re.compile(rf"\..+\.{MACHINE}-(\d{{1,9}})-\w+\.part")  # from `write_whole` on this machine: the process id
+PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-\w+\.part")  # from `write_whole`: machine and process id
+OLD = 24 * 3600  # seconds after its last write in which the writer on another machine may still live
 
 
 def is_main() -> bool:
@@ -196,15 +199,18 @@ def finished(folder: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the partial files of a killed writer."""
+    """Remove the partial files of a killed writer; those of one on another machine when they are a day old."""
     for partial in folder.rglob(".*.part"):
         written = PARTIAL.fullmatch(partial.name)
-        if written and partial.is_file() and not _is_writing(int(written[1])):
-            partial.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # one that ends at this moment
+            if written and partial.is_file() and not _is_written(partial, written[1], int(written[2])):
+                partial.unlink()
 
 
-def _is_writing(pid: int) -> bool:
-    """Return whether another process with this id is running; this process has no partial files yet."""
+def _is_written(partial: Path, machine: str, pid: int) -> bool:
+    """Return whether another process may be writing a file; this process has no partial files yet."""
+    if machine != MACHINE:
+        return time.time() - partial.stat().st_mtime < OLD
     if pid == os.getpid():
         return False
     try:

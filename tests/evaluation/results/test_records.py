@@ -4,11 +4,14 @@ import json
 import multiprocessing
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from evaluation.results import records
 from evaluation.results.records import Records, each_once, run_id
 from sslkit.errors import UserError
+from sslkit.files import NoLock
 
 KEYS = [{"lr": 0.1, "seed": seed} for seed in range(6)]
 
@@ -94,6 +97,25 @@ def test_two_processes_do_not_mix_their_lines(tmp_path: Path) -> None:
         writer.join()
         assert writer.exitcode == 0
     assert len(Records(path).read()) == 30
+
+
+def test_a_record_added_meanwhile_without_a_lock_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another machine, on a disk that has no locks."""
+    path = tmp_path / "runs.jsonl"
+    here, there = Records(path), Records(path)
+    here.add({"lr": 1}, {"value": 1})
+    look = records._torn
+
+    def meanwhile(file: BinaryIO) -> int | None:
+        found = look(file)
+        monkeypatch.setattr(records, "_torn", look)
+        there.add({"lr": 2}, {"value": 2})
+        return found
+
+    monkeypatch.setattr(records, "_torn", meanwhile)
+    monkeypatch.setattr(records, "lock", lambda *_, **__: NoLock())
+    here.add({"lr": 3}, {"value": 3})
+    assert [run["value"] for run in here.read().values()] == [1, 2, 3]
 
 
 def test_two_processes_share_the_runs_and_do_none_twice(tmp_path: Path) -> None:
