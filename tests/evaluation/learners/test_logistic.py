@@ -88,7 +88,8 @@ def test_float32_as_on_a_gpu_reaches_the_same_minimum() -> None:
     state = begin(axes, loss, torch.zeros(10, 65, dtype=torch.float64))
     found = minimise(axes, loss, state, 1 / len(X), tol=1e-5, max_iter=500)
     exact = fit_logistic(X, Y, 1.0)
-    assert found.gap <= 1e-5 and state.theta.dtype == torch.float64 and state.logits.dtype == torch.float32
+    # It ends where fp32 no longer falls: at 1.2e-5 on an Intel Xeon with AMX, below 1e-5 on other processors.
+    assert found.gap <= 2e-5 and state.theta.dtype == torch.float64 and state.logits.dtype == torch.float32
     weight, bias = (part.numpy() for part in axes.back(state.theta))
     assert objective(weight, bias, X, Y, 1.0) == pytest.approx(exact.objective, rel=1e-5)
 
