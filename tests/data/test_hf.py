@@ -136,7 +136,7 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=f"cannot load hf:{tmp_path / 'empty'}: "):
         open_images(f"hf:{tmp_path / 'empty'}")
-    table(range(1)).select([]).save_to_disk(str(tmp_path / "none"))
+    table(range(0)).save_to_disk(str(tmp_path / "none"), num_shards=1)  # whose guess datasets 4 divides by no rows
     with pytest.raises(UserError, match=r"none: it has no rows|there are no rows"):
         open_images(f"hf:{tmp_path / 'none'}")
     with pytest.raises(UserError, match="there are no rows"):
