@@ -123,12 +123,17 @@ def one_line_errors() -> Iterator[None]:
     except UserError as error:
         process.end(process.REFUSED, said(error))
     except (HydraException, OmegaConfBaseException) as error:
-        process.end(process.REFUSED, f"error: {as_started(one_line(error))}")
+        process.end(process.REFUSED, f"error: {_one_line(one_line(error))}")
 
 
 def said(error: UserError) -> str:
-    """The line of an error; names in it may hold what would begin another one."""
-    return f"error: {printable(as_started(str(error)), keep='')}"
+    """The line of an error."""
+    return f"error: {_one_line(str(error))}"
+
+
+def _one_line(text: str) -> str:
+    """The text as it is started here; names in it may hold what would begin another line."""
+    return printable(as_started(text), keep="")
 
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
@@ -144,7 +149,7 @@ def prepare() -> None:
     """Prepare the process of a command line. A warning is printed in one line, without its code location."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # otherwise Hydra prints errors itself, in several lines
     keep_freed_memory()
-    warnings.formatwarning = lambda message, *_: f"warning: {printable(as_started(str(message)))}\n"
+    warnings.formatwarning = lambda message, *_: f"warning: {_one_line(str(message))}\n"
 
 
 def show(help: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
 
@@ -26,30 +26,31 @@ _received = signal.SIGINT
 class Lasting:
     """A standard stream that drops what it cannot write: a closed pipe or a full disk ends no run.
 
-    Python reports such an error in the middle of the work, and once more at its end.
+    Python reports such an error in the middle of the work, and once more at its end. A letter that the terminal lacks
+    is written as its escape.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
+        stream.reconfigure(errors="backslashreplace")
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with suppress(OSError, ValueError):
+        try:
             self._stream.write(text)
-            return len(text)
-        self._drop()
+        except OSError:
+            self._drop()
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except (OSError, ValueError):
+        except OSError:
             self._drop()
 
     def _drop(self) -> None:
         """Let what is in the stream's buffer, and all that follows, go nowhere."""
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-            self._stream.flush()
+        _redirect(self._stream.fileno(), os.O_WRONLY)
+        self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -134,9 +135,17 @@ def _open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:  # `>&-`: the next file that is opened would become the standard output
-            os.dup2(os.open(os.devnull, mode), number)
+            _redirect(number, mode)
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
     sys.stdout, sys.stderr = Lasting(sys.stdout), Lasting(sys.stderr)
+
+
+def _redirect(number: int, mode: int) -> None:
+    """Connect a file descriptor to the null device."""
+    nowhere = os.open(os.devnull, mode)
+    if nowhere != number:
+        os.dup2(nowhere, number)
+        os.close(nowhere)
 
 
 def _is_program() -> bool:

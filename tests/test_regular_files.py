@@ -1,4 +1,4 @@
-"""What stands in the place of a file and is none is refused and never opened; tests/test_fuzz_files.py has more."""
+"""A pipe in the place of a file is refused and never opened; tests/test_fuzz_files.py has more."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 
 
 def surroundings(folder: Path) -> None:
-    """What the readers of lists look for before they open one."""
+    """Make the folders and files that the readers of lists look for before they open one."""
     for name in ("a", "z", "JPEGImages", "videos/wave", "splits", "ImageSets/Main", "UCF-101", "ucfTrainTestlist"):
         (folder / name).mkdir(parents=True)
     for name in ("ClassName.txt", "classInd.txt", "testlist01.txt", "ucfTrainTestlist/trainlist01.txt"):

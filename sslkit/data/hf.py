@@ -177,7 +177,7 @@ def _check_local(folder: Path, whole: bool) -> None:
 
 
 def _named_data(folder: Path) -> dict[str, Any]:
-    """What the settings in a folder say of its data, by the file's name."""
+    """Return the entries on data in the settings of a folder, by the name of their file."""
     from datasets import config
     from huggingface_hub import DatasetCard
 

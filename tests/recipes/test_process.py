@@ -1,10 +1,11 @@
-"""What a person or a scheduler sees of every command's process: exit codes, stops by signals, broken streams."""
+"""Exit codes, stops by signals and broken streams of every command."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,23 @@ def test_a_stream_that_cannot_be_written_ends_nothing(stream: str, tmp_path: Pat
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert list((tmp_path / "out").rglob("*.tar"))
+
+
+def test_a_letter_that_a_terminal_lacks_is_its_escape_and_no_later_line_is_lost() -> None:
+    code = "from recipes import process; process.prepare(); print('81 \u00b1 2 %'); print('next')"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "81 \\xb1 2 %\nnext\n", "")
+
+
+def test_a_warning_is_one_line_whatever_a_name_holds(typed, monkeypatch, tmp_path: Path) -> None:
+    def warn(*_: object, **__: object) -> None:
+        warnings.warn("left out: a\nerror: b\x1b[2J.png", stacklevel=2)
+        raise UserError("no such file")
+
+    monkeypatch.setattr("evaluation.report.write_report", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *said: print(warnings.formatwarning(*said[:4]), end="", file=sys.stderr)
+        said = typed("report", cwd=tmp_path).stderr
+    assert said == "warning: left out: a\\nerror: b\\x1b[2J.png\nerror: no such file\n"

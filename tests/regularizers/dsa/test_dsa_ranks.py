@@ -29,7 +29,7 @@ def coarse(images: Tensor) -> Tensor:
 
 
 def wide(images: Tensor) -> Tensor:
-    """As many features as a network's, whose fp32 products round otherwise for half of the rows."""
+    """1,536 features, as of a large network: fp32 products of so many round otherwise for half of the rows."""
     return prior(images).repeat(1, 24)
 
 
