@@ -19,8 +19,6 @@ from sslkit.errors import RunFailed, UserError
 
 ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk on which a run began and cannot go on
-
 
 def _machine() -> str:
     """8 hexadecimal digits of this machine since its start; of a container too, which has process ids of its own."""
@@ -177,11 +175,15 @@ def of_this_process() -> str:
     return f"{MACHINE}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
+def refusal(error: OSError) -> type[UserError]:
+    """Return the class for a file that cannot be written: RunFailed for a disk that is full or broken."""
+    return RunFailed if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else UserError
+
+
 def _sync(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 
 
 def _unwritten(path: Path, error: OSError) -> UserError:
-    kind = RunFailed if error.errno in FULL else UserError
-    return kind(f"cannot write {path}: {error.strerror or error}; the old content is unchanged")
+    return refusal(error)(f"cannot write {path}: {error.strerror or error}; the old content is unchanged")

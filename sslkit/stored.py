@@ -14,8 +14,8 @@ from filelock import FileLock, Timeout
 
 from sslkit import say
 from sslkit.distributed import rank, world_size
-from sslkit.errors import RunFailed, UserError
-from sslkit.files import ELSEWHERE, FULL, NoLock, lock
+from sslkit.errors import UserError
+from sslkit.files import ELSEWHERE, NoLock, lock, refusal
 from sslkit.waiting import Others, from_all, together
 
 _CHUNK = 2**22  # bytes of a part that are copied at once
@@ -121,8 +121,7 @@ def _named(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = RunFailed if error.errno in FULL else UserError
-        raise kind(f"cannot write {what} to {path}: {error}; {ELSEWHERE}") from error
+        raise refusal(error)(f"cannot write {what} to {path}: {error}; {ELSEWHERE}") from error
 
 
 def _visible(path: Path, rows: int | None, what: str) -> np.ndarray:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from sslkit import say
-from sslkit.errors import RunFailed, UserError
-from sslkit.files import FULL, MACHINE, has_locks, of_this_process
+from sslkit.errors import UserError
+from sslkit.files import MACHINE, has_locks, of_this_process, refusal
 
 FORMAT = 1
 INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"
@@ -131,8 +131,7 @@ def begun(root: Path, key: str) -> str:
 
 
 def unwritten(root: Path, error: OSError) -> UserError:
-    kind = RunFailed if error.errno in FULL else UserError
-    return kind(
+    return refusal(error)(
         f"cannot write the feature cache {root}: {error.strerror or error}; finished blocks are kept: make room and "
         "type the command again, or give cache=FOLDER on another disk"
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sslkit.errors import RunFailed, UserError
-from sslkit.files import FULL, NoLock, lock, lockable
+from sslkit.errors import UserError
+from sslkit.files import NoLock, lock, lockable, refusal
 
 POLL = 0.2  # seconds between two checks of another process's lock
 
@@ -96,8 +96,7 @@ class Records:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            kind = RunFailed if error.errno in FULL else UserError
-            raise kind(f"cannot write to {self.path}: {error.strerror or error}") from error
+            raise refusal(error)(f"cannot write to {self.path}: {error.strerror or error}") from error
 
     @contextmanager
     def claim(self, key: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
