@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,14 @@ def test_two_floors_of_one_package_are_refused() -> None:
     assert floors(["a-b>=1.2,<2", "c>=3", "a-b>=1.2"]) == {"a-b": "1.2", "c": "3"}
     with pytest.raises(ValueError, match=r"a-b has two floors: 1\.2 and 1\.3"):
         floors(["a-b>=1.2", "a-b>=1.3"])
+
+
+def test_both_ends_run_tests_that_are_there_on_promised_pythons() -> None:
+    root = Path(__file__).parents[1]
+    script = (root / "tests" / "on_other_pythons.sh").read_text(encoding="utf-8")
+    sample = re.findall(r"^  (tests/\S+)", script, re.M)
+    assert len(sample) > 30 and all((root / path).exists() for path in sample)
+    promised = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    oldest, newest = (re.search(rf"\[{end}\]=([\d.]+)", script)[1] for end in ("oldest", "newest"))
+    assert promised["requires-python"] == f">={oldest}"
+    assert f"Programming Language :: Python :: {newest}" == max(promised["classifiers"])
