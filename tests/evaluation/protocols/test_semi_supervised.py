@@ -114,7 +114,12 @@ def test_the_order_of_the_rows_is_of_no_account() -> None:
     rng = np.random.default_rng(0)
     shuffled = {name: some(split, rng.permutation(len(split))) for name, split in DATA.items()}
     a, b = (semi_supervised(model(), data, fraction=8, **QUICK) for data in (DATA, shuffled))
-    assert a.value == b.value and a.details == b.details
+    assert a.value == b.value and rounded(a.details) == rounded(b.details)
+
+
+def rounded(details: dict) -> dict:
+    """Numbers to five places: the loss of a torch before 2.13 depends on the place in memory in its last one."""
+    return json.loads(json.dumps(details), parse_float=lambda text: round(float(text), 5))
 
 
 def test_choosing_on_test_takes_one_pair_for_all_draws_and_is_leaky(tmp_path: Path) -> None:
