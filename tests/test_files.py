@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from odd_disks import NOBODY, lockless, read_only, shared_disk
+from odd_disks import lockless, read_only
 
 from evaluation.features.cache import Partial
 from evaluation.results.records import Records, each_once, run_id
@@ -93,7 +93,7 @@ def test_without_locks_commands_on_one_machine_still_wait(
 def test_the_folder_of_another_user_is_not_trusted_with_locks(elsewhere: Path, tmp_path: Path) -> None:
     own = elsewhere / f"sslkit-{os.getuid()}"
     assert files._own_folder() == own and own.stat().st_mode & 0o777 == 0o700
-    os.chown(own, NOBODY, NOBODY)
+    os.chown(own, 65534, 65534)
     assert files._own_folder() is None
 
 
@@ -146,39 +146,37 @@ def test_a_killed_process_holds_no_lock(
     assert done and "waiting" not in capsys.readouterr().out
 
 
-def test_what_is_there_is_read_where_nothing_can_be_written() -> None:
-    with shared_disk() as folder:
-        (folder / "a.npz").write_bytes(b"index")
+def test_what_is_there_is_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(b"index")
 
-        def use() -> str:
-            with exclusive(folder / "a.npz", "the index") as refused:
-                assert (folder / "a.npz").read_bytes() == b"index"
-            with exclusive(folder / "b.npz", "the index"):
-                return f"it was entered after {refused}"
+    def use() -> str:
+        with exclusive(tmp_path / "a.npz", "the index") as refused:
+            assert (tmp_path / "a.npz").read_bytes() == b"index"
+        with exclusive(tmp_path / "b.npz", "the index"):
+            return f"it was entered after {refused}"
 
-        said = f"UserError: cannot write the index in {folder}: Permission denied; choose another folder"
-        assert read_only(folder, use).startswith(said)
+    said = f"UserError: cannot write the index in {tmp_path}: Permission denied; choose another folder"
+    assert read_only(tmp_path, use).startswith(said)
 
 
-def test_stored_arrays_and_records_are_read_where_nothing_can_be_written() -> None:
-    with shared_disk() as folder:
+def test_stored_arrays_and_records_are_read_where_nothing_can_be_written(tmp_path: Path) -> None:
 
-        def array(name: str) -> np.ndarray:
-            return stored(folder / name, 3, lambda rows: [np.ones((3, 2))], what="ones")
+    def array(name: str) -> np.ndarray:
+        return stored(tmp_path / name, 3, lambda rows: [np.ones((3, 2))], what="ones")
 
-        def runs() -> list:
-            return each_once([{"lr": 1}, {"lr": 2}], Records(folder / "runs.jsonl"), lambda number: {"value": number})
+    def runs() -> list:
+        return each_once([{"lr": 1}, {"lr": 2}], Records(tmp_path / "runs.jsonl"), lambda number: {"value": number})
 
-        array("a.npy"), runs()
-        shutil.rmtree(folder / ".runs.locks")  # of a folder that was copied without them
-        said = read_only(folder, lambda: f"{array('a.npy').sum()} {[run['value'] for run in runs()]}")
-        assert said == "6.0 [0, 1]"
-        assert read_only(folder, lambda: array("b.npy")).startswith("UserError: cannot write ones to")
-        for said in (
-            read_only(folder, lambda: each_once([{"lr": 3}], Records(folder / "runs.jsonl"), lambda number: 1 / 0)),
-            read_only(folder, lambda: Records(folder / "others.jsonl")),
-        ):
-            assert said == f"UserError: cannot write to {folder}: Permission denied; give another out"
+    array("a.npy"), runs()
+    shutil.rmtree(tmp_path / ".runs.locks")  # of a folder that was copied without them
+    said = read_only(tmp_path, lambda: f"{array('a.npy').sum()} {[run['value'] for run in runs()]}")
+    assert said == "6.0 [0, 1]"
+    assert read_only(tmp_path, lambda: array("b.npy")).startswith("UserError: cannot write ones to")
+    for said in (
+        read_only(tmp_path, lambda: each_once([{"lr": 3}], Records(tmp_path / "runs.jsonl"), lambda number: 1 / 0)),
+        read_only(tmp_path, lambda: Records(tmp_path / "others.jsonl")),
+    ):
+        assert said == f"UserError: cannot write to {tmp_path}: Permission denied; give another out"
 
 
 def test_a_writer_on_another_machine_is_left_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from odd_disks import read_only, shared_disk
+from odd_disks import read_only
 from PIL import Image
 
 from sslkit.data.shard_writer import write_shards
@@ -172,20 +172,19 @@ def test_only_new_and_changed_shards_are_indexed_again(shards: str, tmp_path: Pa
         assert open_images(shards, cache=tmp_path / "cache").digest == again.digest
 
 
-def test_a_read_only_index_is_used_if_it_knows_all_shards(monkeypatch) -> None:
+def test_a_read_only_index_is_used_if_it_knows_all_shards(monkeypatch, tmp_path: Path) -> None:
     from sslkit.data import tar_index
 
-    with shared_disk() as folder:
-        first, second = (tar(folder / f"{part}.tar", labelled(range(20), part, 2)) for part in range(2))
-        os.truncate(second, 9000)
-        source, cache = f"shards:{folder}/{{0..1}}.tar", folder / "cache"
-        with pytest.warns(UserWarning, match="is damaged"):
-            known = open_images(source, cache=cache).digest
-        monkeypatch.setattr(tar_index, "_scan", lambda *_: 1 / 0)
-        assert read_only(folder, lambda: open_images(source, cache=cache).digest) == known
-        tar(first, labelled(range(30)))
-        said = read_only(folder, lambda: open_images(source, cache=cache).digest)
-        assert said.startswith(f"UserError: cannot write the index of shards in {cache}: Permission denied; choose")
+    first, second = (tar(tmp_path / f"{part}.tar", labelled(range(20), part, 2)) for part in range(2))
+    os.truncate(second, 9000)
+    source, cache = f"shards:{tmp_path}/{{0..1}}.tar", tmp_path / "cache"
+    with pytest.warns(UserWarning, match="is damaged"):
+        known = open_images(source, cache=cache).digest
+    monkeypatch.setattr(tar_index, "_scan", lambda *_: 1 / 0)
+    assert read_only(tmp_path, lambda: open_images(source, cache=cache).digest) == known
+    tar(first, labelled(range(30)))
+    said = read_only(tmp_path, lambda: open_images(source, cache=cache).digest)
+    assert said.startswith(f"UserError: cannot write the index of shards in {cache}: Permission denied; choose")
 
 
 def test_another_archive_in_the_place_of_the_index_is_replaced(shards: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from films import write_film
-from odd_disks import read_only, shared_disk
+from odd_disks import read_only
 
 from sslkit.data import video_index
 from sslkit.data.video_index import VideoIndex, index_videos
@@ -92,17 +92,16 @@ def test_the_order_is_that_of_the_paths_and_others_keep_their_rows(root: Path, t
     assert index(root, tmp_path / "cache")[1] == ["text.mp4"]
 
 
-def test_a_read_only_index_is_used_if_it_knows_all_videos() -> None:
-    with shared_disk() as folder:
-        write_film(folder / "a.avi", 30, g="10")
-        (folder / "text.mp4").write_text("no film")
-        names = ["a.avi", "text.mp4"]
-        index(folder, folder / "cache", names)
-        said = read_only(folder, lambda: str(index(folder, folder / "cache", names)[1]))
-        assert said == "[]", "not even what could not be read"
-        shutil.copy(folder / "a.avi", folder / "b.avi")
-        said = read_only(folder, lambda: str(index(folder, folder / "cache", [*names, "b.avi"])))
-        assert said.startswith(f"UserError: cannot write the index of videos in {folder / 'cache'}: Permission denied")
+def test_a_read_only_index_is_used_if_it_knows_all_videos(tmp_path: Path) -> None:
+    write_film(tmp_path / "a.avi", 30, g="10")
+    (tmp_path / "text.mp4").write_text("no film")
+    names = ["a.avi", "text.mp4"]
+    index(tmp_path, tmp_path / "cache", names)
+    said = read_only(tmp_path, lambda: str(index(tmp_path, tmp_path / "cache", names)[1]))
+    assert said == "[]", "not even what could not be read"
+    shutil.copy(tmp_path / "a.avi", tmp_path / "b.avi")
+    said = read_only(tmp_path, lambda: str(index(tmp_path, tmp_path / "cache", [*names, "b.avi"])))
+    assert said.startswith(f"UserError: cannot write the index of videos in {tmp_path / 'cache'}: Permission denied")
 
 
 def test_another_decoder_has_an_index_of_its_own(root: Path, tmp_path: Path) -> None:

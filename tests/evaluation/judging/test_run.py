@@ -9,7 +9,7 @@ import pytest
 from detectors import images as clipart_boxes
 from forks import exit_code
 from motion_films import write_motions
-from odd_disks import become_a_reader, shared_disk
+from odd_disks import become_a_reader
 from PIL import Image
 from random_entries import made
 
@@ -121,7 +121,7 @@ def evaluate_as_a_reader(folder: Path) -> None:
         how = {"cache": sealed / "cache", "out": out, "precision": precision, "progress": False}
         run.evaluate(sealed / "entry", str(sealed / "six.npz"), ["knn"], **how)
 
-    evaluate("float32", folder / "unused")  # imports what another user could not
+    evaluate("float32", folder / "unused")
     become_a_reader(sealed)
     evaluate("float32", folder / "out")
     with pytest.raises(UserError) as told:
@@ -130,20 +130,19 @@ def evaluate_as_a_reader(folder: Path) -> None:
 
 
 def test_what_is_read_only_and_whole_is_used(data: str, tmp_path: Path) -> None:
-    with shared_disk() as folder:
-        entry = made(folder / "sealed", "entry", "fashion_mnist")
-        shutil.copy(data, folder / "sealed" / "six.npz")
-        (folder / "out").mkdir()
-        (folder / "out").chmod(0o777)
-        said = tmp_path / "said"
-        assert exit_code(said, evaluate_as_a_reader, folder) == 0, said.read_text()
-        assert said.read_text().splitlines()[-1] == (
-            f"cannot write the features in {folder / 'sealed' / 'cache'}: Permission denied; "
-            "choose another folder: out= of a run, cache= of an evaluation"
-        )
-        (first,), (again,) = store.read(entry), store.read(folder / "out" / "entry")
-        assert first.value == again.value
-        assert not (folder / "unused").exists()
+    entry = made(tmp_path / "sealed", "entry", "fashion_mnist")
+    shutil.copy(data, tmp_path / "sealed" / "six.npz")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out").chmod(0o777)
+    said = tmp_path / "said"
+    assert exit_code(said, evaluate_as_a_reader, tmp_path) == 0, said.read_text()
+    assert said.read_text().splitlines()[-1] == (
+        f"cannot write the features in {tmp_path / 'sealed' / 'cache'}: Permission denied; "
+        "choose another folder: out= of a run, cache= of an evaluation"
+    )
+    (first,), (again,) = store.read(entry), store.read(tmp_path / "out" / "entry")
+    assert first.value == again.value
+    assert not (tmp_path / "unused").exists()
 
 
 def test_the_episodes_are_kept_with_their_digest(data: str, model, tmp_path: Path) -> None:
