@@ -1,6 +1,8 @@
 """A prior's features of the clean images of a data set, computed once and cached by content."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from sslkit.priors.base import Prior
 from sslkit.priors.features import FilePrior
 from sslkit.priors.pca import PcaPrior
 from sslkit.stored import key_of, stored
-from sslkit.waiting import together
+from sslkit.waiting import from_first, together
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
@@ -71,7 +73,7 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     if cache is None or prior.identity is None:
         with together(what):
             return FeatureTable(np.concatenate(list(_batches(prior, dataset, device, rows))))
-    path = Path(cache) / f"prior-{key_of(prior.identity, dataset.digest)}.npy"
+    path = Path(cache) / f"prior-{key_of(prior.identity, digest_of(dataset))}.npy"
     compute = partial(_batches, prior, dataset, device)
     return FeatureTable(stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset)))
 
@@ -88,8 +90,26 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
         prior.fit(sample(prior, dataset))
         yield prior.components_of_fit()
 
-    path = Path(cache) / f"fit-{key_of(prior.identity, dataset.digest)}.npy"
+    rows = _spaced(len(dataset), prior.most_images)
+    fitted_to = from_first("the content of the fitted images", lambda: _digest(dataset, rows))
+    path = Path(cache) / f"fit-{key_of(prior.identity, fitted_to)}.npy"
     prior.restore(stored(path, None, fitted, what=what), dataset.channels)
+
+
+def digest_of(dataset: "Images") -> str:
+    """Return the data set's digest, for which its files may have to be read: by the first rank. All must call this."""
+    return from_first("the content of the images", lambda: dataset.digest)
+
+
+def _digest(dataset: "Images", rows: Sequence[int]) -> str:
+    """sha256 (hex) of the names of all images and the content of some: reading all could take longer than a fit."""
+    if not hasattr(dataset, "content"):
+        return dataset.digest
+    digest = hashlib.sha256(dataset.listing.encode())
+    for row in rows:
+        with suppress(OSError):  # it is left out of the sample, too
+            digest.update(hashlib.sha256(dataset.content(row)).digest())
+    return digest.hexdigest()
 
 
 def some_features(prior: Prior, dataset: "Images", table: FeatureTable | None, device: torch.device) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sslkit import distributed
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError, nearest
-from sslkit.prior_features import FeatureTable, fit, some_features, tabulate
+from sslkit.prior_features import FeatureTable, digest_of, fit, some_features, tabulate
 from sslkit.priors import build
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
@@ -144,7 +144,7 @@ class PriorTargets(nn.Module):
             # One rank alone, as rounding could turn components that are nearly equal.
             return np.array(from_first(what, lambda: next(compute(range(0))).tolist()), dtype=np.float32)
         about = key_of(self.prior.array) if self.of_file else self.prior.identity
-        key = key_of("whitening", VERSION, self.components, about, dataset.digest)
+        key = key_of("whitening", VERSION, self.components, about, digest_of(dataset))
         return np.array(stored(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
 
     def _set(self, found: np.ndarray) -> None:

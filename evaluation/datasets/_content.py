@@ -26,24 +26,30 @@ def content_of(images: Images, row: int) -> Content | None:
     """
     if isinstance(images, PickedImages):
         return content_of(images.images, int(images.rows[row]))
-    if hasattr(images, "content"):  # of shards and Hugging Face data sets
-        return Content(partial(images.content, row), images.content_size(row))
     path = images.path(row) if hasattr(images, "path") else ""
-    if not os.path.exists(path):
+    if hasattr(images, "content"):  # of files, shards and Hugging Face data sets
+        read, size = partial(images.content, row), partial(images.content_size, row)
+    elif os.path.exists(path):
+        read, size = partial(_read, path), partial(os.path.getsize, path)
+    else:
         return None
     try:
-        return Content(partial(_read, path), os.stat(path).st_size)
+        return Content(partial(_or_refused, read, path), size())
     except OSError as error:
         raise _unread(path, error) from error
 
 
 def _read(path: str) -> bytes:
+    with open(regular(path), "rb") as file:
+        return file.read()
+
+
+def _or_refused(read: Callable[[], bytes], path: str) -> bytes:
     try:
-        with open(regular(path), "rb") as file:
-            return file.read()
+        return read()
     except OSError as error:
         raise _unread(path, error) from error
 
 
 def _unread(path: str, error: OSError) -> UserError:
-    return UserError(f"cannot compare {path} with other images: {error.strerror}; put it back")
+    return UserError(f"cannot compare {path} with other images: {error.strerror or error}; put it back")

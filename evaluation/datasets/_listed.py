@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.decode import EXTENSIONS
-from sslkit.data.folder import FolderImages, PathList
+from sslkit.data.folder import FolderImages
 from sslkit.data.images import Identity, ImageOptions
-from sslkit.errors import UserError
+from sslkit.data.path_list import PathList
 
 
 class ListedImages(FolderImages):
@@ -31,17 +31,17 @@ class ListedImages(FolderImages):
         self._y, self._groups = y, groups
         super().__init__(root, PathList(list(paths)), identity, options)
 
+    def _update_listing(self, digest: Any) -> None:
+        self._update_labels(digest)
+        super()._update_listing(digest)
+
     def _update_digest(self, digest: Any) -> None:
+        self._update_labels(digest)
+        super()._update_digest(digest)
+
+    def _update_labels(self, digest: Any) -> None:
         digest.update(self._y.tobytes())
         digest.update(b"" if self._groups is None else self._groups.tobytes())
-        for row in range(len(self)):
-            try:
-                stat = os.stat(self.path(row))
-            except OSError as error:
-                raise UserError(
-                    f"{self.path(row)} is in the list of {self.name} but not on the disk: is the set unpacked whole?"
-                ) from error
-            digest.update(b"%s %d %d\n" % (os.fsencode(self._paths[row]), stat.st_size, stat.st_mtime_ns))
 
 
 def subfolders(folder: Path) -> list[str]:

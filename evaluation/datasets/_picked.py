@@ -40,3 +40,7 @@ class PickedImages(Images):
     def _update_digest(self, digest: Any) -> None:
         digest.update(self.images.digest.encode())
         digest.update(self.rows.tobytes())
+
+    def _update_listing(self, digest: Any) -> None:
+        digest.update(self.images.listing.encode())
+        digest.update(self.rows.tobytes())

@@ -1,6 +1,5 @@
 """Images decoded on demand, and the handling of unreadable ones."""
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,8 +56,7 @@ class DecodedImages(Images):
 
     def part(self, rows: np.ndarray, split: str) -> Self:
         """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
-        other = copy.copy(self)
-        other.__dict__.pop("digest", None)
+        other = self._copied()
         other.source, other.splits, other.split = None, (split,), split  # the source itself has no such split
         other.options = replace(self.options, split=split)
         other.labels = None if self.labels is None else self.labels[rows]

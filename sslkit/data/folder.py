@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,14 @@ from PIL import Image
 
 from sslkit.data.decode import EXTENSIONS, open_image
 from sslkit.data.decoded import DecodedImages
+from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.path_list import PathList
 from sslkit.data.video_reader import EXTENSIONS as VIDEO_EXTENSIONS
 from sslkit.errors import UserError
+from sslkit.regular_files import regular
 
 _SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
-
-
-class PathList:
-    """Paths in one block of bytes: a million take some 60 MB, and forked workers do not copy them."""
-
-    def __init__(self, paths: list[str]) -> None:
-        encoded = [os.fsencode(path) for path in paths]
-        self._block = b"".join(encoded)
-        self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, row: int) -> str:
-        return os.fsdecode(self._block[self._ends[row] : self._ends[row + 1]])
-
-    def below(self, root: Path) -> Iterator[bytes]:
-        """All paths, encoded, with `root` before them; faster than one by one."""
-        start = os.path.join(os.fsencode(root), b"")
-        return (start + self._block[begin:end] for begin, end in pairwise(self._ends.tolist()))
 
 
 class FolderImages(DecodedImages):
@@ -45,36 +27,37 @@ class FolderImages(DecodedImages):
 
     def __init__(self, root: Path, paths: PathList, identity: Identity, options: ImageOptions) -> None:
         self.root = root
-        self._paths = paths
+        self._files = FileContents(root, paths, options.cache)
         super().__init__(identity, options)
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self._files.paths)
 
     def path(self, row: int) -> str:
-        return os.path.join(self.root, self._paths[row])
+        return os.path.join(self.root, self._files.paths[row])
 
     def image_name(self, row: int) -> str:
-        return self._paths[row].replace(os.sep, "/")
+        return self._files.paths[row].replace(os.sep, "/")
+
+    def content(self, row: int) -> bytes:
+        """The encoded image. Raises OSError."""
+        return Path(regular(self.path(row))).read_bytes()
+
+    def content_size(self, row: int) -> int:
+        """Bytes of `content`. Raises OSError."""
+        return os.stat(self.path(row)).st_size
 
     def _take(self, rows: np.ndarray) -> None:
-        self._paths = PathList([self._paths[row] for row in rows])
+        self._files = self._files.take(rows)
 
     def _open(self, row: int) -> Image.Image:
         return open_image(self.path(row))
 
+    def _update_listing(self, digest: Any) -> None:
+        self._files.update_listing(digest)
+
     def _update_digest(self, digest: Any) -> None:
-        digest.update(self._paths._ends.tobytes())
-        digest.update(self._paths._block)
-        for path in self._paths.below(self.root):
-            try:
-                stat = os.stat(path)
-            except FileNotFoundError as error:
-                gone = os.fsdecode(path)
-                raise UserError(f"{gone} has gone, or is a link to nothing: put it back, or remove it") from error
-            except OSError as error:
-                raise UserError(f"cannot read {os.fsdecode(path)}: {error.strerror}; remove it") from error
-            digest.update(b"%d %d\n" % (stat.st_size, stat.st_mtime_ns))
+        self._files.update_content(digest)
 
 
 def splits_of_folder(root: Path) -> tuple[str, ...]:

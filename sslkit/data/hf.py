@@ -1,5 +1,6 @@
 """Hugging Face data sets with an image column: on disk (Arrow or Parquet), or by their name on the hub."""
 
+import hashlib
 import io
 import os
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 import yaml
 from PIL import Image
+from tqdm import tqdm
 
 from sslkit.data.decode import UnreadableImage, open_image
 from sslkit.data.decoded import DecodedImages
+from sslkit.data.file_contents import bar_is_off, remembered
 from sslkit.data.hf_labels import labels_of
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.errors import UserError, first_line
@@ -30,7 +33,6 @@ class HfImages(DecodedImages):
 
         self._table = table.select_columns([column]).cast_column(column, datasets.Image(decode=False))
         self._column = column
-        self._fingerprint = table._fingerprint  # of its files and of what was done with them
         super().__init__(identity, options)
 
     def __len__(self) -> int:
@@ -45,7 +47,6 @@ class HfImages(DecodedImages):
 
     def _take(self, rows: np.ndarray) -> None:
         self._table = self._table.select(rows)
-        self._fingerprint = self._table._fingerprint
 
     def content(self, row: int) -> bytes:
         """The encoded image; b"" of a row without one. Raises OSError."""
@@ -67,8 +68,21 @@ class HfImages(DecodedImages):
             raise UnreadableImage("the row has no image")
         return open_image(io.BytesIO(image["bytes"]) if image["bytes"] is not None else image["path"])
 
+    def _update_listing(self, digest: Any) -> None:
+        digest.update(f"{len(self)} {self._column}".encode())
+
     def _update_digest(self, digest: Any) -> None:
-        digest.update(f"{self._fingerprint} {len(self)} {self._column}".encode())
+        self._update_listing(digest)
+        files = [os.stat(file["filename"]) for file in self._table.cache_files]
+        about = (self._table._fingerprint, self._column, [(file.st_size, file.st_mtime_ns) for file in files])
+        digest.update(remembered(self.options.cache, repr(about), self._content).encode())
+
+    def _content(self) -> str:
+        """sha256 (hex) of the encoded images; the table's own fingerprint depends on where it lies."""
+        digest = hashlib.sha256()
+        for row in tqdm(range(len(self)), desc="content", unit="image", delay=2, disable=bar_is_off()):
+            digest.update(hashlib.sha256(self.content(row)).digest())
+        return digest.hexdigest()
 
 
 def splits_of_hf(source: str) -> tuple[str, ...]:

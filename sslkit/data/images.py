@@ -2,10 +2,11 @@
 
 import copy
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from sslkit.members import nearest
 FITS = ("squash", "crop")
 INTERPOLATIONS = ("bilinear", "bicubic")
 ON_ERROR = ("skip", "raise")
+CACHE = "runs/cache"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class ImageOptions:
     fit: str = "squash"
     on_error: str = "skip"
     interpolation: str = "bilinear"
-    cache: str | Path | None = "runs/cache"
+    cache: str | Path | None = CACHE
 
     def __post_init__(self) -> None:
         for name, known in (("fit", FITS), ("on_error", ON_ERROR), ("interpolation", INTERPOLATIONS)):
@@ -127,10 +129,16 @@ class Images(Dataset):
         """The same images with other options, without listing or decoding again. Options as in `open_images`."""
         options = replace(self.options, image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
         self._check_channels(channels)
-        other = copy.copy(self)
-        other.__dict__.pop("digest", None)
+        other = self._copied()
         other.options, other.fit = options, fit
         other.image_size, other.channels = image_size, channels
+        return other
+
+    def _copied(self) -> Self:
+        """A copy that is to be changed: it shares what was opened, and has no digest yet."""
+        other = copy.copy(self)
+        for found in ("digest", "listing"):
+            other.__dict__.pop(found, None)
         return other
 
     def _check_channels(self, channels: int) -> None:
@@ -139,17 +147,32 @@ class Images(Dataset):
 
     @cached_property
     def digest(self) -> str:
-        """sha256 (hex) of the images' content, labels, and the options that change the pixels."""
+        """sha256 (hex) of the images' names and content, labels, and the options that change the pixels.
+
+        The same for copies, on any machine. Files that the cache does not know are read.
+        """
+        return self._identified(self._update_digest)
+
+    @cached_property
+    def listing(self) -> str:
+        """sha256 (hex) like `digest`, of what is known without reading files: names and sizes instead of contents."""
+        return self._identified(self._update_listing)
+
+    def _identified(self, update: Callable[[Any], None]) -> str:
         digest = hashlib.sha256(repr((self.channels, self.image_size, self.fit, self.classes)).encode())
         digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
         for labels in (self.labels, self.multi_labels):
             digest.update(b"" if labels is None else labels.tobytes())
-        self._update_digest(digest)
+        update(digest)
         return digest.hexdigest()
 
     def _update_digest(self, digest: Any) -> None:
         """Feed the identity of the content to a hashlib object."""
         raise NotImplementedError
+
+    def _update_listing(self, digest: Any) -> None:
+        """Feed the names and sizes; of what is in memory the content."""
+        self._update_digest(digest)
 
     def batch(
         self, images: Any, index: np.ndarray, aspect: torch.Tensor, bad: list[str], **more: torch.Tensor

@@ -13,7 +13,9 @@ from PIL import Image
 from sslkit.data import shard_files
 from sslkit.data.decode import UnreadableImage, open_image
 from sslkit.data.decoded import DecodedImages
+from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.path_list import PathList
 from sslkit.data.shard_files import ShardFiles
 from sslkit.data.tar_index import TarIndex, index_shards
 from sslkit.errors import UserError
@@ -70,8 +72,27 @@ class ShardImages(DecodedImages):
             raise UnreadableImage(f"{type(error).__name__}: {error}") from error
         return open_image(io.BytesIO(content))
 
-    def _update_digest(self, digest: Any) -> None:
+    def _update_listing(self, digest: Any) -> None:
         self.index.update_digest(digest)
+        if self._contents is None:
+            for place in self.index.used:
+                state = self.index.states[place]
+                digest.update(f"{self.index.shards[place][self._shared :]}\0{state.bytes} {state.changed}\n".encode())
+        else:
+            self._contents.update_listing(digest)
+
+    def _update_digest(self, digest: Any) -> None:
+        self._update_listing(digest)
+        if self._contents is not None:
+            self._contents.update_content(digest)
+
+    @property
+    def _contents(self) -> FileContents | None:
+        """The shards that are used; None behind a URL, where a tag stands for the content."""
+        if self.files.is_remote:
+            return None
+        shards = [self.index.shards[place][self._shared :] for place in self.index.used]
+        return FileContents(Path(self.index.shards[0][: self._shared]), PathList(shards), self.options.cache)
 
 
 def splits_of_shards(source: str) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from typing import IO, Any
 import numpy as np
 
 from sslkit.data.decode import EXTENSIONS
-from sslkit.data.folder import PathList
 from sslkit.data.label_lists import LabelLists
+from sslkit.data.path_list import PathList
 from sslkit.data.shard_files import ShardFiles, State, compressed
 from sslkit.errors import UserError, first_line
 from sslkit.files import exclusive, write_whole
@@ -90,11 +90,16 @@ class TarIndex:
         names = PathList([self.names[row] for row in rows])
         return replace(self, names=names, labels=self.labels.rows(rows), **columns)
 
+    @property
+    def used(self) -> list[int]:
+        """The places in `shards` of those with a row."""
+        return np.unique(self.shard).tolist()
+
     def update_digest(self, digest: Any) -> None:
-        """Feed what identifies the content to a hashlib object: the shards' states, and the rows."""
-        for name, state in zip(self.shards, self.states, strict=True):
-            digest.update(f"{name}\0{state.bytes} {state.changed}\n".encode(errors="surrogateescape"))
-        for column in (self.shard, self.offset, self.size):
+        """Feed what is known of the rows to a hashlib object: names of members, and where their bytes are."""
+        digest.update(self.names._ends.tobytes())
+        digest.update(self.names._block)
+        for column in (np.unique(self.shard, return_inverse=True)[1], self.offset, self.size):
             digest.update(np.ascontiguousarray(column))
 
 

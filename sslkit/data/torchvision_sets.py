@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from PIL import Image
 from sslkit.data.arrays import ArrayImages, to_nchw
 from sslkit.data.decode import UnreadableImage, open_image, unreadable
 from sslkit.data.decoded import DecodedImages
+from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
+from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.regular_files import regular
@@ -83,14 +85,21 @@ class TorchvisionImages(DecodedImages):
             raise UnreadableImage(f"{type(image).__name__} instead of an image")
         return image
 
+    @cached_property
+    def _contents(self) -> FileContents:
+        """The files of the rows, or all below the root if there are none of each row."""
+        root = Path(self.dataset.root)
+        paths = map(Path, self._files) if self._files else sorted(root.rglob("*"))
+        inside = [os.path.relpath(path, root) for path in paths if path.is_file()]
+        return FileContents(root, PathList(inside), self.options.cache)
+
+    def _update_listing(self, digest: Any) -> None:
+        digest.update(f"{self.name} {self.split} {len(self)}\n".encode())
+        self._contents.update_listing(digest)
+
     def _update_digest(self, digest: Any) -> None:
         digest.update(f"{self.name} {self.split} {len(self)}\n".encode())
-        root = Path(self.dataset.root)
-        paths = self._files or sorted(path for path in root.rglob("*") if path.is_file())
-        for path in map(Path, paths):
-            if path.is_file():
-                stat = path.stat()
-                digest.update(f"{os.path.relpath(path, root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        self._contents.update_content(digest)
 
 
 @cache

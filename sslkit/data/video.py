@@ -1,6 +1,5 @@
 """Clips of videos: batches of uint8 clips by row, decoded on demand, each video once for all of its clips."""
 
-import copy
 import os
 import warnings
 from collections import Counter
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 
 from sslkit.data import clip_sampling
+from sslkit.data.file_contents import FileContents
 from sslkit.data.folder import list_folder, splits_of_folder
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.video_index import VideoIndex, index_videos
@@ -37,6 +37,7 @@ class Videos(Images):
     ) -> None:
         super().__init__(identity, options, channels=3, image_size=options.side, native_size=None)
         self.root, self.index, self.reader = root, index, reader
+        self._files = FileContents(root, index.paths, options.cache)
         self.skipped: dict[str, str] = {}
         self.kept = np.arange(len(index))
 
@@ -107,17 +108,19 @@ class Videos(Images):
         return self._with(replace(self.options, **size))
 
     def _with(self, options: VideoOptions) -> "Videos":
-        other = copy.copy(self)
-        other.__dict__.pop("digest", None)
+        other = self._copied()
         other.options, other.fit, other.image_size = options, options.fit, options.side
         return other
 
-    def _update_digest(self, digest: Any) -> None:
+    def _update_listing(self, digest: Any) -> None:
         o = self.options
         chosen = (o.frames, o.stride, o.per_video, o.sampling, self.reader.name)
         digest.update(repr(chosen).encode())
         digest.update(self.manifest.encode())
-        digest.update(self.index.numbers["changed"].tobytes())
+
+    def _update_digest(self, digest: Any) -> None:
+        self._update_listing(digest)
+        self._files.update_content(digest)
 
     def _next_readable(self, row: int, seed: int, epoch: int, out: np.ndarray, bad: dict[int, None]) -> int:
         """Write the clips of the row, or of the next readable one, to `out`; returns that row."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sslkit.data.folder import PathList
+from sslkit.data.path_list import PathList
 from sslkit.data.video_reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
 from sslkit.files import exclusive, write_whole

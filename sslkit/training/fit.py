@@ -34,17 +34,17 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     data = open_data(config)
     asked, config = config, chosen.with_options(config, data)
     model = build_method(config, data, backbone)
-    _ = data.train.digest  # refuse an unreadable file before a folder is made
+    _ = data.train.listing  # refuse a file that has gone before a folder is made
     config, folder, resumed = _started(asked, chosen.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):
-        return _finished(folder)
+        return _finished(folder, data)
     if config.method_options() != chosen.with_options(asked, data).method_options():  # those of an older run
         model = build_method(config, data, backbone)
     return train.train(config, data, model, folder, resumed, asked)
 
 
-def _finished(folder: Path) -> ZooEntry:
-    """The entry of a finished run. Raises UserError for a damaged one, with the way to rewrite it."""
+def _finished(folder: Path, data: Data) -> ZooEntry:
+    """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
     if run.is_main():
         run.sweep(folder)
         checkpoint_files.tidy(folder)
@@ -52,6 +52,8 @@ def _finished(folder: Path) -> ZooEntry:
         entry = ZooEntry.load(folder)
     except UserError as error:
         raise UserError(f"{error}; remove {folder / CARD} and resume=true writes it again") from error
+    if run.is_main() and entry.card.get("data", {}).get("digest") != data.train.digest:
+        raise UserError(f"{folder} is finished, but the images have changed since: start a new run")
     say.line(f"{folder} is already finished; nothing to do")
     return entry
 

@@ -24,6 +24,7 @@ from sslkit.zoo.entry import CARD
 # Settings that do not affect the weights.
 MAY_CHANGE = ("resume", "out", "name", "eval")
 MAY_CHANGE_INSIDE = (
+    "source",  # where the images lie: whether they are the same is compared by their content
     "workers",
     "accelerator",
     "devices",

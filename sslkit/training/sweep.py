@@ -60,10 +60,11 @@ def examine(configs: Sequence[Config]) -> list[Member]:
 class _Facts:
     """Facts beside the settings that a run's name and state depend on.
 
-    digest: of the images. init: sha256 of the initial weights; None for random ones.
+    listing, digest: of the images. init: sha256 of the initial weights; None for random ones.
     """
 
     backbone: str
+    listing: str
     digest: str
     decodes: bool
     init: str | None
@@ -76,7 +77,8 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
         built = fit.build_method(config, opened)
-        return _Facts(built.backbone.recipe.name, opened.train.digest, opened.train.decodes, origin.digest(built))
+        images = opened.train
+        return _Facts(built.backbone.recipe.name, images.listing, images.digest, images.decodes, origin.digest(built))
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 
@@ -135,7 +137,11 @@ def _can_go_on(folder: Path, config: Config, facts: _Facts) -> bool:
 
     state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
     begun = state["callbacks"]["Start"]
-    return (begun["digest"], begun.get("init")) == (facts.digest, facts.init)
+    same = begun["listing"] == facts.listing and begun["digest"] in (
+        None,
+        facts.digest,
+    )  # None: stopped before it was read
+    return same and begun.get("init") == facts.init
 
 
 def _differs(folder: Path, config: Config) -> bool:

@@ -43,8 +43,17 @@ class Start(pl.Callback):
     init: sha256 of these weights; None for random ones.
     """
 
-    def __init__(self, data: Data, shown: Images | CroppedImages, folder: Path, k: int, init: str | None) -> None:
+    def __init__(
+        self,
+        data: Data,
+        shown: Images | CroppedImages,
+        folder: Path,
+        k: int,
+        init: str | None,
+        content: same_data.Content,
+    ) -> None:
         self.data, self.shown, self.folder, self.k, self.init = data, shown, folder, k, init
+        self.content = content
         self.judged: dict[str, float] | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
@@ -56,11 +65,11 @@ class Start(pl.Callback):
                     say.line(f"too few of the labelled {self.data.unit} can be read: this run is not evaluated")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"judged": self.judged, "digest": self.data.train.digest, "init": self.init}
+        return {"judged": self.judged, **self.content.state(), "init": self.init}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if run.is_main() and state["digest"] != self.data.train.digest:  # other machines may have copies of the files
-            raise UserError(f"the images have changed since {self.folder} was started: start a new run")
+        if run.is_main():  # `Prepare` compares the processes
+            self.content.check(state, self.folder)
         if state.get("init") != self.init:
             raise UserError(f"the weights of init= have changed since {self.folder} was started: start a new run")
         self.judged = state["judged"]
@@ -130,7 +139,8 @@ def _train(
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     # History comes before the monitor, so that its clock stops before the evaluation starts.
     shown = rows_to_learn(config, data, method, whole=True)
-    start = Start(data, shown, folder, config.eval.k, origin.digest(method))
+    content = same_data.Content(data.train, read=run.is_main())
+    start = Start(data, shown, folder, config.eval.k, origin.digest(method), content)
     prepare = Prepare(data, Path(config.out) / ".cache")  # first: a prior that does not fit the data ends the run
     callbacks = [prepare, start, history, monitor, unreadable, Requeue(), *_asked_for(config, loading)]
     if config.trainer.compile:
@@ -142,6 +152,7 @@ def _train(
         return None
     with memory.explained(config, data.image_size, folder, trainer, module):
         module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
+        content.wait()
         seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
         return finish(config, data, method, folder, **seen, computed=computed(trainer), asked=asked)
 

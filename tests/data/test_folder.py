@@ -12,7 +12,7 @@ from named_pipes import pipe
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from sslkit.data.folder import PathList
+from sslkit.data.path_list import PathList
 from sslkit.data.sources import collate, open_images, splits
 from sslkit.errors import UserError
 
@@ -252,15 +252,14 @@ def test_the_digest_follows_the_files(folder) -> None:
     first = open_images(folder).digest
     assert open_images(folder).digest == first
     os.utime(folder / "3.png", ns=(0, 0))
-    touched = open_images(folder).digest
+    assert open_images(folder).digest == first
     write(folder / "3.png", 200, (40, 40))
-    os.utime(folder / "3.png", ns=(0, 0))
     grown = open_images(folder).digest
     (folder / "3.png").rename(folder / "33.png")
     renamed = open_images(folder).digest
     options = [{"image_size": 8}, {"channels": 3}, {"fit": "crop"}]
     others = [open_images(folder, **option).digest for option in options]
-    assert len({first, touched, grown, renamed, *others}) == 7
+    assert len({first, grown, renamed, *others}) == 6
 
 
 def test_aspect_is_that_of_each_original(tmp_path) -> None:

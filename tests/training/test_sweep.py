@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 import timm
 import torch
+from photographs import write_jpegs
+from PIL import Image
 
 import sslkit
 from sslkit.errors import UserError
@@ -53,6 +56,19 @@ def test_done_is_the_same_settings_on_the_same_images(small_run, small_npz, tmp_
     assert state() == ("", "done") and state(optimizer={"lr": 1e-4}) == ("-2", "done")
     np.savez(data, **{**arrays, "x_train": 255 - arrays["x_train"]})
     assert state() == ("-3", "new")
+
+
+def test_done_on_a_copy_of_the_images_is_done(small_run, tmp_path) -> None:
+    for name in "ab":
+        write_jpegs(tmp_path / "photos" / name, 8, (16, 16))
+    data = {"source": str(tmp_path / "photos"), "image_size": 16, "batch_size": 8}
+    run = {**small_run, "method": "simclr", "epochs": 1, "data": data, "eval": {"k": 3, "tsne": 0}}
+    sslkit.pretrain(run)
+    shutil.copytree(tmp_path / "photos", tmp_path / "scratch" / "photos", copy_function=shutil.copyfile)
+    copied = Config.from_mapping({**run, "data": {**data, "source": str(tmp_path / "scratch" / "photos")}})
+    assert sweep.examine([copied])[0].state == "done"
+    Image.new("RGB", (16, 16)).save(tmp_path / "scratch" / "photos" / "a" / "00.jpg")
+    assert sweep.examine([copied])[0].state == "new"
 
 
 def test_what_was_stopped_goes_on_and_what_cannot_starts_anew(small_run, monkeypatch) -> None:

@@ -79,7 +79,7 @@ class LabelMaps(Dataset):
     @cached_property
     def digest(self) -> str:
         """sha256 (hex) of the images' and the maps' identity."""
-        digest = hashlib.sha256(repr((self.name, self.split, self.classes, list(self.ids))).encode())
+        digest = hashlib.sha256(repr((self.split, self.classes, list(self.ids))).encode())
         self.pixels.update_digest(digest)
         self.maps.update_digest(digest)
         return digest.hexdigest()

@@ -20,8 +20,9 @@ from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from evaluation.protocols.detection.disk_images import DiskImages
 from evaluation.protocols.detection.published import Published
 from sslkit.data.decode import UnreadableImage, open_image
-from sslkit.data.folder import PathList
-from sslkit.data.images import check_split
+from sslkit.data.file_contents import FileContents
+from sslkit.data.images import CACHE, check_split
+from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 
 VOC_COUNTS = {"train": 1464, "test": 1449}
@@ -55,7 +56,7 @@ class PngMaps:
         return PngMaps(self.root, [self.paths[row] for row in rows], self.first)
 
     def update_digest(self, digest: Any) -> None:
-        DiskImages(self.root, PathList(list(self.paths)), np.zeros((len(self.paths), 2))).update_digest(digest)
+        FileContents(self.root, PathList(list(self.paths)), Path(CACHE)).update_content(digest)
 
 
 def open_voc12(split: str, root: Path, counts: str = "raise") -> LabelMaps:

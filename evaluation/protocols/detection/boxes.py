@@ -200,7 +200,7 @@ class Boxes(Dataset):
     @cached_property
     def digest(self) -> str:
         """sha256 (hex) of the images' identity and of their annotations."""
-        named = (self.name, self.split, self.classes, self.category_ids, list(self.ids))
+        named = (self.split, self.classes, self.category_ids, list(self.ids))
         digest = hashlib.sha256(repr(named).encode())
         for values in (self.image_ids, self.sizes, *vars(self.instances).values()):
             digest.update(np.ascontiguousarray(values).tobytes())

@@ -16,8 +16,8 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_file import CocoFile, check_boxes, read_coco
 from evaluation.protocols.detection.disk_images import DiskImages, few
 from evaluation.protocols.detection.published import Published
-from sslkit.data.folder import PathList
 from sslkit.data.images import check_split
+from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 
 COUNTS = {"train": 118_287, "test": 5_000}

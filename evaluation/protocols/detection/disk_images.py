@@ -12,7 +12,9 @@ import torch
 from PIL import ExifTags, Image, ImageOps
 
 from sslkit.data.decode import UnreadableImage, open_image, rgb, unreadable
-from sslkit.data.folder import PathList
+from sslkit.data.file_contents import FileContents
+from sslkit.data.images import CACHE
+from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 
 SHOWN = 3  # largest number of names in a message
@@ -40,15 +42,10 @@ class DiskImages:
         return os.path.join(self.root, self.paths[row])
 
     def take(self, rows: np.ndarray) -> "DiskImages":
-        return DiskImages(self.root, PathList([self.paths[row] for row in rows]), self.sizes[rows])
+        return DiskImages(self.root, self.paths.take(np.asarray(rows)), self.sizes[rows])
 
     def update_digest(self, digest: Any) -> None:
-        for row in range(len(self.paths)):
-            try:
-                stat = os.stat(self.path(row))
-            except OSError as error:
-                raise UserError(f"{self.path(row)} was removed after the data set was opened: {error}") from error
-            digest.update(b"%s %d %d\n" % (os.fsencode(self.paths[row]), stat.st_size, stat.st_mtime_ns))
+        FileContents(self.root, self.paths, Path(CACHE)).update_content(digest)
 
     def check_presence(self, name: str) -> None:
         """Raises UserError for missing files, with their number and the first. Each folder is listed once."""

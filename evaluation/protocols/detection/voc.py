@@ -19,8 +19,8 @@ from evaluation.datasets.voc07 import CLASSES
 from evaluation.protocols.detection.boxes import Boxes, Instances
 from evaluation.protocols.detection.disk_images import DiskImages
 from evaluation.protocols.detection.published import Published
-from sslkit.data.folder import PathList
 from sslkit.data.images import check_split
+from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 from sslkit.regular_files import is_there
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from evaluation.protocols.detection.disk_images import DiskImages, few
-from sslkit.data.folder import PathList
+from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 
 RGB = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)

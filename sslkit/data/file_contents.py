@@ -1,0 +1,194 @@
+"""Files of data, identified by their content.
+
+Copying, unpacking or checking out the same bytes gives files other times, and changes no identity here. A file is read
+for its digest once: a cache remembers it while the file's size and modification time are unchanged.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.npz import DAMAGED
+from sslkit.data.path_list import PathList
+from sslkit.errors import UserError
+from sslkit.files import exclusive, write_whole
+
+_ROW = np.dtype([("name", "<u8"), ("bytes", "<i8"), ("changed", "<i8"), ("content", "S16")])
+_CHUNK = 2**20  # bytes of a file that are read at once
+_LARGE = 2**16  # bytes of a file from which threads help
+_AT_ONCE = 1000  # files between two steps of the bar
+_SAVE_EVERY = 60  # seconds of reading: the most that a stopped run loses
+
+
+class FileContents:
+    """The files `paths` below `root`.
+
+    cache: folder of the file that remembers digests; None reads every file anew.
+    Copies of one object share what was found. Safe in threads.
+    """
+
+    def __init__(self, root: Path, paths: PathList, cache: Path | None) -> None:
+        self.root = root
+        self.paths = paths
+        self.cache = cache
+        self._lock = threading.Lock()
+        self._content: bytes | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "paths": self.paths, "cache": self.cache}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)
+
+    def take(self, rows: np.ndarray) -> "FileContents":
+        """Some of the files (n,) int64, in their order."""
+        return FileContents(self.root, self.paths.take(rows), self.cache)
+
+    def update_listing(self, digest: Any) -> None:
+        """Feed names and sizes to a hashlib object. Raises UserError for a file that has gone."""
+        digest.update(self.paths._ends.tobytes())
+        digest.update(self.paths._block)
+        digest.update(np.ascontiguousarray(self._looked_up()["bytes"]))
+
+    def update_content(self, digest: Any) -> None:
+        """Feed names, sizes and content to a hashlib object; of a file that cannot be read its name and size.
+
+        Reads files that the cache does not know, with a bar if that takes long. Raises UserError for a file that has
+        gone.
+        """
+        self.update_listing(digest)
+        with self._lock:
+            if self._content is None:
+                self._content = self._read()["content"].tobytes()
+        digest.update(self._content)
+
+    def _looked_up(self) -> np.ndarray:
+        """(N,) of _ROW, without the content."""
+        rows = np.zeros(len(self.paths), _ROW)
+        start = os.path.join(os.fsencode(self.root), b"")
+        for row, path in enumerate(self.paths.encoded()):
+            try:
+                found = os.stat(start + path)
+            except FileNotFoundError as error:
+                gone = os.fsdecode(start + path)
+                raise UserError(f"{gone} has gone, or is a link to nothing: put it back, or remove it") from error
+            except OSError as error:
+                raise UserError(f"cannot read {os.fsdecode(start + path)}: {error.strerror}; remove it") from error
+            rows[row] = (_name(path), found.st_size, found.st_mtime_ns, b"")
+        return rows
+
+    def _read(self) -> np.ndarray:
+        """(N,) of _ROW, with the content: remembered, or read now and remembered."""
+        rows = self._looked_up()
+        known = self._remembered()
+        place = np.minimum(np.searchsorted(known["name"], rows["name"]), max(0, len(known) - 1))
+        old = np.zeros(len(rows), bool)
+        if len(known):
+            old = np.logical_and.reduce([known[name][place] == rows[name] for name in ("name", "bytes", "changed")])
+            rows["content"][old] = known["content"][place[old]]
+        new = np.flatnonzero(~old)
+        saved = time.monotonic()
+        for row, content in self._digests(new, rows["bytes"][new]):
+            rows["content"][row] = content
+            if time.monotonic() > saved + _SAVE_EVERY:
+                self._remember(rows)
+                saved = time.monotonic()
+        if len(new):
+            self._remember(rows)
+        return rows
+
+    def _digests(self, wanted: np.ndarray, sizes: np.ndarray) -> Iterator[tuple[int, bytes]]:
+        """(row, content) of some rows. Hashing frees the GIL, so that several threads help with large files."""
+        from tqdm import tqdm
+
+        start = os.path.join(os.fsencode(self.root), b"")
+        ends, block = self.paths._ends, self.paths._block
+        paths = (start + block[ends[row] : ends[row + 1]] for row in wanted.tolist())
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = min(cores, 8) if len(sizes) and sizes.mean() > _LARGE else 1
+        bar = tqdm(total=len(wanted), desc="content", unit="file", delay=2, disable=bar_is_off())
+        with bar, ThreadPoolExecutor(threads) as pool:
+            for first in range(0, len(wanted), _AT_ONCE):
+                rows, those = wanted[first : first + _AT_ONCE].tolist(), islice(paths, _AT_ONCE)
+                yield from zip(rows, pool.map(_digest, those) if threads > 1 else map(_digest, those), strict=True)
+                bar.update(len(rows))
+
+    @property
+    def _file(self) -> Path | None:
+        key = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
+        return self.cache and Path(self.cache) / f"contents-{key[:32]}.npz"
+
+    def _remembered(self) -> np.ndarray:
+        """Rows of _ROW, sorted by name; none if the file is missing or damaged."""
+        if self._file is not None and self._file.is_file():
+            with suppress(*DAMAGED), np.load(self._file, allow_pickle=False) as arrays:
+                known = arrays["files"]
+                if known.dtype == _ROW and known.ndim == 1:
+                    return known
+        return np.empty(0, _ROW)
+
+    def _remember(self, rows: np.ndarray) -> None:
+        """Add the rows whose content was read to the file; a folder that cannot be written forgets them."""
+        if self._file is None:
+            return
+        with suppress(UserError), exclusive(self._file, "the contents of files") as refused:
+            if refused:
+                return
+            read = rows[rows["content"] != b""]
+            known = self._remembered()
+            both = np.concatenate([read, known[~np.isin(known["name"], read["name"])]])
+            with write_whole(self._file) as partial, partial.open("wb") as opened:
+                np.savez(opened, files=both[np.argsort(both["name"])])
+
+
+def remembered(cache: str | Path | None, about: str, compute: Callable[[], str]) -> str:
+    """Return the sha256 (hex) that compute() returns, or returned before for the same `about`, kept in `cache`."""
+    if cache is None:
+        return compute()
+    file = Path(cache) / f"content-{hashlib.sha256(about.encode()).hexdigest()[:32]}.txt"
+    with suppress(OSError, UnicodeDecodeError):
+        if re.fullmatch("[0-9a-f]{64}", known := file.read_text()):
+            return known
+    found = compute()
+    with suppress(UserError), write_whole(file) as partial:
+        partial.write_text(found)
+    return found
+
+
+def bar_is_off() -> bool | None:
+    """The argument `disable` of a bar: none beside another thread's; None: where there is no terminal."""
+    return None if threading.current_thread() is threading.main_thread() else True
+
+
+def _name(path: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(path, digest_size=8).digest(), "little")
+
+
+def _digest(path: bytes) -> bytes:
+    """16 bytes of the sha256 of a file; none of one that is no file or cannot be read: it is skipped as data, too."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return b""
+    digest = hashlib.sha256()
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        while part := os.read(descriptor, _CHUNK):
+            digest.update(part)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return digest.digest()[:16]
