@@ -21,7 +21,6 @@ from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
 from evaluation.features.source_probs import shape_of
 from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
-from sslkit.data.arrays import ArrayImages
 from sslkit.data.sources import open_images, splits
 from sslkit.errors import UserError
 from sslkit.files import exclusive
@@ -204,13 +203,12 @@ def _fitted(
 
 
 def _changed(data: Mapping[str, Any], whole: Split) -> str:
-    """Say if these are not the images of the training: another number, or arrays of other content."""
+    """Say if these are not the images of the training: another number, or another content."""
     if data.get("images") not in (None, len(whole)):
         return f"; its training had {data['images']:,} images, there are {len(whole):,} now"
-    if isinstance(whole.images, ArrayImages) and "digest" in data:
-        now = open_images(_place(data["source"]), split=splits(_place(data["source"]))[0])
-        return "" if now.digest == data["digest"] else "; these are not the images of its training"
-    return ""
+    now = open_images(_place(data["source"]), split=splits(_place(data["source"]))[0])
+    known = data.get("content", now.content_digest)
+    return "" if now.content_digest == known else "; these are not the images of its training"
 
 
 def _drawn(whole: Split, kind: str) -> Split:

@@ -137,7 +137,7 @@ class Images(Dataset):
     def _copied(self) -> Self:
         """A copy that is to be changed: it shares what was opened, and has no digest yet."""
         other = copy.copy(self)
-        for found in ("digest", "listing"):
+        for found in ("digest", "listing", "content_digest"):
             other.__dict__.pop(found, None)
         return other
 
@@ -158,13 +158,24 @@ class Images(Dataset):
         """sha256 (hex) like `digest`, of what is known without reading files: names and sizes instead of contents."""
         return self._identified(self._update_listing)
 
+    @cached_property
+    def content_digest(self) -> str:
+        """sha256 (hex) of names and content alone: that of the same images with other options or labels, too."""
+        digest = hashlib.sha256()
+        self._update_digest(digest)
+        return digest.hexdigest()
+
     def _identified(self, update: Callable[[Any], None]) -> str:
-        digest = hashlib.sha256(repr((self.channels, self.image_size, self.fit, self.classes)).encode())
+        digest = hashlib.sha256(repr(self._chosen()).encode())
         digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
         for labels in (self.labels, self.multi_labels):
             digest.update(b"" if labels is None else labels.tobytes())
         update(digest)
         return digest.hexdigest()
+
+    def _chosen(self) -> tuple[Any, ...]:
+        """What the pixels depend on beside the content, and the names of the labels."""
+        return (self.channels, self.image_size, self.fit, self.classes)
 
     def _update_digest(self, digest: Any) -> None:
         """Feed the identity of the content to a hashlib object."""

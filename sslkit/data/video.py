@@ -112,10 +112,11 @@ class Videos(Images):
         other.options, other.fit, other.image_size = options, options.fit, options.side
         return other
 
-    def _update_listing(self, digest: Any) -> None:
+    def _chosen(self) -> tuple[Any, ...]:
         o = self.options
-        chosen = (o.frames, o.stride, o.per_video, o.sampling, self.reader.name)
-        digest.update(repr(chosen).encode())
+        return (*super()._chosen(), o.frames, o.stride, o.per_video, o.sampling, self.reader.name)
+
+    def _update_listing(self, digest: Any) -> None:
         digest.update(self.manifest.encode())
 
     def _update_digest(self, digest: Any) -> None:

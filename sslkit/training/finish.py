@@ -152,6 +152,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
             "source": config.data.source,
             "images": len(train),
             "digest": train.digest,
+            "content": train.content_digest,
             "licence": train.licence,
             "held_out": data.held_out if data.bank else None,
         },

@@ -81,6 +81,8 @@ def test_a_copy_is_the_same_data_and_one_byte_more_is_not(write: Callable[[Path]
     known = digest(source, tmp_path / "cache")
     other = copied(source, root, tmp_path / "two" / "set")
     assert digest(other) == digest(other, tmp_path / "cache") == known
+    with_other_options = (open_images(one, image_size=side, cache=None) for one, side in ((source, 8), (other, 16)))
+    assert len({images.content_digest for images in with_other_options}) == 1
     listing = open_images(other, image_size=8, cache=None).listing
     assert listing == open_images(source, image_size=8, cache=None).listing
     change_a_byte(tmp_path / "two" / "set")
@@ -91,17 +93,17 @@ def test_a_copy_is_the_same_data_and_one_byte_more_is_not(write: Callable[[Path]
 
 def test_a_copy_of_a_detection_set_is_the_same(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_jpegs(tmp_path / "one", 1, (32, 24))
-    (tmp_path / "one" / "train.json").write_text(
+    write_jpegs(tmp_path / "one" / "set", 1, (32, 24))
+    (tmp_path / "one" / "set" / "train.json").write_text(
         '{"images": [{"id": 1, "file_name": "00.jpg", "width": 32, "height": 24}],'
         '"categories": [{"id": 1, "name": "a"}],'
         '"annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [2, 2, 9, 9], "area": 81, "iscrowd": 0}]}'
     )
     copied("", tmp_path / "one", tmp_path / "two")
-    first, second = (open_boxes(f"coco:{tmp_path / name}", "train") for name in ("one", "two"))
-    assert first.digest == second.digest
+    first, second = (open_boxes(f"coco:{tmp_path / name / 'set'}", "train") for name in ("one", "two"))
+    assert (first.name, first.digest) == (second.name, second.digest)
     change_a_byte(tmp_path / "two")
-    assert open_boxes(f"coco:{tmp_path / 'two'}", "train").digest != first.digest
+    assert open_boxes(f"coco:{tmp_path / 'two' / 'set'}", "train").digest != first.digest
 
 
 def test_a_copy_of_a_labelled_folder_gives_the_keys_of_its_records(tmp_path: Path) -> None:

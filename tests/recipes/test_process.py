@@ -23,7 +23,13 @@ TRAIN = ["data.batch_size=32", "eval.k=3", "eval.tsne=0", "trainer.progress=fals
 def started(program: str, *words: str, cwd: Path, **environment: str) -> subprocess.Popen:
     call = [sys.executable, str(PROGRAMS[program.partition(" ")[0]]), *words]
     pipe, env = subprocess.PIPE, {**os.environ, **environment}
-    return subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=env, start_new_session=True)
+    how = {"start_new_session": True, "preexec_fn": listening}
+    return subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=env, **how)
+
+
+def listening() -> None:
+    """Where the tests run in the background of a shell, Ctrl-C is ignored, and would be here."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

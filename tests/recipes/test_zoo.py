@@ -214,7 +214,8 @@ def unbroken(tmp_path_factory) -> sslkit.ZooEntry:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGKILL])
+@pytest.mark.nightly
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken, tmp_path) -> None:
     folder = unbroken.folder.name
     call = [sys.executable, str(RECIPES / "zoo.py"), *BREAKABLE]

@@ -30,9 +30,7 @@ def test_files_that_are_in_both(folder) -> None:
     (folder / "test" / "dog" / "1.jpg").write_bytes(damaged)
     assert overlap(train, test) == [("cat/1.jpg", "dog/2.jpg")] and len(overlap(train, train)) == 6
     (folder / "test" / "dog" / "2.jpg").unlink()
-    with pytest.raises(
-        UserError, match=r"cannot compare .*2.jpg with other images: No such file or directory"
-    ):
+    with pytest.raises(UserError, match=r"cannot compare .*2.jpg with other images: No such file or directory"):
         overlap(train, test)
 
 

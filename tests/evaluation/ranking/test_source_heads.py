@@ -270,11 +270,11 @@ def test_other_images_than_those_of_the_training_are_said(place: Path) -> None:
     head = found(made(place, "byol", "labelled.npz", images=301))
     assert head.made.endswith("its training had 301 images, there are 300 now")
     entry = made(place, "other", "labelled.npz")
-    zoo.update(zoo.ZooEntry.load(entry), data={"source": "labelled.npz", "images": 300, "digest": "00"})
+    zoo.update(zoo.ZooEntry.load(entry), data={"source": "labelled.npz", "images": 300, "content": "00"})
     assert found(entry).made.endswith("these are not the images of its training")
-    digest = open_images("labelled.npz", split="train").digest
+    content = open_images("labelled.npz", split="train").content_digest
     entry = made(place, "same", "labelled.npz")
-    zoo.update(zoo.ZooEntry.load(entry), data={"source": "labelled.npz", "images": 300, "digest": digest})
+    zoo.update(zoo.ZooEntry.load(entry), data={"source": "labelled.npz", "images": 300, "content": content})
     assert found(entry).made.endswith("300 of its images")
 
 
