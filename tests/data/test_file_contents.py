@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detectors import narrow, schedule
 from photographs import photographs, write_jpegs
 
 import evaluation
 from evaluation.protocols.detection.sources import open_boxes
+from evaluation.protocols.detection.training import Training
+from evaluation.protocols.detection.trials import Bench
 from sslkit.data import file_contents
 from sslkit.data.file_contents import FileContents
 from sslkit.data.path_list import PathList
@@ -101,7 +104,9 @@ def test_a_copy_of_a_detection_set_is_the_same(tmp_path: Path, monkeypatch) -> N
     )
     copied("", tmp_path / "one", tmp_path / "two")
     first, second = (open_boxes(f"coco:{tmp_path / name / 'set'}", "train") for name in ("one", "two"))
-    assert (first.name, first.digest) == (second.name, second.digest)
+    training = Training(schedule(), "retinanet", False, 1, "float32", 0)
+    keys = [Bench("detection", narrow(), one, one, None).key(training) for one in (first, second)]
+    assert first.digest == second.digest and keys[0] == keys[1]
     change_a_byte(tmp_path / "two")
     assert open_boxes(f"coco:{tmp_path / 'two' / 'set'}", "train").digest != first.digest
 

@@ -84,7 +84,7 @@ def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) 
     pixels = DiskImages(folder, PathList(file.paths), file.sizes)
     pixels.check_presence(name)
     pixels.check_headers(name)
-    opened = _boxes(file, pixels, f"coco:{folder.resolve().name}", split, train.categories)  # that of a copy, too
+    opened = _boxes(file, pixels, name, split, train.categories)
     return opened.to_learn_from() if split == "train" else opened
 
 

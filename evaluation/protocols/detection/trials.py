@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
@@ -71,7 +71,7 @@ class Bench:
             "model": model.name,
             "weights": model.digest,
             "input": [model.in_chans, list(model.mean), list(model.std)],
-            "data": self.train.name,
+            "data": PurePath(self.train.name).name,  # of "coco:FOLDER" the last part, that of a copy too
             "train": self.train.digest,
             "test": self.test.digest,
             "ranks": world_size(),
