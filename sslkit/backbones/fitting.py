@@ -1,104 +1,260 @@
-"""Fit the tensors of a weights file to a network without classifier, and name what was left out."""
+"""Fit the tensors of a weights file to a network without classifier: by their names, never by order or shape alone.
 
-from collections.abc import Mapping, Sequence
+The network may stand anywhere in the file: below keys (`model`, `teacher`, `state_dict`, ...), below prefixes of the
+names (`module.`, `backbone.`, `encoder_q.`, ...), or both. All of its tensors must be there; what is left out,
+resampled or absent is said.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isqrt
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sslkit.backbones import namings
+from sslkit.backbones.state_dicts import Reading, StateDict, preferred, state_dicts
+from sslkit.backbones.weight_files import check_dense, check_finite, kind
 from sslkit.errors import UserError
 
 SHOWN = 4  # tensor names in a message
+_COUNT = "num_batches_tracked"  # of a batch normalisation; files older than PyTorch 0.4.1 lack it, averages are floats
+# First parts of names beside a backbone's: heads, what they learn with, and decoders.
+_BESIDE = re.compile(
+    r"((cls_|dino_|ibot_|lm_|proj_|projection_|prediction_|mlp_)?heads?\w*|fc|classifier\w*|linear\w*|last_layer|"
+    r"proj|projectors?|projection|predictors?|pred|prototypes?\w*|queue\w*|decoder\w*|mask_token|criterion|\w*loss|"
+    r"centers?|logit_scale|logit_bias|momentum_\w+|teacher\w*|student\w*|target_\w+)(\.|$)"
+)
+# Words of places in a file without any that belongs to self-supervised training, whose heads are no classifiers.
+_SUPERVISED = {
+    *("", "state_dict", "model", "module", "net", "network", "weights", "params", "model_state_dict"),
+    *("ema", "model_ema", "state_dict_ema"),
+}
+_READERS: tuple[Callable[[StateDict, nn.Module], Iterator[Reading]], ...] = (
+    namings.same_names,
+    *(naming.readings for naming in namings.NAMINGS),
+    namings.by_timm,
+)
 
 
-def fill(net: nn.Module, state: Mapping[str, Tensor], *, head: Sequence[str] = (), file: str, remedy: str) -> list[str]:
-    """Load weights into a network, and return notes on what was changed or left out, a line each.
+@dataclass(frozen=True)
+class Match:
+    """The tensors of a file for a network, by its names; line: on what was matched, left out and resampled.
 
-    state: matched by name; if the names are of another library, by position, provided that all shapes and the
-        last words of all names (weight, running_mean, ...) agree.
-    head: names of the classification head in the network's library; its tensors may be in `state` or not.
-    A position embedding of another grid of patches is resampled by timm. file, remedy: for messages.
-    Raises UserError, with the tensors and the remedy, for any other that is missing, left over or of another shape.
+    head: weight and bias of each classifier in the file, by their names in the network's library; none if the file is
+    of self-supervised training.
     """
+
+    tensors: Mapping[str, Tensor]
+    head: Mapping[str, Tensor]
+    line: str
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A reading beside a network. faults: names of the tensors that do not fit, by the fault."""
+
+    reading: Reading
+    tensors: Mapping[str, Tensor]
+    faults: Mapping[str, Sequence[str]]
+    resampled: tuple[str, ...] = ()
+
+
+def fill(net: nn.Module, content: Any, *, network: str, head: Sequence[str] = (), part: str = "", **how: str) -> Match:
+    """Load the weights of a file into a network.
+
+    content: of the file, at whatever depth, see `weight_files.read_content`. network: its name, in the line.
+    head: names of the classification head in the network's library.
+    part: the place in the file, or a word of it, such as `teacher`; needed where no rule says which of several to take.
+    how: file (its name in messages) and remedy (their end).
+    A position embedding of another grid of patches is resampled by timm.
+    Raises UserError if any tensor of the network is missing, of another shape or kind, not plain or not finite; for one
+    that is neither the network's nor of a head; and if several networks fit and no rule says which to take.
+    """
+    match = found(net, content, network=network, head=head, part=part, **how)
+    net.load_state_dict(net.state_dict() | match.tensors, strict=True)
+    return match
+
+
+def found(
+    net: nn.Module, content: Any, *, network: str, head: Sequence[str], part: str, file: str, remedy: str
+) -> Match:
+    """The tensors for a network, not yet loaded; see `fill`."""
+    sources = state_dicts(content)
+    if not sources:
+        raise UserError(f"{file} is no state dict of tensors: it holds none by name; {remedy}")
+    fit, others = _chosen(net, sources, head=head, part=part, file=file, remedy=remedy)
+    check_dense(fit.tensors, file, network)
+    check_finite(fit.tensors, file)
+    return Match(fit.tensors, _classifier(fit.reading, head), _line(net, fit, others, network, file))
+
+
+def _chosen(
+    net: nn.Module, sources: Sequence[StateDict], *, head: Sequence[str], part: str, file: str, remedy: str
+) -> tuple[Fit, list[Fit]]:
+    """What to load, and what of the file would fit as well."""
+    tried: list[Fit] = []
+    for read in _READERS:
+        readings = [reading for source in sources for reading in read(source, net)]
+        tried += [_beside(net, reading, head) for reading in readings]
+        good = [fit for fit in tried if not fit.faults]
+        if asked := [fit for fit in good if fit.reading.is_part(part)]:
+            first = preferred([fit.reading for fit in asked])
+            if first is None:
+                raise _ambiguous([fit.reading for fit in asked], file)
+            return next(fit for fit in asked if fit.reading is first), [fit for fit in good if fit.reading is not first]
+    raise _misfit(net, sources, tried, part, file, remedy)
+
+
+def _beside(net: nn.Module, reading: Reading, head: Sequence[str]) -> Fit:
+    """A reading beside a network; positions of another grid are resampled if nothing else is in the way."""
     own = net.state_dict()
-    given, notes = _without_head(state, own, tuple(f"{name}." for name in head))
-    faults = _faults(given, own)
-    if faults and (placed := _by_position(state, own)):
-        over = list(state)[len(own) :]
-        given, notes = placed, ["matched by position, as the names are of another library"]
-        notes += [f"left out the classification head ({_listed(over)})"] if over else []
-        faults = _faults(given, own)
-    if list(faults) == ["of another shape"] and set(faults["of another shape"]) == {"pos_embed"}:
-        given["pos_embed"], note = _resampled(net, given["pos_embed"], file)
-        notes.append(note)
-        faults = _faults(given, own)
-    if faults:
-        raise UserError(f"{file} does not fit the network: {_in_words(faults, given, own)}; {remedy}")
-    net.load_state_dict(given, strict=True)
-    return notes
+    tensors = {name: value for name, value in reading.tensors.items() if name in own}
+    faults = _faults(reading, own, head)
+    if list(faults) != ["of another shape"] or set(faults["of another shape"]) != {"pos_embed"}:
+        return Fit(reading, tensors, faults, _resampled_by_timm(reading, tensors))
+    positions, note = _resampled(net, tensors["pos_embed"])
+    return Fit(reading, tensors | {"pos_embed": positions}, {}, (note,)) if note else Fit(reading, tensors, faults)
 
 
-def _without_head(
-    state: Mapping[str, Tensor], own: Mapping[str, Tensor], head: tuple[str, ...]
-) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors that are not the classification head's, and a note that names those of the head."""
-    over = [name for name in state if head and name.startswith(head) and name not in own]
-    given = {name: value for name, value in state.items() if name not in over}
-    if over:
-        return given, [f"left out the classification head ({_listed(over)})"]
-    missing = [f"{name}{part}" for name in head for part in ("weight", "bias")]
-    return given, [f"without a classification head ({_listed(missing)})"] if missing else []
-
-
-def _by_position(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """The tensors under the network's names if kinds and shapes agree in order; a classifier's may follow."""
-    given = [(name.rpartition(".")[2], value.shape) for name, value in state.items()]
-    wanted = [(name.rpartition(".")[2], value.shape) for name, value in own.items()]
-    rest = given[len(wanted) :]
-    is_classifier = [(name, len(shape)) for name, shape in rest] in ([], [("weight", 2), ("bias", 1)])
-    if given[: len(wanted)] != wanted or not is_classifier:
-        return None
-    return dict(zip(own, state.values(), strict=False))
-
-
-def _faults(given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, list[str]]:
+def _faults(reading: Reading, own: Mapping[str, Tensor], head: Sequence[str]) -> dict[str, list[str]]:
     """Names of the tensors that do not fit, by the fault; kinds without any are left out."""
+    given = reading.tensors
     both = [name for name in own if name in given]
-    found = {
-        "missing": [name for name in own if name not in given],
-        "left over": [name for name in given if name not in own],
+    heads = tuple(f"{name}." for name in head)
+    faults = {
+        "missing": [name for name in own if name not in given and not name.endswith(_COUNT)],
+        "left over": [
+            name for name in given if name not in own and not _BESIDE.match(name) and not name.startswith(heads)
+        ],
         "of another shape": [name for name in both if given[name].shape != own[name].shape],
         "of another kind of number": [
-            name for name in both if given[name].is_floating_point() != own[name].is_floating_point()
+            name for name in both if kind(given[name]) != kind(own[name]) and not name.endswith(_COUNT)
         ],
+        "for patches of another size": [name for name in both if "patch_embed" in name and _is_new(reading, name)],
     }
-    return {fault: names for fault, names in found.items() if names}
+    return {fault: names for fault, names in faults.items() if names}
+
+
+def _is_new(reading: Reading, name: str) -> bool:
+    """Return whether timm's conversion has computed other values than the file's for a tensor."""
+    if name not in reading.used:
+        sizes = {value.numel() for value in reading.source.tensors.values()}
+        return reading.tensors[name].numel() not in sizes
+    theirs, value = reading.source.tensors[reading.used[name]], reading.tensors[name]
+    return theirs.numel() != value.numel() and theirs.untyped_storage().data_ptr() != value.untyped_storage().data_ptr()
+
+
+def _resampled_by_timm(reading: Reading, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Notes on the positions that timm's conversion has resampled."""
+    new = [name for name in tensors if "pos" in name and _is_new(reading, name)]
+    return (f"{_listed(new)} to {tuple(tensors[new[0]].shape)}",) if new else ()
 
 
 @torch.no_grad()
-def _resampled(net: nn.Module, positions: Tensor, file: str) -> tuple[Tensor, str]:
-    """The position embedding (1, prefix + L, F) for the network's grid, and a note. Raises UserError for no square."""
+def _resampled(net: nn.Module, positions: Tensor) -> tuple[Tensor, str]:
+    """The position embedding (1, prefix + L, F) for the network's grid, and a note; "" if it is for no square grid."""
     from timm.layers import resample_abs_pos_embed
 
     rows, columns = net.patch_embed.grid_size
     prefix = net.pos_embed.shape[1] - rows * columns
     side = isqrt(max(0, positions.shape[1] - prefix)) if positions.dim() == 3 else 0
     if not side or side**2 != positions.shape[1] - prefix or positions.shape[2] != net.pos_embed.shape[2]:
-        raise UserError(
-            f"{file} does not fit the network: pos_embed {tuple(positions.shape)} is not one for a square grid of "
-            f"patches of width {net.pos_embed.shape[2]}; take the weights of this network"
-        )
+        return positions, ""
     fitted = resample_abs_pos_embed(positions.float(), [rows, columns], [side, side], num_prefix_tokens=prefix)
-    return fitted, f"positions resampled from {side} x {side} to {rows} x {columns} patches"
+    return fitted, f"pos_embed {side}x{side} -> {rows}x{columns}"
 
 
-def _in_words(faults: Mapping[str, list[str]], given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str:
+def _classifier(reading: Reading, head: Sequence[str]) -> dict[str, Tensor]:
+    names = [f"{name}.{part}" for name in head for part in ("weight", "bias")]
+    is_one = set(reading.label.split(".")) <= _SUPERVISED and all(name in reading.tensors for name in names)
+    return {name: reading.tensors[name] for name in names} if is_one else {}
+
+
+def _line(net: nn.Module, fit: Fit, others: Sequence[Fit], network: str, file: str) -> str:
+    """`resnet50: 318 of 320 tensors from FILE (state_dict, prefix module.); left out: fc.* (2)`."""
+    reading, own = fit.reading, net.state_dict()
+    also = dict.fromkeys(other.reading.label for other in others if not _overlap(reading, other.reading))
+    told = "; ".join(filter(None, (reading.told, f"not {', '.join(also)}" if also else "")))
+    parts = [
+        f"{network}: {len(fit.tensors)} of {len(reading.source.tensors)} tensors from {Path(file).name}"
+        + (f" ({told})" if told else "")
+    ]
+    if left := _left_out(reading, own):
+        parts.append(f"left out: {_listed(left)}")
+    if fit.resampled:
+        parts.append(f"resampled: {', '.join(fit.resampled)}")
+    if absent := [name for name in own if name not in fit.tensors]:
+        parts.append(f"not in the file: {_COUNT} ({len(absent)})")
+    return "; ".join(parts)
+
+
+def _overlap(one: Reading, other: Reading) -> bool:
+    """Return whether two readings are of the same tensors of a file."""
+    return one.source is other.source and bool(set(one.used.values()) & set(other.used.values()))
+
+
+def _left_out(reading: Reading, own: Mapping[str, Tensor]) -> list[str]:
+    """The tensors that are not the network's, by the first part of their names that tells: `fc.* (2)`."""
+    used = set(reading.used.values())
+    taken = {_group(name, reading.prefix) for name in used}
+    groups = [_group(name, reading.prefix) for name in reading.source.tensors if name not in used]
+    counts = Counter(_group(name, "") for name in reading.tensors if name not in own)
+    counts += Counter(group for group in groups if group not in taken)
+    return [f"{name} ({count})" for (_, name), count in counts.items()]
+
+
+def _group(name: str, prefix: str) -> tuple[int, str]:
+    """How far a name goes with a prefix, and its next part: ("module.queue", "module.encoder.") -> (1, "queue")."""
+    parts, outer = name.split("."), prefix.split(".")[:-1]
+    depth = 0
+    while depth < min(len(parts) - 1, len(outer)) and parts[depth] == outer[depth]:
+        depth += 1
+    return depth, parts[depth] + (".*" if depth + 1 < len(parts) else "")
+
+
+def _ambiguous(readings: Sequence[Reading], file: str) -> UserError:
+    labels = list(dict.fromkeys(reading.label for reading in readings))
+    return UserError(
+        f"{file} holds several networks that fit, at {', '.join(labels)}: name one behind the file, "
+        f"{Path(file).name}:{labels[0]}"
+    )
+
+
+def _misfit(
+    net: nn.Module, sources: Sequence[StateDict], tried: Sequence[Fit], part: str, file: str, remedy: str
+) -> UserError:
+    """The error for a file without the network: what is wrong with the reading that comes closest."""
+    asked = [fit for fit in tried if fit.reading.is_part(part)]
+    if part and not asked:
+        places = dict.fromkeys(fit.reading.label for fit in tried if not fit.faults)
+        places = places or dict.fromkeys(".".join(source.place) or "." for source in sources)
+        return UserError(f"{file} has no part {part}: it holds {_listed(list(places))}")
+    own = net.state_dict()
+    fit = max(asked, key=lambda fit: len(fit.tensors) - len(fit.faults.get("of another shape", ())), default=None)
+    if fit is None or 2 * len(fit.tensors) < len(own):
+        known = dict.fromkeys(fit.reading.used[name] for name in fit.tensors if name in fit.reading.used) if fit else {}
+        theirs = [name for source in sources for name in source.tensors if name not in known]
+        ours = [name for name in own if fit is None or name not in fit.tensors]
+        return UserError(
+            f"{file} does not fit the network: {len(own) - len(ours)} of its {len(own)} tensors are there by name; the "
+            f"file has {_listed(theirs)}, the network {_listed(ours)}; {remedy}"
+        )
+    place = f" at {fit.reading.label}" if fit.reading.label != "." else ""
+    return UserError(f"{file} does not fit the network{place}: {_in_words(fit, own)}; {remedy}")
+
+
+def _in_words(fit: Fit, own: Mapping[str, Tensor]) -> str:
     """`2 missing: a, b; 1 of another shape: c (3, 3) instead of (7, 7)`."""
     parts = []
-    for fault, names in faults.items():
-        shown = names
+    for fault, names in fit.faults.items():
+        shown = list(names)
         if fault == "of another shape":
-            shown = [f"{name} {tuple(given[name].shape)} instead of {tuple(own[name].shape)}" for name in names]
+            shown = [f"{name} {tuple(fit.tensors[name].shape)} instead of {tuple(own[name].shape)}" for name in names]
         parts.append(f"{len(names)} {fault}: {_listed(shown)}")
     return "; ".join(parts)
 

@@ -1,31 +1,38 @@
 """Published timm models, with weights that timm downloads or from a local file; no pickle is executed."""
 
 import math
-import os
-import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from sslkit.backbones import fitting, jax_files
+from sslkit.backbones.fitting import Match
+from sslkit.backbones.weight_files import parted, read_content
 from sslkit.errors import UserError, first_line
-from sslkit.regular_files import regular
-
-_ZIP = b"PK\x03\x04"  # how the files of torch begin; those of versions before 1.6 have no checksums
 
 
-def timm_network(name: str, weights: str = "", *, where: str, local: str, head: bool = False) -> tuple[nn.Module, dict]:
-    """A timm model with its weights, and timm's preprocessing config of its images.
+@dataclass(frozen=True)
+class Pretrained:
+    """A network of timm with its weights, in eval mode.
 
-    name: timm's name, with or without the tag of its weights. weights: a local state dict, matched by name or by
-    position; "": downloaded by timm.
+    config: timm's, of the preprocessing of its images. line: on what was loaded from a file, "" for a download.
+    """
+
+    net: nn.Module
+    config: dict
+    line: str = ""
+
+
+def timm_network(name: str, weights: str = "", *, where: str, local: str, head: bool = False) -> Pretrained:
+    """A timm model with its weights.
+
+    name: timm's name, with or without the tag of its weights. weights: a local file, or FILE:PART, see `load`; "":
+    downloaded by timm.
     where, local: the network's name, and how to give a local file for it, in messages.
-    head: keep the classifier; else the network gives its pooled features.
+    head: keep the classifier, if the weights have one; else the network gives its pooled features.
     Raises UserError for an unknown name, weights that cannot be downloaded, or a file that does not fit.
     """
     import timm
@@ -33,11 +40,37 @@ def timm_network(name: str, weights: str = "", *, where: str, local: str, head: 
     if not timm.is_model(name):
         raise no_model(where, name)
     with torch.random.fork_rng(devices=[]):
-        network = _local(name, weights, where) if weights else _downloaded(name, where, local)
-    config = timm.data.resolve_model_data_config(network)
+        net, line = _local(name, weights, where, head) if weights else (_downloaded(name, where, local), "")
+    config = timm.data.resolve_model_data_config(net)
     if not head:
-        network.reset_classifier(0)
-    return network.eval(), config
+        net.reset_classifier(0)
+    return Pretrained(net.eval(), config, line)
+
+
+def load(net: nn.Module, file: str, *, network: str, where: str, remedy: str) -> Match:
+    """Load a local file of weights into a network of timm without classifier, by name.
+
+    file: safetensors, torch, or the .npz of the original vision transformers; FILE:PART names the place of the weights
+        in it (`teacher`, `student.module`), where it holds several networks.
+    network: timm's name. where, remedy: beginning and end of messages.
+    Raises UserError as `fitting.fill` does, and for a file that cannot be read.
+    """
+    path, part = parted(file)
+    if path.suffix == jax_files.SUFFIX and path.is_file():
+        if part:
+            raise UserError(f"{path} holds one network: leave out its part, {part}")
+        return jax_files.fill(net, path, network=network, head=head_names(network), where=where, remedy=remedy)
+    content, how = read_content(path, where), {"file": str(path), "remedy": remedy}
+    return fitting.fill(net, content, network=network, head=head_names(network), part=part, **how)
+
+
+def head_names(name: str) -> tuple[str, ...]:
+    """The names of the classifier of a timm network; some have two, some none."""
+    import timm
+
+    config = timm.get_pretrained_cfg(name)
+    names = (config.classifier if config else None) or ()
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def no_model(where: str, name: str) -> UserError:
@@ -52,81 +85,6 @@ def no_model(where: str, name: str) -> UserError:
 def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
     """The error for weights that a library could not get; error: of any class."""
     return UserError(f"cannot get the weights of {where} ({first_line(error)}); {remedy}")
-
-
-def read_file(path: str | Path, where: str, *, allowed: Sequence[Any] = ()) -> Any:
-    """The content of a .safetensors or torch file, on the CPU.
-
-    allowed: classes that a torch file may hold besides tensors and plain values, in the form of
-    `torch.serialization.safe_globals`; a file with any other class is refused, as loading it could run its code.
-    where: the network's name in messages. Raises UserError if the file is missing or cannot be read, and if its content
-    does not have the checksums that torch wrote.
-    """
-    if not Path(path).is_file():
-        raise UserError(f"{where}: there is no file {path}")
-    try:
-        if str(path).endswith(".safetensors"):
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        check_records(path)
-        with torch.serialization.safe_globals(list(allowed)) if allowed else nullcontext():
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # pickle, zip and safetensors each raise their own
-        raise UserError(f"{where}: {path} is no state dict of tensors: {first_line(error)}") from error
-
-
-def check_records(path: str | Path) -> None:
-    """Raises ValueError if the content of a torch file has changed: `torch.load` does not compare its checksums.
-
-    Also for a record that unpacks to more than the file, which torch does not write. Raises OSError as `regular` does.
-    """
-    with open(regular(path), "rb") as file:
-        if file.read(len(_ZIP)) != _ZIP:
-            return
-        with zipfile.ZipFile(file) as records:
-            for record in records.infolist():
-                if record.file_size > os.path.getsize(path):
-                    raise ValueError("a record of it unpacks to more than the whole file")
-                if record.CRC:  # 0: saved after torch.serialization.set_crc32_options(False)
-                    _read_through(records, record)
-
-
-def _read_through(records: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
-    try:
-        with records.open(record) as content:
-            while content.read(1 << 20):
-                pass
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"it is damaged ({first_line(error)}): copy it again") from error
-
-
-def check_dense(state: Mapping[str, Any], path: str | Path, where: str) -> None:
-    """Raises UserError for a tensor that does not have a number of its own in the file for each of its elements."""
-    for name, value in state.items():
-        if isinstance(value, Tensor) and not _is_dense(value):
-            raise UserError(
-                f"{where}: {path} holds {name}, which is sparse, quantized, nested, expanded or without values: save "
-                "plain tensors, {name: value.to_dense().clone()}"
-            )
-
-
-def _is_dense(value: Tensor) -> bool:
-    if value.layout != torch.strided or value.is_meta or value.is_quantized or value.is_nested:
-        return False
-    return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
-
-
-def read_weights(path: str | Path, where: str) -> dict[str, Tensor]:
-    """The state dict of a .safetensors or torch file. Raises UserError if it holds anything but dense tensors."""
-    state = read_file(path, where)
-    state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()
-    ):
-        raise UserError(f"{where}: {path} is no state dict of tensors")
-    check_dense(state, path, where)
-    return state
 
 
 @torch.no_grad()
@@ -158,31 +116,19 @@ def _downloaded(name: str, where: str, local: str) -> nn.Module:
         raise unobtainable(where, error, f"give a local file: {local}") from error
 
 
-def _local(name: str, path: str, where: str) -> nn.Module:
-    """The timm model with the file's weights: by name if all names agree, otherwise by position if all shapes do.
-
-    A file without the classifier is tried on the model without one.
-    """
+def _local(name: str, file: str, where: str, head: bool) -> tuple[nn.Module, str]:
+    """The timm model with a file's weights and, if asked for, its classifier; and a line on what was loaded."""
     import timm
 
-    given = read_weights(path, where)
-    models = [timm.create_model(name, pretrained=False), timm.create_model(name, pretrained=False, num_classes=0)]
-    for same in (_same_names, _same_shapes):
-        for model in models:
-            own = model.state_dict()
-            if same(given, own):
-                values: dict[str, Any] = given if same is _same_names else dict(zip(own, given.values(), strict=True))
-                model.load_state_dict(values, strict=True)
-                return model
-    raise UserError(
-        f"{where}: the {len(given)} tensors of {path} fit timm's {name} ({len(models[0].state_dict())} tensors) "
-        "neither by name nor by position"
-    )
-
-
-def _same_names(given: dict[str, Tensor], own: dict[str, Tensor]) -> bool:
-    return given.keys() == own.keys() and all(given[key].shape == own[key].shape for key in own)
-
-
-def _same_shapes(given: dict[str, Tensor], own: dict[str, Tensor]) -> bool:
-    return [value.shape for value in given.values()] == [value.shape for value in own.values()]
+    net = timm.create_model(name, pretrained=False, num_classes=0)
+    remedy = "name the network of these weights, timm:NAME:FILE"
+    match = load(net, file, network=name, where=where, remedy=remedy)
+    classes = {len(value) for value in match.head.values()}
+    if head and len(classes) == 1:
+        whole = timm.create_model(name, pretrained=False, num_classes=classes.pop())
+        state = net.state_dict() | match.head
+        shapes = {key: value.shape for key, value in state.items()}
+        if shapes == {key: value.shape for key, value in whole.state_dict().items()}:
+            whole.load_state_dict(state)
+            return whole, f"{match.line}; its classifier of {whole.num_classes} classes is kept apart"
+    return net, match.line

@@ -14,18 +14,16 @@ BYOL's padding ("SAME") puts one pixel more on the right and the bottom of its s
 same on all sides; published comparisons of these twelve ignore that, and so does this module.
 """
 
-import argparse
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sslkit.backbones.pretrained import check_dense, read_file
+from sslkit.backbones.weight_files import check_dense, kind, read_content
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
@@ -159,7 +157,7 @@ def network(name: str, path: str | Path) -> nn.Module:
 def _state_dict(checkpoint: Checkpoint, path: Path) -> Mapping[str, Any]:
     where = f"published checkpoint {checkpoint.name}"
     try:
-        given = read_file(path, where, allowed=_harmless())
+        given = read_content(path, where)
     except UserError as error:
         raise UserError(f"{error}; {checkpoint.remedy}" if checkpoint.remedy and path.is_file() else error) from error
     if isinstance(given, Mapping):
@@ -188,7 +186,12 @@ def _matched(
         for name, value in found.items()
         if value.shape != own[name].shape
     ]
-    faults = {"missing": [name for name in own if name not in found], "left over": over, "of another shape": wrong}
+    faults = {
+        "missing": [name for name in own if name not in found],
+        "left over": over,
+        "of another shape": wrong,
+        "of another kind of number": [name for name, value in found.items() if kind(value) != kind(own[name])],
+    }
     if any(faults.values()):
         said = "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in faults.items() if names)
         raise UserError(
@@ -201,11 +204,3 @@ def _matched(
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-
-
-def _harmless() -> list[Any]:
-    """Classes in such files besides tensors: options and numpy's numbers, by numpy's new and old module names."""
-    scalar = np.float64(0).__reduce__()[0]
-    dtypes = {type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i4", "i8", "?")}
-    names = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
-    return [argparse.Namespace, np.dtype, *dtypes, *((scalar, name) for name in names)]

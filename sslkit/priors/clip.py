@@ -5,7 +5,8 @@ import os
 import torch
 from torch import Tensor, nn
 
-from sslkit.backbones.pretrained import check_records, unobtainable
+from sslkit.backbones.pretrained import unobtainable
+from sslkit.backbones.weight_files import check_records
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.priors.base import NetworkPrior

@@ -19,8 +19,8 @@ class ZooPrior(NetworkPrior):
         which = name.partition(":")[2]
         with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
             if which in wheels.WHEELS:
-                network, config = timm_network(f"tf_{which}", wheels.file(which), where=f"prior {name}", local=name)
-                config["size"] = min(config["input_size"][1:])
+                made = timm_network(f"tf_{which}", wheels.file(which), where=f"prior {name}", local=name)
+                network, config = made.net, {**made.config, "size": min(made.config["input_size"][1:])}
             else:
                 network, config = _of_entry(name, which)
         prior = cls.of(name, network, config, size=size, precision=precision)

@@ -14,21 +14,24 @@ from torch import Tensor, nn
 
 from sslkit.backbones import builder, fitting, network_lines, published, wheels
 from sslkit.backbones.base import Backbone, Origin, Recipe
-from sslkit.backbones.pretrained import no_model, read_weights, timm_network
+from sslkit.backbones.pretrained import head_names, load, no_model, timm_network
+from sslkit.backbones.weight_files import parted
 from sslkit.errors import UserError
 from sslkit.zoo import weights
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 
 KINDS = (
-    "timm:NAME (timm downloads its weights), timm:NAME:FILE, published:NAME:FILE, the folder of a zoo entry, or "
+    "timm:NAME (timm downloads its weights), timm:NAME:FILE[:PART], published:NAME:FILE, the folder of a zoo entry, or "
     f"{', '.join(wheels.WHEELS)}"
 )
+
+REMEDY = "name the network of these weights, init=timm:NAME:FILE, and an image size that it takes, data.image_size="
 
 
 def start(word: str, *, image_size: int, in_chans: int, frames: int | None = None, backbone: str = "auto") -> Backbone:
     """The network that `word` names, with its weights, for images of this size; `recipe.origin` says where from.
 
-    word: `timm:NAME` (timm downloads the weights), `timm:NAME:FILE` (a local state dict, safetensors or torch),
+    word: `timm:NAME` (timm downloads the weights), `timm:NAME:FILE[:PART]` (a local file, see `pretrained.load`),
         `published:NAME:FILE` (see `backbones.published`), the folder of a zoo entry, or one of `wheels.WHEELS`.
     in_chans: of the images; the network must take as many. frames: of the run's clips; None for images.
     backbone: the run's setting: "auto", or the name of the same network. Stem and patches are those of the weights,
@@ -58,13 +61,14 @@ def _of_timm(
     config = timm.get_pretrained_cfg(name).to_dict()
     _check_use(word, name, config["input_size"][0], in_chans, frames, backbone)
     body = builder.published(name, image_size=image_size, in_chans=in_chans)
-    path = Path(file).expanduser()
-    state = read_weights(path, f"init={word}") if file else _downloaded(word, name)
-    classifier = config.get("classifier") or ()
-    head = (classifier,) if isinstance(classifier, str) else tuple(classifier)
-    notes = _filled(body.net, state, head, str(path) if file else f"init={word}")
-    digest = weights.sha256(path) if file else hashlib.sha256(_serialized(state)).hexdigest()
-    return _started(body, Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), notes))
+    if file:
+        note = load(body.net, file, network=name, where=f"init={word}", remedy=REMEDY).line
+        digest = weights.sha256(parted(file)[0])
+    else:
+        state = timm_network(name, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True).net.state_dict()
+        note = _filled(body.net, state, name, f"the weights of {name}", head_names(name))
+        digest = hashlib.sha256(_serialized(state)).hexdigest()
+    return _started(body, Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), (note,)))
 
 
 def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
@@ -75,8 +79,8 @@ def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: 
     _check_use(word, "resnet50", 3, in_chans, frames, backbone)
     state = published.network(name, path).state_dict()
     body = builder.published("resnet50", image_size=image_size, in_chans=in_chans)
-    notes = _filled(body.net, state, (), str(path))
-    return _started(body, Origin(word, weights.sha256(path), checkpoint.normalize, notes))
+    note = _filled(body.net, state, "resnet50", str(path))
+    return _started(body, Origin(word, weights.sha256(path), checkpoint.normalize, (note,)))
 
 
 def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
@@ -91,12 +95,12 @@ def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, bac
     _check_use(word, own["name"], own["in_chans"], in_chans, frames, backbone, own.get("frames"))
     state = weights.read(folder / WEIGHTS)
     net, recipe = _network(entry, image_size, backbone)
-    notes = _filled(net, state, (), str(folder / WEIGHTS))
+    note = _filled(net, state, own["name"], str(folder / WEIGHTS))
     _narrow_stem(net, recipe)
     body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
     norm = entry.card["normalize"]
     digest = weights.sha256(folder / WEIGHTS)
-    return _started(body, Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), notes))
+    return _started(body, Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), (note,)))
 
 
 def _check_use(
@@ -153,15 +157,9 @@ def _narrow_stem(net: nn.Module, recipe: Recipe) -> None:
     recipe.padded_stem = True
 
 
-def _filled(net: nn.Module, state: dict[str, Tensor], head: Sequence[str], file: str) -> tuple[str, ...]:
-    weights.check_finite(state, file)
-    remedy = "name the network of these weights, init=timm:NAME:FILE, and an image size that it takes, data.image_size="
-    return tuple(fitting.fill(net, state, head=head, file=file, remedy=remedy))
-
-
-def _downloaded(word: str, name: str) -> dict[str, Tensor]:
-    net, _ = timm_network(name, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True)
-    return net.state_dict()
+def _filled(net: nn.Module, state: dict[str, Tensor], name: str, file: str, head: Sequence[str] = ()) -> str:
+    """Load a state dict into a network, and return a line on it."""
+    return fitting.fill(net, state, network=name, head=head, file=file, remedy=REMEDY).line
 
 
 def _started(body: Backbone, origin: Origin) -> Backbone:

@@ -32,6 +32,8 @@ def read(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    from sslkit.backbones.weight_files import check_finite
+
     try:
         state = load_file(regular(path))
     except (SafetensorError, OSError, ValueError, KeyError) as error:  # KeyError: a dtype that torch does not have
@@ -50,13 +52,6 @@ def sha256(path: Path) -> str:
         return digest.hexdigest()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def check_finite(state: dict[str, Tensor], path: Path | str) -> None:
-    """Raises UserError, with the path and the tensors, for NaN or infinite weights."""
-    broken = [name for name, value in state.items() if not _is_finite(value)]
-    if broken:
-        raise UserError(f"{path} holds NaN or infinite weights ({_listed(broken)}): the training failed; train again")
 
 
 def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
@@ -84,10 +79,6 @@ def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
 def _damaged(path: Path, error: Exception) -> UserError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     return UserError(f"{path} is not a whole safetensors file ({reason}): {REMEDY}")
-
-
-def _is_finite(value: Tensor) -> bool:
-    return not value.is_floating_point() or bool(value.float().isfinite().all())  # float: 8-bit floats have no isfinite
 
 
 def _differ(own: Tensor, given: Tensor) -> bool:

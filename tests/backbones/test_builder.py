@@ -40,6 +40,27 @@ def test_export_loads_strict_into_plain_timm_and_gives_the_same_features(name, s
         torch.testing.assert_close(net(x), body(x), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "left"),
+    [
+        ("vit_tiny_patch16_224", 100, 4),
+        ("vit_tiny_patch16_224", 96, 0),
+        ("vit_tiny_patch16_224", 60, 0),  # patches of 4
+        ("swin_tiny_patch4_window7_224", 102, 2),
+        ("mixer_s16_224", 100, 4),
+        ("resnet10t", 99, 0),
+    ],
+)
+def test_pixels_that_no_patch_covers_are_known(name: str, size: int, left: int) -> None:
+    body = backbones.build(name, image_size=size, in_chans=3).eval()
+    x = torch.rand(1, 3, size, size, requires_grad=True)
+    (body(x) * torch.linspace(-1, 1, body.width)).sum().backward()
+    assert (x.grad[..., size - left :, :] == 0).all() and (x.grad[..., size - left :] == 0).all()
+    assert (x.grad[..., size - left - 1] != 0).any()
+    said = f"the last {left} rows and columns of every image are not seen; a size of {size - left} or "
+    assert (said in body.unseen) if left else body.unseen == ""
+
+
 def test_small_images_keep_their_resolution() -> None:
     x = torch.rand(1, 3, 32, 32)
     for name, said in (("resnet18", "3x3"), ("resnet10t", "stride 1")):
@@ -54,6 +75,44 @@ def test_convolutional_nets_run_channels_last() -> None:
     body = backbones.build("resnet10t", image_size=32, in_chans=3)
     assert body.convolutional and body.net.layer1[0].conv1.weight.is_contiguous(memory_format=torch.channels_last)
     assert not backbones.build("vit_tiny_patch16_224", image_size=32, in_chans=3).convolutional
+
+
+class OverDepth(nn.Module):
+    """A network of images that also has a 3-d kernel, over the channels of its maps, and a 5-d buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat, self.deep = nn.Conv2d(3, 6, 3), nn.LazyConv3d(2, 3)
+        self.register_buffer("positions", torch.ones(1, 1, 6, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.deep(self.flat(x)[:, None] * self.positions).mean((3, 4)).flatten(1)
+
+
+class SpaceThenTime(nn.Module):
+    """A network of clips that looks at each frame by itself, then at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat, self.deep = nn.Conv2d(3, 6, 3), nn.Conv3d(6, 5, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        maps = self.flat(x.transpose(1, 2).flatten(0, 1)).unflatten(0, (len(x), -1))
+        return self.deep(maps.transpose(1, 2)).mean((2, 3, 4))
+
+
+@pytest.mark.parametrize(("net", "frames", "width"), [(OverDepth(), None, 8), (SpaceThenTime(), 4, 5)])
+def test_a_network_of_2d_and_3d_kernels(net: nn.Module, frames: int | None, width: int) -> None:
+    body = backbones.build(net, image_size=12, in_chans=3, frames=frames)
+    layout = torch.channels_last if frames is None else torch.channels_last_3d
+    laid_out = (net.flat if frames is None else net.deep).weight
+    assert body.width == width and body.convolutional and laid_out.is_contiguous(memory_format=layout)
+    x = torch.rand(2, *body.input_shape())
+    body.train()(x).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+    assert body.export().keys() == net.state_dict().keys()
+    with pytest.raises(UserError, match="gives no feature map"):
+        body.feature_map(x)
 
 
 def test_a_function_and_a_module() -> None:

@@ -1,85 +1,111 @@
-"""Weights in torch's files: what has changed since it was written, or asks for more than the file, is refused."""
+"""init=, priors and evaluation load the same files in the same way, and refuse the same."""
 
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+import timm
 import torch
+from torch import Tensor, nn
 
-from sslkit.backbones.pretrained import read_weights
+from evaluation.features.models import load_model
 from sslkit.errors import UserError
 from sslkit.priors import build as build_prior
+from sslkit.zoo.start import start
+
+NAME = "resnet10t"
+LOADERS: dict[str, Callable[[str], nn.Module]] = {
+    "init": lambda word: start(word, image_size=32, in_chans=3).net,
+    "prior": lambda word: build_prior(word).network,
+    "evaluation": lambda word: load_model(word).net,
+}
 
 
-def state() -> dict[str, Any]:
-    return {"w": torch.arange(5000.0), "b": torch.arange(12.0).view(3, 4).t(), "part": torch.arange(9)[3:6]}
+@pytest.fixture(scope="module")
+def state() -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    net = timm.create_model(NAME, num_classes=0)
+    return {name: value + 1 if value.is_floating_point() else value for name, value in net.state_dict().items()}
 
 
-def with_a_flipped_bit(path: Path) -> Path:
-    """Torch's own reader takes the file all the same."""
-    content = bytearray(path.read_bytes())
-    content[content.index(torch.arange(5000.0).numpy().tobytes()) + 9_999] ^= 4
-    path.write_bytes(content)
-    assert not torch.equal(torch.load(path, weights_only=True)["w"], torch.arange(5000.0))
-    return path
+@pytest.fixture(scope="module")
+def dino(state: dict[str, Tensor], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of DINO's form: a student, which was trained in parallel, and its teacher."""
+    teacher = {f"backbone.{name}": value for name, value in state.items()}
+    student = {f"module.backbone.{name}": value * 2 for name, value in state.items()}
+    heads = {"head.mlp.0.weight": torch.ones(2)}
+    file = tmp_path_factory.mktemp("weights") / "checkpoint.pth"
+    torch.save(
+        {"student": student, "teacher": teacher | heads, "epoch": 3, "dino_loss": {"center": torch.ones(4)}}, file
+    )
+    return file
 
 
-def test_weights_come_back_from_both_of_torchs_formats(tmp_path: Path) -> None:
-    for zipped in (True, False):
-        torch.save({"state_dict": state()}, tmp_path / "w.pth", _use_new_zipfile_serialization=zipped)
-        given = read_weights(tmp_path / "w.pth", "init=x")
-        assert given.keys() == state().keys() and all(
-            torch.equal(given[name], value) for name, value in state().items()
-        )
+def is_loaded(net: nn.Module, state: dict[str, Tensor], factor: int = 1) -> bool:
+    return all(torch.equal(value, state[name] * factor) for name, value in net.state_dict().items())
 
 
-def test_a_file_without_checksums_is_read(tmp_path: Path) -> None:
-    torch.serialization.set_crc32_options(False)
-    try:
-        torch.save(state(), tmp_path / "w.pth")
-    finally:
-        torch.serialization.set_crc32_options(True)
-    assert torch.equal(read_weights(tmp_path / "w.pth", "init=x")["w"], torch.arange(5000.0))
-
-
-def test_a_flipped_bit_is_told_by_its_record(tmp_path: Path) -> None:
-    torch.save(state(), tmp_path / "w.pth")
-    with pytest.raises(UserError, match=r"init=x: .*w\.pth .*damaged .*CRC-32 .*w/data/0.*: copy it again"):
-        read_weights(with_a_flipped_bit(tmp_path / "w.pth"), "init=x")
-
-
-def test_a_prior_from_a_local_file_is_held_to_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("open_clip")
-    torch.save(state(), tmp_path / "w.pt")
-    with_a_flipped_bit(tmp_path / "w.pt")
-    for prior in ("clip:RN50", "timm:resnet10t"):
-        with pytest.raises(UserError, match="copy it again"):
-            build_prior(f"{prior}:{tmp_path / 'w.pt'}")
-
-
-@pytest.mark.filterwarnings("ignore")  # torch's, of sparse tensors and of quantized ones
-@pytest.mark.parametrize("kind", ["sparse", "rows", "without values", "expanded", "quantized"])
-def test_tensors_that_are_not_in_the_file_element_by_element_are_refused(kind: str, tmp_path: Path) -> None:
-    value = {
-        "sparse": torch.eye(3).to_sparse,
-        "rows": torch.eye(3).to_sparse_csr,
-        "without values": lambda: torch.zeros(3, device="meta"),
-        "expanded": lambda: torch.zeros(1).expand(10**12),  # 4 TB, in a file of a kilobyte
-        "quantized": lambda: torch.quantize_per_tensor(torch.eye(3), 0.1, 0, torch.qint8),
-    }[kind]()
-    torch.save(state() | {"wrong": value}, tmp_path / "w.pth")
-    with pytest.raises(UserError, match=r"init=x: .*w\.pth holds wrong, which is sparse, .*: save plain tensors"):
-        read_weights(tmp_path / "w.pth", "init=x")
-
-
-def test_a_record_that_unpacks_to_more_than_the_file_is_refused(tmp_path: Path) -> None:
-    torch.save(state() | {"zeros": torch.zeros(10**6)}, tmp_path / "w.pth")
-    with (
-        zipfile.ZipFile(tmp_path / "w.pth") as old,
-        zipfile.ZipFile(tmp_path / "z.pth", "w", zipfile.ZIP_DEFLATED) as new,
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_checkpoint_of_a_teacher_and_a_student(loader: str, state, dino: Path) -> None:
+    assert is_loaded(LOADERS[loader](f"timm:{NAME}:{dino}"), state)
+    assert is_loaded(LOADERS[loader](f"timm:{NAME}:{dino}:student"), state, 2)
+    with pytest.raises(
+        UserError, match=r"checkpoint\.pth has no part momentum: it holds student\.module\.backbone, teach"
     ):
-        for name in old.namelist():
-            new.writestr(name, old.read(name))
-    with pytest.raises(UserError, match=r"z\.pth .*: a record of it unpacks to more than the whole file"):
-        read_weights(tmp_path / "z.pth", "init=x")
+        LOADERS[loader](f"timm:{NAME}:{dino}:momentum")
+
+
+def test_each_says_so_in_a_line(dino: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(dino.parent)
+    line = (
+        f"{NAME}: 84 of 85 tensors from checkpoint.pth (teacher, prefix backbone.; not student.module.backbone); "
+        "left out: head.* (1)"
+    )
+    word = f"timm:{NAME}:{dino.name}"
+    assert start(word, image_size=32, in_chans=3).recipe.origin.notes == (line,)
+    build_prior(word)
+    load_model(word)
+    assert " ".join(capsys.readouterr().out.split()) == f"prior {line} weights {line}"
+    teacher, student = load_model(word), load_model(f"{word}:student")
+    assert (teacher.name, student.name) == (f"{NAME}:checkpoint", f"{NAME}:checkpoint:student")
+    assert teacher.digest != student.digest
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_what_one_refuses_all_refuse(loader: str, state, tmp_path: Path) -> None:
+    foreign = {f"a{number}.{name.rpartition('.')[2]}": value for number, (name, value) in enumerate(state.items())}
+    norm = state["bn1.weight"]
+    for content, match in (
+        (foreign, "0 of its 84 tensors are there by name"),
+        (state | {"bn1.weight": norm.to(torch.complex64)}, r"of another kind of number: bn1\.weight"),
+        (state | {"bn1.weight": norm.bool()}, r"of another kind of number: bn1\.weight"),
+        (state | {"bn1.weight": norm * torch.nan}, r"holds NaN or infinite weights \(bn1\.weight\)"),
+        (state | {"bn1.weight": torch.ones(1).expand(norm.shape)}, r"holds bn1\.weight, which is sparse"),
+        (state | {"layer5.weight": norm}, r"1 left over: layer5\.weight"),
+        (
+            {"encoder": state, "target_encoder": foreign | state, "other": {n: v * 2 for n, v in state.items()}},
+            "several",
+        ),
+    ):
+        torch.save(content, tmp_path / "w.pth")
+        with pytest.raises(UserError, match=match):
+            LOADERS[loader](f"timm:{NAME}:{tmp_path / 'w.pth'}")
+
+
+@pytest.mark.parametrize("classes", [0, 7, 1000])
+def test_evaluation_keeps_a_classifier_of_any_classes(classes: int, tmp_path: Path) -> None:
+    net = timm.create_model(NAME, num_classes=classes).eval()
+    torch.save({"state_dict": net.state_dict()}, tmp_path / "w.pth")
+    model, x = load_model(f"timm:{NAME}:{tmp_path / 'w.pth'}"), torch.rand(2, 3, 64, 64)
+    if not classes:
+        assert model.classifier is None
+        return
+    with torch.no_grad():
+        torch.testing.assert_close(model.classifier(model.net(x)), net(x))
+
+
+def test_the_projector_of_a_self_supervised_file_is_no_classifier(tmp_path: Path) -> None:
+    """MoCo v1's `fc` has the form of a classifier, of 128 classes."""
+    net = timm.create_model(NAME, num_classes=128)
+    torch.save({"state_dict": {f"module.encoder_q.{n}": v for n, v in net.state_dict().items()}}, tmp_path / "w.pth")
+    assert load_model(f"timm:{NAME}:{tmp_path / 'w.pth'}").classifier is None

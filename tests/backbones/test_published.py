@@ -237,6 +237,8 @@ def test_what_is_missing_left_over_or_of_another_shape_is_named(net: nn.Module, 
         refused(
             "moco-v1", {"state_dict": state | {"module.encoder_q.conv1.weight": odd}}, tmp_path, "holds conv1.weight"
         )
+    kind = state | {"module.encoder_q.conv1.weight": torch.zeros(64, 3, 7, 7, dtype=torch.complex64)}
+    refused("moco-v1", {"state_dict": kind}, tmp_path, r": 1 of another kind of number: conv1\.weight$")
     number = state | {"module.encoder_q.conv1.weight": 3}
     refused("moco-v1", {"state_dict": number}, tmp_path, r"1 missing: conv1\.weight; 1 left over: module\.encoder_q\.c")
 

@@ -56,7 +56,8 @@ def test_a_vit_of_another_size_has_timms_resampled_positions(tmp_path) -> None:
     word, trained = entry_of(tmp_path / "entry", "narrow_vit", image_size=28)
     body = start(word, image_size=40, in_chans=3).eval()
     assert body.net.patch_embed.grid_size == (10, 10)
-    assert body.recipe.origin.notes == ("positions resampled from 7 x 7 to 10 x 10 patches",)
+    line = "narrow_vit: 54 of 54 tensors from backbone.safetensors; resampled: pos_embed 7x7 -> 10x10"
+    assert body.recipe.origin.notes == (line,)
     trained.net.set_input_size(img_size=(40, 40))
     x = torch.rand(2, 3, 40, 40)
     with torch.no_grad():

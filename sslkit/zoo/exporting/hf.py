@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from sslkit import json_files
-from sslkit.backbones.pretrained import read_weights
+from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo.exporting._model_card import model_card
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call

@@ -6,7 +6,7 @@ Its header holds sslkit's description of the network and the lines that load it.
 import json
 from pathlib import Path
 
-from sslkit.backbones.pretrained import read_weights
+from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call
 from sslkit.zoo.frozen import About, Frozen

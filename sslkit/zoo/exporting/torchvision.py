@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from sslkit import json_files
-from sslkit.backbones.pretrained import read_weights
+from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo import weights
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of
