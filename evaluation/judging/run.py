@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ from evaluation.features.checks import checked
 from evaluation.features.extraction import check_extraction
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.judging.pictures import draw
+from evaluation.judging.seen import seen
 from evaluation.protocols.base import Subject, Task
 from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
 from sslkit import file_names, members
+from sslkit.data.images import Images
+from sslkit.data.sources import reusable
 from sslkit.distributed import rank
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED
@@ -82,19 +85,22 @@ class Evaluation:
     def run(self, pictures: bool = False) -> list[Result]:
         """Run every protocol and keep each result at once; see `evaluate`."""
         results: list[Result] = []
-        previous = None
+        previous, told = None, set()
         make_folder(self.folder)
         for task, opened in self.tasks:
             protocol, subject = family.find(task.name), self.subjects[str(task.source)]
             images = isinstance(opened, Subject)
+            known = seen(subject, task)
             notes = (_held_out(subject), _twins(subject)) if images and task.source is not previous else ()
+            notes = [*notes, f"note: {known}"] if known and (str(task.source), known) not in told else notes
+            told.add((str(task.source), known))
             for note in filter(None, notes):
                 self.tell("", note)
             previous = task.source if images else previous
             for line in protocol.terminal.plan(opened, task):
                 self.tell(*line)
             for result in protocol.run(opened, task.options):
-                results.append(subject.noted(result))
+                results.append(_with_note(subject.noted(result), known))
                 if rank() == 0:
                     store.append(self.folder, results[-1])
         if pictures and results and rank() == 0:
@@ -168,6 +174,12 @@ def make_folder(folder: Path) -> None:
         raise UserError(f"cannot make the folder {folder} ({error.strerror}): give another out=") from error
 
 
+def _with_note(result: Result, note: str) -> Result:
+    """The result with one more note in its details, if there is one."""
+    notes = "; ".join(filter(None, (result.details.get("notes"), note)))
+    return replace(result, details={**result.details, "notes": notes}) if note else result
+
+
 def _held_out(subject: Subject) -> str:
     """Return a note on test images that the source does not tell apart; "" for others."""
     return f"note: {subject.data} has no test images of its own; {subject.note}" if subject.note else ""
@@ -203,7 +215,10 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
         wanted = protocols or embedded
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         return pairs + [(family.find(name).terminal.usual, name) for name in wanted if name not in embedded]
-    sources = list(data) if isinstance(data, (list, tuple)) else [data]
+    sources = [reusable(one) for one in (data if isinstance(data, (list, tuple)) else [data])]
+    named = {str(source): source for source in sources}
+    if alike := [source for source in sources if isinstance(source, Images) and named[str(source)] is not source]:
+        raise UserError(f"two data sets are called {alike[0]}: evaluate them one after the other")
     return [(source, name) for source in sources for name in (protocols or DEFAULT)]
 
 

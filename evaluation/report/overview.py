@@ -71,7 +71,7 @@ def _chosen(member: Member, number: int, rank: int) -> Chosen:
         member.folder / "embedding.png",
         f"{shown}Its distances and areas have no meaning; use the accuracies beside it.",
     )
-    views = picture(member.folder / "views.png", f"The first training images of {member.name} beside their views.")
+    views = picture(member.folder / "views.png", f"Training images of {member.name} beside their views.")
     folder = str(member.folder)
     return Chosen(number, member.name, place_of(number), folder, style, rank < FIRST, _line(member), embedding, views)
 
@@ -80,4 +80,6 @@ def _line(member: Member) -> str:
     """Return the quick accuracies in words."""
     names = {"knn": f"{neighbours(member.card) or 'k'}-NN", "probe": "quick probe"}
     known = {name: dig(member.card, "after", key) for key, name in names.items()}
-    return ", ".join(f"{name} {100 * value:.1f} %" for name, value in known.items() if is_number(value))
+    said = [f"{name} {100 * value:.1f} %" for name, value in known.items() if is_number(value)]
+    seen = ["over images that were trained on too"] if said and dig(member.card, "data", "held_out") is False else []
+    return ", ".join([*said, *seen])

@@ -1,6 +1,7 @@
 """The table of all entries: what was trained, its quick accuracies, and the main results of its evaluation."""
 
 from collections import Counter
+from dataclasses import replace
 
 from evaluation.report.cells import MISSING, Cell, Column, Table, day, dig, made, of_estimate, of_number, of_text
 from evaluation.report.entries import place_of
@@ -10,6 +11,7 @@ from evaluation.report.reading import Material, Member
 from evaluation.results.result import Result
 
 EVALUATED = ("linear", "knn")  # protocols with columns here
+JUDGED_ON = "on held-out images, or where marked ^ on images that were trained on too"
 MOST = 8  # columns of results; the section on the evaluation has all
 
 
@@ -20,8 +22,8 @@ def zoo_table(material: Material) -> Table:
     tasks = tasks_of(material)
     columns = [
         Column("entry"),
-        Column(judge, "quick nearest-neighbour accuracy at the end of training, on held-out images", number=True),
-        Column("quick probe", "linear classifier at the end of training, on held-out images", number=True),
+        Column(judge, f"quick nearest-neighbour accuracy at the end of training, {JUDGED_ON}", number=True),
+        Column("quick probe", f"linear classifier at the end of training, {JUDGED_ON}", number=True),
         *(Column(_title(*task), f"{task[0]} of recipes/evaluate.py on {task[1]}", number=True) for task in tasks),
         Column("method"),
         Column("plugin"),
@@ -61,8 +63,8 @@ def _row(member: Member, place: str, tasks: list[tuple[str, str]]) -> list[Cell]
     data = dig(card, "data", "source")
     return [
         Cell(member.name, link=place),
-        quick_judge(member, "after", "knn"),
-        quick_judge(member, "after", "probe"),
+        _quick(member, "knn"),
+        _quick(member, "probe"),
         *(_result(member, results.get(task)) for task in tasks),
         of_text(method),
         Cell(plugins) if plugins else Cell("none" if method else "–", key="", aside="" if method else "not known"),
@@ -73,6 +75,14 @@ def _row(member: Member, place: str, tasks: list[tuple[str, str]]) -> list[Cell]
         size(member),
         day(dig(card, "date")),
     ]
+
+
+def _quick(member: Member, key: str) -> Cell:
+    """A quick accuracy, marked if it is over images that the network was trained on."""
+    cell, seen = quick_judge(member, "after", key), dig(member.card, "data", "held_out") is False
+    return (
+        replace(cell, text=f"{cell.text} ^", aside="on images that were trained on too") if seen and cell.how else cell
+    )
 
 
 def _result(member: Member, result: Result | None) -> Cell:

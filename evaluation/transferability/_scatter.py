@@ -1,5 +1,6 @@
 """Sums over the rows of a sample that most transferability metrics need."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,6 +19,14 @@ def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
     Deviations up to it count as 0.
     """
     return mean.abs() * n * EPS
+
+
+def unit_of(variance: float) -> float:
+    """Return the power of 100 next to a variance of features: the unit of constants made for a variance of about 1.
+
+    From 0.1 to 10 it is 1, so that a metric is bit for bit the published one where that is sound; so it is for 0.
+    """
+    return 100.0 ** round(math.log(variance, 100)) if variance > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)

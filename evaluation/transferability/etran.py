@@ -34,7 +34,8 @@ def score(sample: Sample, *, variant: str = "paper", percent: float = 0.5, energ
         authors' code; the classification part has the rest. The paper's formula adds both parts with weight 1.
     Range: 0 to 1 within a zoo. Higher is better. Cost: of etran_classification, and O(N D).
     Source: Gholami et al., ETran, ICCV 2023, eq. 8, and its code for the weights.
-    Not for: comparing scores of different zoos, or zoos of one or two models.
+    Not for: comparing scores of different zoos, zoos of one or two models, or models whose features differ in scale,
+    which moves both parts.
     """
     if not 0 <= energy_weight <= 1:
         raise UserError(f"energy_weight={energy_weight}: a share from 0 to 1")

@@ -30,7 +30,8 @@ def score(sample: Sample, *, variant: str = "paper") -> Score:
         eigenvectors are orthonormal, so that A is the identity and the nearest mean decides.
     Range: 0 to 1. Higher is better. Cost: "paper" O(N D^2 + D^3), shared with other metrics; "official" O(N D C).
     Source: Gholami et al., ETran, ICCV 2023, section 3.2, and its code.
-    Not for: "paper", D >= N, where it is 1 for every model; "official", models whose features differ in scale.
+    Not for: models whose features differ in scale: "official" has no unit for distances, and "paper" shrinks by
+    exp(-5 lambda), see `sfda`; "paper", D >= N, where it is 1 for every model.
     """
     if variant not in VARIANTS:
         raise UserError(f"etran has no variant {variant!r}: paper or official")

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from evaluation.transferability._scatter import unit_of
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 
@@ -49,6 +50,8 @@ def projected(sample: Sample, dims: int) -> tuple[Tensor, Tensor]:
     """Return class means and variances (C, k) along the k principal axes of largest variance, k = min(dims, N, D)."""
     small = sample.compact
     moments = small.moments
+    if small.scatter.collapsed:  # on any axes they would have the rounding of their mean
+        return torch.zeros(2, sample.n_classes, 1, dtype=torch.float64, device=sample.device).unbind()
     axes = small.scatter.eigenbasis.leading(min(dims, len(sample), len(moments.mean)))
     means = (moments.means - moments.mean) @ axes
     squares = torch.zeros_like(means)
@@ -66,14 +69,15 @@ def score(
     logdet: str = "paper",
     pca: int | None = 64,
     floor: float = 1e-4,
-    floor_unit: str = "absolute",
+    floor_unit: str = "relative",
 ) -> Score:
     """- sum over ordered pairs of classes i != j of exp(-BD_ij), BD the Bhattacharyya distance of two Gaussians.
 
     covariance: of each class, "spherical" (the mean variance) or "diagonal". logdet: "paper", or "official", which
         counts the logarithm of a spherical variance once instead of D times. pca: the dimensions to keep, at most
-        min(N, D); None for the original features. floor: minimum variance; floor_unit="relative" multiplies it by the
-        features' mean variance, "absolute" (as published) depends on the features' scale.
+        min(N, D); None for the original features. floor: minimum variance; floor_unit: "relative", times the power of
+        100 next to the features' mean variance, so that features times 10 have the same score, as by its equation, and
+        for a mean variance of 0.1 to 10 the published one; "absolute", as published, on features of any scale.
     Range: -C (C - 1) to 0. Higher is better. Cost: O(N D^2 + D^3), shared with others; O(N D + C^2 D) without pca.
     Source: Pandy et al., Transferability Estimation using Bhattacharyya Class Separability, CVPR 2022, eq. 3 and 4.
     Not for: pca=None at many dimensions, where all overlaps vanish and the score is 0 for every model.
@@ -86,7 +90,7 @@ def score(
         means, variances = projected(sample, pca)
     shares = sample.moments.shares
     if floor_unit == "relative":
-        floor *= float((shares @ (variances + means.square())).mean())
+        floor *= unit_of(float((shares @ (variances + means.square())).mean()))
     floored = float((variances < floor).double().mean())
     variances = variances.clamp_min(max(floor, torch.finfo(torch.float64).tiny))
     if covariance == "diagonal":

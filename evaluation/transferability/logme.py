@@ -2,35 +2,40 @@
 
 `score` writes the features in the eigenbasis of their scatter (`Axes`) and each class indicator in the same coordinates
 (`Targets`); a fixed point finds the precisions of all classes at once (`Fit`); the score is the mean log evidence.
+The evidence does not change with the scale of the features, so the fixed point has no absolute constant for them.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from evaluation.transferability._scatter import Scatter
+from evaluation.transferability._scatter import Scatter, unit_of
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 ROUNDS = 11  # of the fixed point, at most
 TOLERANCE = 1e-3  # of tau, relative, at which it stops
 SMALLEST = 1e-300
-EPSILON = 1e-5  # keeps both precisions finite if the residual or the weights are 0
+EPSILON = 1e-5  # keeps both precisions finite if the residual or the weights are 0; of the weights at unit 1
+UNITS = ("relative", "absolute")
+NOTICED = 0.01  # share of EPSILON in the squared weights, above which it shows in the score
 
 
 @dataclass(frozen=True)
 class Axes:
     """Features in the eigenbasis of their total scatter; the uncentred X'X is diag(values) + n mean mean' there.
 
-    n rows. values, mean: (d,); in the directions beyond d the features are 0 in every row.
+    n rows. values, mean: (d,); in the directions beyond d the features are 0 in every row. unit: alpha / beta at which
+    the fixed point starts, and what its EPSILON is divided by; it grows with the square of the features.
     """
 
     n: int
     values: Tensor
     mean: Tensor
+    unit: float = 1.0
 
     def inverse_mean(self, inverse: Tensor) -> tuple[Tensor, Tensor]:
         """Return (diag(values) + tau)^-1 mean (d, K), and 1 + n mean' of it, the divisor of Sherman-Morrison."""
@@ -49,15 +54,16 @@ class Targets:
     """K targets in the same coordinates.
 
     mean: (K,). along: (d, K) coordinates on the left singular vectors of the centred features. beyond: (K,) squared
-    length of the centred targets outside their span.
+    length of the centred targets outside their span. unit: (K,) what EPSILON is in, for small numbers less than 1.
     """
 
     mean: Tensor
     along: Tensor
     beyond: Tensor
+    unit: Tensor
 
     def take(self, columns: Tensor) -> "Targets":
-        return Targets(self.mean[columns], self.along[:, columns], self.beyond[columns])
+        return Targets(self.mean[columns], self.along[:, columns], self.beyond[columns], self.unit[columns])
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,8 @@ def ridge(axes: Axes, targets: Targets, tau: Tensor) -> Fit:
     shared = axes.n * tilted.square_().sum(0) / lift
     effective = axes.values @ inverse + tau * shared  # tr X'X (X'X + tau)^-1
     free = axes.n - len(axes.values) + tau * (inverse.sum(0) - shared)  # n - effective, without the cancellation
-    return Fit(effective / (weights + EPSILON), free / (residual + EPSILON), weights, residual)
+    least = EPSILON * targets.unit
+    return Fit(effective / (weights + least / axes.unit), free / (residual + least), weights, residual)
 
 
 def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
@@ -105,7 +112,7 @@ def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
     k = len(targets.mean)
     found = torch.empty(4, k, dtype=torch.float64, device=axes.values.device)
     rounds = torch.zeros(k, dtype=torch.int64, device=axes.values.device)
-    active, tau = torch.arange(k, device=axes.values.device), torch.ones_like(targets.mean)
+    active, tau = torch.arange(k, device=axes.values.device), torch.full_like(targets.mean, axes.unit)
     for _ in range(ROUNDS):
         fit = ridge(axes, targets, tau)
         found[:, active] = torch.stack([fit.alpha, fit.beta, fit.weights, fit.residual])
@@ -130,6 +137,12 @@ def evidence(axes: Axes, fit: Fit) -> Tensor:
     return (axes.n * fit.beta.log() - axes.logdet(fit.tau) - fitted) / (2 * axes.n)  # D ln a is in the determinant
 
 
+def own_unit(values: Tensor, mean: Tensor, n: int) -> float:
+    """Return `unit_of` the mean variance along the directions that vary, or of the squared mean where none does."""
+    rank = int((values > 0).sum())
+    return unit_of(float(values.sum()) / (n * rank) if rank else float(mean @ mean))
+
+
 def centred_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
     """Return the features' axes, and the map of X't (d, K) of centred features to left singular coordinates."""
     values, basis = scatter.values, scatter.eigenbasis
@@ -138,13 +151,16 @@ def centred_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
     values = values * kept
     inverse_roots = torch.where(kept, values, torch.inf).rsqrt()[:, None]
     mean = basis.coordinates(scatter.moments.mean[:, None])[:, 0]
-    return Axes(n, values, mean), lambda products: basis.coordinates(products).mul_(inverse_roots)
+    return Axes(n, values, mean, own_unit(values, mean, n)), lambda products: basis.coordinates(products).mul_(
+        inverse_roots
+    )
 
 
 def class_targets(scatter: Scatter, onto: Callable[[Tensor], Tensor]) -> Targets:
     """Make one target per class, 1 for its images and 0 for others: X't follows from counts and means."""
     moments = scatter.moments
-    return _targets(moments.shares, moments.products, moments.counts * (1 - moments.shares), onto)
+    units = torch.ones_like(moments.shares)
+    return _targets(moments.shares, moments.products, moments.counts * (1 - moments.shares), units, onto)
 
 
 def number_targets(sample: Sample, t: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
@@ -155,13 +171,16 @@ def number_targets(sample: Sample, t: Tensor, onto: Callable[[Tensor], Tensor]) 
     products = torch.zeros(t.shape[1], len(offset), dtype=torch.float64, device=t.device)
     for rows, x in sample.blocks():
         products.addmm_(centred[rows].T, x.sub_(offset))
-    return _targets(mean, products.T, centred.square().sum(0), onto)
+    units = [min(unit_of(largest**2), 1.0) for largest in t.abs().amax(0).tolist()]
+    return _targets(mean, products.T, centred.square().sum(0), mean.new_tensor(units), onto)
 
 
-def _targets(mean: Tensor, products: Tensor, squares: Tensor, onto: Callable[[Tensor], Tensor]) -> Targets:
+def _targets(
+    mean: Tensor, products: Tensor, squares: Tensor, units: Tensor, onto: Callable[[Tensor], Tensor]
+) -> Targets:
     """Make targets. products: (d, K) X't of centred features. squares: (K,) squared lengths of the centred targets."""
     along = onto(products)
-    return Targets(mean, along, (squares - along.square().sum(0)).clamp_min(0))
+    return Targets(mean, along, (squares - along.square().sum(0)).clamp_min(0), units)
 
 
 def logme(axes: Axes, targets: Targets) -> tuple[Tensor, Tensor]:
@@ -173,14 +192,19 @@ def logme(axes: Axes, targets: Targets) -> tuple[Tensor, Tensor]:
 TAKES_NUMBERS = True
 
 
-def score(sample: Sample, *, targets: str = "classes") -> Score:
+def score(sample: Sample, *, targets: str = "classes", unit: str = "relative") -> Score:
     """mean_c of max_{a,b} ln p(t_c | X, a, b) / N: evidence of t_c = X w + noise, w ~ N(0, 1/a), noise ~ N(0, 1/b).
 
     ln p = D/2 ln a + N/2 ln b - 1/2 ln det(a I + b X'X) - b/2 ||t - X m||^2 - a/2 ||m||^2 - N/2 ln 2 pi with posterior
-    mean m; a and b by a fixed point of at most 11 rounds. The features are neither centred nor scaled. D counts every
-    dimension: the published code leaves (D - rank) / 2 ln a out, so that dead units and D > N raise its score.
+    mean m; a and b by a fixed point of at most 11 rounds. The features are not centred. D counts every dimension: the
+    published code leaves (D - rank) / 2 ln a out, so that dead units and D > N raise its score.
     targets: "classes", one target of 0 and 1 per class (or per label, for several labels per image); "regression", the
         columns of numeric labels, without columns of zeros.
+    unit: of the constants of the fixed point, its start and the code's 1e-5: "relative", the power of 10 next to the
+        scale of the features, so that it is the published fixed point for a mean variance of 0.1 to 10, and features
+        times 10 have the same score, as they have the same evidence (and that of numbers below 0.3, so that a tenth of
+        them adds ln 10); "absolute", 1, as published, whose score is wrong for large features and inexact for tiny
+        ones, with a warning.
     Range: unbounded; for classes mostly -1 to 2. Higher is better.
     Cost: O(N D^2 + D^3), shared with other metrics, then O(11 D C). D > N: N in place of D, and O(N^2 D).
     Source: You et al., LogME: Practical Assessment of Pre-trained Models for Transfer Learning, ICML 2021, eq. 2; the
@@ -189,15 +213,31 @@ def score(sample: Sample, *, targets: str = "classes") -> Score:
     """
     if targets not in ("classes", "regression"):
         raise UserError(f"logme has targets 'classes' or 'regression', not {targets!r}")
+    if unit not in UNITS:
+        raise UserError(f"logme has no unit={unit!r}: {' or '.join(UNITS)}")
     classes = targets == "classes" and (sample.y is not None or sample.targets.shape[1] == 1)
     if classes:
         sample.labels  # noqa: B018  (raises if the labels are not classes)
     small = sample.compact
     axes, onto = centred_axes(small.scatter)
     wanted = class_targets(small.scatter, onto) if classes else number_targets(small, _numbers(sample), onto)
-    values, rounds = logme(axes, wanted)
+    if unit == "absolute":
+        axes, wanted = replace(axes, unit=1.0), replace(wanted, unit=torch.ones_like(wanted.unit))
+    fit, rounds = fixed_point(axes, wanted)
+    values = evidence(axes, fit)
     diagnostics = {"rounds": int(rounds.max()), "targets": len(values), "rank": int((axes.values > 0).sum())}
-    return Score(float(values.mean()), diagnostics)
+    return Score(float(values.mean()), diagnostics, _said(axes, fit, rounds) if unit == "absolute" else ())
+
+
+def _said(axes: Axes, fit: Fit, rounds: Tensor) -> tuple[str, ...]:
+    """Return a warning where the published constants show in the score."""
+    share = float((EPSILON / (fit.weights + EPSILON)).max())
+    said = ()
+    if axes.values.any() and share > NOTICED:
+        said = (f"the published 1e-5 is up to {share:.0%} of the squared weights: too large for these features",)
+    elif int(rounds.max()) == ROUNDS:
+        said = (f"some targets took all {ROUNDS} rounds: their precisions still depend on the start at 1",)
+    return tuple(f"{one}; unit='relative' has no such constant" for one in said)
 
 
 def _numbers(sample: Sample) -> Tensor:

@@ -55,7 +55,8 @@ def score(sample: Sample) -> Score:
     Range: -1 to 2 within a zoo. Higher is better. Cost: O(N D^2 + D^3), shared with others, and O(N C^2).
     Source: Wang et al., How Far Pre-trained Models Are from Neural Collapse on the Target Dataset Informs their
     Transferability, ICCV 2023, eq. 5 to 8, as in the authors' code.
-    Not for: comparing scores of different zoos, or zoos of one or two models.
+    Not for: comparing scores of different zoos, zoos of one or two models, or models whose features differ in scale:
+    the shrinkage is the exponential of a variance.
     """
     with one_blas_thread():  # small products, one after the other
         return _score(sample)

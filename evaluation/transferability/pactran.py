@@ -39,7 +39,8 @@ def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Sc
     Range: unbounded. Higher is better. Cost: some 100 products of (N, D) and (D, C).
     Source: Ding et al., PACTran: PAC-Bayesian Metrics for Estimating the Transferability of Pretrained Models to
     Classification Tasks, ECCV 2022, the Gaussian prior. Their features are centred by the H-score before it.
-    Not for: comparing scores of different strength, and features of very different scale, which change the penalty.
+    Not for: comparing scores of different strength, and models whose features differ in scale: the prior's variance is
+    one number for all, so that larger features are penalised less.
     """
     for name, value in (("strength", strength), ("variance", variance)):
         if not 0 < value < math.inf:
@@ -50,6 +51,6 @@ def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Sc
     loss, p, converged = classifier(sample, strength)
     d, unsure = x.shape[1], (p - p.square()).sum(1)
     curvature = float((x.square().sum(1) + 1) @ unsure) + d * c / (strength * n)
-    flatness = math.log(curvature * strength * n / (d * c) + 1e-10)
+    flatness = math.log(curvature * strength * n / (d * c))  # of at least 1: the authors' 1e-10 is not needed
     said = () if converged else ("the classifier did not converge",)
     return Score(-(loss + c * variance / (2 * strength * n) * flatness), {"loss": loss, "curvature": curvature}, said)

@@ -18,8 +18,7 @@ from sslkit.errors import UserError
 
 MOST_STEPS = {"code": 6, "paper": 5}
 BOTH = (0.3, 0.6)
-FLOOR = 1e-3  # of the reference std
-CONSTANT = 1e-3  # times the median std: reference columns below it are ignored
+CONSTANT = 1e-3  # times the median std: reference columns below it are ignored, in the place of the authors' least std
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +107,7 @@ def displacements(
 class Units:
     """The space in which classes move: features as (x - mean) / std of the reference.
 
-    std: (D,) at least `FLOOR`. kept: (D,) bool, columns that are not constant in the reference.
+    std, kept: (D,); kept is bool, of the columns that are not constant in the reference.
     """
 
     std: Tensor
@@ -128,7 +127,7 @@ class Units:
         if not kept.any():
             whose = "these features" if sample.reference is None else "the reference"
             raise UserError(f"the std of {whose} is 0 in each column: PED needs features that vary")
-        return cls(std.clamp_min(FLOOR), kept, said)
+        return cls(std, kept, said)
 
     def balls(self, sample: Sample, lam: float) -> tuple[Tensor, Tensor]:
         """Return centres (C, k) and radii (C,) = lam ||sigma_c||_2, over the kept columns."""
@@ -227,7 +226,8 @@ def score(
     Range: of the metric that follows (SFDA: 0 to 1). Higher is better. Cost: O(N D + steps C^2 D), and the metric's.
     Source: Li et al., Exploring Model Transferability through the Lens of Potential Energy, ICCV 2023, Alg. 1, and its
         code for the test.
-    Not for: models without their own reference statistics; SFDA scores already near 1, which PED increases further.
+    Not for: models without their own reference statistics; SFDA scores already near 1, which PED increases further;
+    features that differ in scale, by which SFDA (not the moves) changes: take another metric behind it.
     """
     options = {"lam": lam, "dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
     return wrapped(sample, sfda.score, **options)

@@ -60,10 +60,10 @@ class Backbone(nn.Module):
         self.frames = frames
         self.convolutional = _is_convolutional(net, nn.Conv2d if frames is None else nn.Conv3d)
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
-        if self.convolutional:
-            self.net.to(memory_format=self._layout)
         self.norm_is_frozen = False
-        self.width = _measure(net, self.input_shape(), recipe.name)
+        self.width = _measure(net, self.input_shape(), recipe.name)  # a lazy layer has its weights from here on
+        if self.convolutional:
+            self._lay_out()
 
     def freeze_norm(self) -> None:
         """Keep batch normalisation at its running means and variances, also in training; its weights still learn.
@@ -91,6 +91,16 @@ class Backbone(nn.Module):
     def _layout(self) -> torch.memory_format:
         return torch.channels_last if self.frames is None else torch.channels_last_3d
 
+    def _lay_out(self) -> None:
+        """Store the weights of images' or clips' convolutions channels last; those of another rank stay as they are.
+
+        `nn.Module.to(memory_format=...)` refuses a network that has both, such as kernels over time and over space.
+        """
+        rank = 4 if self.frames is None else 5
+        for weight in (*self.net.parameters(), *self.net.buffers()):
+            if weight.dim() == rank:
+                weight.data = weight.data.contiguous(memory_format=self._layout)
+
     def input_shape(self, size: int | None = None) -> tuple[int, ...]:
         """(C, S, S) of an image, (C, T, S, S) of a clip. size: S; None is image_size."""
         size = size or self.image_size
@@ -104,16 +114,33 @@ class Backbone(nn.Module):
 
         return isinstance(self.net, (VisionTransformer, Eva))
 
+    @property
+    def unseen(self) -> str:
+        """A note on the pixels at the right and lower edge that no patch covers; "" where the patches cover all."""
+        from timm.layers import PatchEmbed
+
+        sizes = {m.patch_size[0] for m in self.net.modules() if isinstance(m, PatchEmbed) and not m.dynamic_img_pad}
+        patch = max(sizes, key=lambda size: self.image_size % size, default=1)
+        left = self.image_size % patch
+        if not left:
+            return ""
+        fits = [size for size in (self.image_size - left, self.image_size - left + patch) if size]
+        return (
+            f"patches of {patch} pixels do not divide {self.image_size}: the last {left} rows and columns of every "
+            f"image are not seen; a size of {' or '.join(map(str, fits))} pixels has none such"
+        )
+
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) -> the last feature map (B, F, H', W') and the pooled features (B, width).
 
-        Raises UserError for a network without timm's `forward_features` and `forward_head`.
+        Raises UserError for a network of clips, and for one without timm's `forward_features` and `forward_head`.
         """
-        if not (hasattr(self.net, "forward_features") and hasattr(self.net, "forward_head")):
+        known = hasattr(self.net, "forward_features") and hasattr(self.net, "forward_head")
+        if self.frames is not None or not known:
             instead = "take a timm model" if self.frames is None else "an objective on maps takes images, not clips"
             raise UserError(f"backbone {self.recipe.name} gives no feature map: {instead}")
         if self.convolutional:
-            x = x.contiguous(memory_format=torch.channels_last)
+            x = x.contiguous(memory_format=self._layout)
         last = self.net.forward_features(x)
         pooled = self.net.forward_head(last)
         if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":

@@ -20,10 +20,14 @@ MEMORY = 8  # the teacher averages the last 1 / MEMORY of a short run
 MOMENTA = 0.9, 0.996  # of a teacher: least, and BYOL's, which runs of 2,000 steps have
 
 
+def batches(config: Config, data: Data) -> int:
+    """Batches of an epoch, each full."""
+    return len(data.train) // config.data.batch_size
+
+
 def steps(config: Config, data: Data) -> int:
     """Optimiser steps of the whole run."""
-    batches = len(data.train) // config.data.batch_size
-    return config.epochs * -(-batches // config.trainer.accumulate)
+    return config.epochs * -(-batches(config, data) // config.trainer.accumulate)
 
 
 def with_options(config: Config, data: Data) -> Config:

@@ -12,7 +12,7 @@ from sslkit.training import chosen, launched, origin, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, rows_to_learn
 from sslkit.training.precision import precision
-from sslkit.training.schedules import peak_lr
+from sslkit.training.schedules import images_of_step, peak_lr
 
 
 def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config) -> None:
@@ -28,7 +28,8 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     labels = f"{len(train.classes)} classes ({use})" if known else without
     size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
     epochs = counted(config.epochs, "epoch")
-    steps = counted(len(train) // config.data.batch_size, "step")
+    batches = chosen.batches(config, data)
+    steps = counted(batches, "step")
     parameters = sum(p.numel() for p in body.parameters()) / 1e6
     lines = [
         f"{'resuming' if checkpoint else 'run'}       {folder}",
@@ -40,10 +41,11 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {epochs} of {steps} x {config.data.batch_size} {data.unit}{_shared(config)}, {_computed(config)}",
-        f"{config.optimizer.name:<9} {_optimizer(config)}",
+        f"{config.optimizer.name:<9} {_optimizer(config, batches)}",
     ]
     lines += chosen.line(asked, config)
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
+    lines += [f"note      {body.unseen} (data.image_size)"] if body.unseen else []
     lines += _oversized(config, method, data)
     say.lines("\n".join(printable(line, keep="") for line in lines))
 
@@ -61,18 +63,29 @@ def _computed(config: Config) -> str:
     return ", ".join([precision(trainer.precision, trainer.accelerator), *(way for way, used in ways.items() if used)])
 
 
-def _optimizer(config: Config) -> str:
-    """The learning rate as used, and the weight decay."""
-    own, images = config.optimizer, config.data.batch_size * config.trainer.accumulate
+def _optimizer(config: Config, batches: int) -> str:
+    """The learning rate as used, and the weight decay. batches: of an epoch."""
+    own, images = config.optimizer, images_of_step(config, batches)
     factor = {"none": "", "linear": f" = {own.lr:g} x {images}/256", "sqrt": f" = {own.lr:g} x sqrt({images}/256)"}
     decay = f"{own.weight_decay:g}" + ("" if own.weight_decay_end is None else f" to {own.weight_decay_end:g}")
-    parts = [f"lr {peak_lr(config):.4g}{factor[own.lr_scaling]}"]
+    parts = [f"lr {peak_lr(config, batches):.4g}{factor[own.lr_scaling]}"]
     if own.layer_decay is not None:
         parts.append(f"x {own.layer_decay:g} from each layer to the one before")
     if config.trainer.accumulate > 1:
-        unit = "videos" if config.data.is_video else "images"
-        parts.append(f"a step of {images} {unit} every {config.trainer.accumulate} batches")
+        parts.append(_accumulated(config, batches, images))
     return ", ".join([*parts, f"weight decay {decay}"])
+
+
+def _accumulated(config: Config, batches: int, images: int) -> str:
+    """The images and batches of an optimiser step, and of the last one of an epoch where it has fewer."""
+    unit = "videos" if config.data.is_video else "images"
+    asked = config.trainer.accumulate
+    many = min(asked, batches)
+    told = f"a step of {images} {unit} every {f'{many} batches' if many > 1 else 'batch'}"
+    if asked > batches:
+        return f"{told}, as an epoch has no more (trainer.accumulate={asked})"
+    left = batches % asked
+    return f"{told}, the last of an epoch of {left * config.data.batch_size}" if left else told
 
 
 def _chosen(config: Config, method: Method, data: Data) -> str:

@@ -47,7 +47,20 @@ class Pretraining(pl.LightningModule):
         torch.manual_seed(_mix(self.method.seed, self.global_rank, self.current_epoch, batch_idx))
         terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
         self.check_finite(terms)
-        return {"loss": terms["loss"], "terms": {k: v.detach() for k, v in terms.items()}, "z": e.z[0].detach()}
+        return {
+            "loss": terms["loss"] * self._share(batch_idx),
+            "terms": {k: v.detach() for k, v in terms.items()},
+            "z": e.z[0].detach(),
+        }
+
+    def _share(self, batch_idx: int) -> float:
+        """Factor by which the gradient of an optimiser step is the mean over its batches.
+
+        Lightning divides each loss by trainer.accumulate, also in the last step of an epoch, which may have fewer.
+        """
+        most = self.trainer.accumulate_grad_batches
+        first = batch_idx - batch_idx % most
+        return most / min(most, self.trainer.num_training_batches - first)
 
     def check_finite(self, terms: dict[str, Tensor]) -> None:
         """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it."""

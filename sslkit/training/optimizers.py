@@ -1,6 +1,7 @@
 """The optimiser of pretraining and its parameter groups."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,11 +10,14 @@ from sslkit.errors import UserError
 from sslkit.method import Method
 from sslkit.training.config import OptimizerConfig
 
+TINY = 1e-30  # weight decay that changes no bit of a step
+
 
 def make_optimizer(method: Method, config: OptimizerConfig, lr: float) -> torch.optim.Optimizer:
     """AdamW, SGD or lightly's LARS over the trained parameters of a method, in `parameter_groups`. lr: at the peak.
 
-    Raises UserError as `layer_rates` does.
+    LARS scales the step of matrices and kernels by |w| / |gradient|, with and without weight decay; biases and norms
+    have the step of SGD, as in SimCLR and BYOL. Raises UserError as `layer_rates` does.
     """
     rates = {} if config.layer_decay is None else layer_rates(method, config.layer_decay)
     groups = parameter_groups(method, config.weight_decay, method.objective.constant_lr(), rates)
@@ -25,7 +29,16 @@ def make_optimizer(method: Method, config: OptimizerConfig, lr: float) -> torch.
         return torch.optim.SGD(groups, lr=lr, momentum=config.momentum)
     from lightly.utils.lars import LARS
 
-    return LARS(groups, lr=lr, momentum=config.momentum)
+    optimizer = LARS(groups, lr=lr, momentum=config.momentum)
+    optimizer.register_step_pre_hook(_scale_without_decay)
+    return optimizer
+
+
+def _scale_without_decay(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Let lightly's LARS scale the step of matrices and kernels whose weight decay is 0, which it takes for norms."""
+    for group in optimizer.param_groups:
+        if group["params"][0].dim() > 1:
+            group["weight_decay"] = max(group["weight_decay"], TINY)
 
 
 def parameter_groups(

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 matplotlib.use("Agg")
 
-SHARES, ACCURACIES = "share: gradient norm / the objective's", "accuracy on held-out images"  # titles of panels
+SHARES = "share: gradient norm / the objective's"  # titles of panels
+ACCURACIES = {True: "accuracy on held-out images", False: "accuracy on images that were trained on too"}
 COLUMNS, WIDTH, HIGH = 3, 3.9, 2.5  # panels side by side; inches of a panel
 LINE, OTHER = "#1f5fa8", "#a8480a"
 FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
@@ -26,15 +27,18 @@ MARKS = 12  # most lines that mark epochs
 NAMED, OTHERS = 20, -2  # classes with a colour in the embedding; label of the others
 
 
-def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: int = 10) -> None:
+def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: int = 10, held_out: bool = True) -> None:
     """Plot over the steps: the loss, each of its terms, the shares of regularisers in the gradient, and with labels the
     accuracies of k-NN and online probe.
 
-    rows: of metrics.csv. path: in the folder of the run, whose name is the title.
+    rows: of metrics.csv. path: in the folder of the run, whose name is the title. held_out: whether the accuracies are
+    of images that were not trained on.
     """
+    accuracies = ACCURACIES[held_out]
     names = ["loss", *terms] if len(terms) > 1 else terms or ["loss"]
-    panels = {SHARES: partial(_draw_shares, rows=rows), ACCURACIES: partial(_draw_accuracies, rows=rows, k=k)}
-    names = [*names, *([SHARES] if _shares(rows) else []), *([ACCURACIES] if any("knn" in row for row in rows) else [])]
+    judged = partial(_draw_accuracies, rows=rows, k=k, title=accuracies)
+    panels = {SHARES: partial(_draw_shares, rows=rows), accuracies: judged}
+    names = [*names, *([SHARES] if _shares(rows) else []), *([accuracies] if any("knn" in row for row in rows) else [])]
     columns = min(len(names), COLUMNS) if len(names) != COLUMNS + 1 else 2
     lines = -(-len(names) // columns)
     figure = Figure(figsize=(WIDTH * columns, HIGH * lines + 0.6), layout="constrained")
@@ -85,13 +89,13 @@ def _draw_shares(axis: "Axes", rows: list[dict[str, float]]) -> None:
         axis.legend(frameon=False, fontsize=8)
 
 
-def _draw_accuracies(axis: "Axes", rows: list[dict[str, float]], k: int) -> None:
+def _draw_accuracies(axis: "Axes", rows: list[dict[str, float]], k: int, title: str) -> None:
     for key, label, colour, marker in (("knn", f"{k}-NN", LINE, "o"), ("probe", "online probe", OTHER, "s")):
         points = [(row["step"], 100 * row[key]) for row in rows if key in row]
         if points:
             dots = {"marker": marker, "markersize": 4} if len(points) <= FEW else {}
             axis.plot(*zip(*points, strict=True), color=colour, label=label, **dots)
-    axis.set_title(ACCURACIES, fontsize=10, loc="left")
+    axis.set_title(title, fontsize=10, loc="left")
     axis.yaxis.set_major_formatter("{x:g} %")
     axis.legend(frameon=False, fontsize=8)
 

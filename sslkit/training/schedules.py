@@ -10,12 +10,21 @@ from sslkit.training.config import Config, OptimizerConfig
 IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
 
 
-def peak_lr(config: Config) -> float:
+def images_of_step(config: Config, batches: int | None = None) -> int:
+    """The images of an optimiser step: of trainer.accumulate batches, at most of all `batches` of an epoch.
+
+    data.batch_size counts the images of all processes. The last step of an epoch may have fewer.
+    """
+    accumulated = config.trainer.accumulate
+    return config.data.batch_size * (accumulated if batches is None else min(accumulated, max(batches, 1)))
+
+
+def peak_lr(config: Config, batches: int | None = None) -> float:
     """The peak learning rate: `optimizer.lr`, times the images of an optimiser step / 256 or the root of that.
 
-    Linear scaling is Goyal et al.'s (2017, 1706.02677). data.batch_size counts the images of all processes.
+    Linear scaling is Goyal et al.'s (2017, 1706.02677). batches: of an epoch, as for `images_of_step`.
     """
-    ratio = config.data.batch_size * config.trainer.accumulate / IMAGES
+    ratio = images_of_step(config, batches) / IMAGES
     return config.optimizer.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[config.optimizer.lr_scaling]
 
 

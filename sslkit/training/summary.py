@@ -7,6 +7,7 @@ from typing import Any
 from sslkit.columns import columns, printable
 from sslkit.command_line import words
 from sslkit.data.builtin import NAMES
+from sslkit.data.own_dataset import PREFIX as OWN
 from sslkit.method import signature
 from sslkit.training.config import Config
 from sslkit.training.data import Data
@@ -42,7 +43,7 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
         held = "held-out " if data.held_out else ""
         judged_on = f"on {after['n']:,} {held}{data.unit}"
         lines = [f"  {judged_on:<41}   before     pretrained"]
-        lines += [] if data.held_out else ["  (trained on too: there is no test split)"]
+        lines += [] if data.held_out else ["  (trained on too, without their labels: there is no test split)"]
         for key, name in (
             ("knn", f"{card['config']['eval']['k']}-nearest-neighbour accuracy"),
             ("probe", "quick probe accuracy"),
@@ -73,7 +74,7 @@ def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
     card, folder = entry.card, str(entry.folder)
     maker, source = card["backbone"]["name"], str(card["data"]["source"])
     own = {"trust": maker} if ":" in maker else {}  # for user code
-    given = {} if source in NAMES else {"data": source}
+    given = {} if source in NAMES or source.startswith(OWN) else {"data": source}
     judged = {"checkpoint": folder, **given, **own}
     if data.clips is not None:
         judge = f"judge it:   python recipes/action_eval.py {words(judged)}"
@@ -96,7 +97,7 @@ def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
 def again(asked: Config, data: Data) -> str:
     """The words of the next run: on one's own images, or, if these were, longer with the same settings."""
     source = asked.data.source
-    if source in NAMES:
+    if source in NAMES or source.startswith(OWN):
         yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
         return words({"method": asked.method_name, "data": yours, "epochs": LONGER, **_of_method(asked)})
     epochs = max(LONGER, 4 * asked.epochs)

@@ -1,4 +1,4 @@
-"""views.png: the first images of a run beside what the network sees of them, with captions."""
+"""views.png: some images of a run beside what the network sees of them, with captions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,14 +37,15 @@ class Columns:
 
 
 def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
-    """Save the first images with views of the kind used in training, side by side and with captions.
+    """Save some images with views of the kind used in training, side by side and with captions.
 
+    They are evenly spaced, as the first ones of a folder are all of one class.
     images: crops need `whole`. A row is an image, for clips a view of a video. path: in the folder of the run, whose
     name is the title.
     """
     of_clips = method.backbone.frames is not None
     most = FILMS if of_clips else min(MOST_ROWS, max(3, HIGH // max(CELL, method.image_size)))
-    batch = images.__getitems__(EpochRows(range(min(len(images), most)), method.seed, 0))
+    batch = images.__getitems__(EpochRows(spread(len(images), most), method.seed, 0))
     device = next(method.parameters()).device
     views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"].to(device))]
     whole = batch["images"].whole if isinstance(batch["images"], Crops) else batch["images"]
@@ -56,9 +57,15 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
         grid = contact_sheet(in_proportion(whole, batch["aspect"]), columns.views, rows=len(rows))
     larger = max(1, round(CELL / method.image_size))
     grid = grid.resize((grid.width * larger, grid.height * larger), Image.Resampling.NEAREST)
-    title, note = f"Views of {path.parent.name}", " ".join([*columns.notes, *_on_channels(whole)])
+    shown = [f"{most:,} of {len(images):,} are shown, evenly spaced."] if most < len(images) else []
+    title, note = f"Views of {path.parent.name}", " ".join([*columns.notes, *_on_channels(whole), *shown])
     with write_whole(path) as partial:
         captioned(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
+
+
+def spread(n: int, most: int) -> list[int]:
+    """Rows of n, at most `most` of them, evenly spaced from the first."""
+    return [place * n // most for place in range(most)] if n > most else list(range(n))
 
 
 def captions_of(images: Images, index: Sequence[int]) -> list[str]:

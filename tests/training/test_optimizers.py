@@ -3,7 +3,8 @@
 import pytest
 import torch
 from contract import build
-from torch import nn
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
 from unfolded import unfolded
 
 import sslkit
@@ -56,6 +57,8 @@ def test_a_network_without_layers_is_refused(small_run, tmp_path) -> None:
 def test_the_peak_is_for_256_images_of_an_optimiser_step(scaling: str, peak: float, small_run, capsys) -> None:
     given = {"optimizer": {"lr": 0.1, "lr_scaling": scaling}, "data.batch_size": 512, "trainer": {"accumulate": 2}}
     assert peak_lr(Config.from_mapping(given)) == pytest.approx(peak)
+    more = Config.from_mapping({**given, "trainer": {"accumulate": 8}})
+    assert peak_lr(more, batches=2) == pytest.approx(peak)  # an epoch has no more
 
 
 def test_the_first_lines_say_what_the_optimiser_does(small_run, capsys) -> None:
@@ -72,6 +75,76 @@ def test_the_first_lines_say_what_the_optimiser_does(small_run, capsys) -> None:
         "adamw     lr 0.001 = 0.008 x 32/256, x 0.75 from each layer to the one before, weight decay 0.04 to 0.4"
         in said
     )
+
+
+def step_of_lars(w: Tensor, gradient: Tensor, decay: float, speed: Tensor | float, lr: float) -> tuple[Tensor, Tensor]:
+    """The weights after a step of You, Gitman & Ginsburg 2017, algorithm 1, with momentum 0.9, and the new speed.
+
+    Biases and norms have neither the ratio nor weight decay.
+    """
+    if w.dim() > 1:
+        ratio = 0.001 * w.norm() / (gradient.norm() + decay * w.norm())
+        gradient = ratio * (gradient + decay * w)
+    speed = 0.9 * speed + gradient
+    return w - lr * speed, speed
+
+
+@pytest.mark.parametrize("decays", [(0.0, None), (0.0, 0.4), (0.01, 0.0), (0.01, None)])
+def test_lars_is_the_paper_s_with_and_without_weight_decay(decays: tuple[float, float | None]) -> None:
+    torch.manual_seed(0)
+    config = OptimizerConfig(name="lars", weight_decay=decays[0], weight_decay_end=decays[1])
+    method = build("simclr", "resnet")
+    optimizer = make_optimizer(method, config, 0.5)
+    weights = {name: p.detach().clone() for name, p in method.named_parameters() if p.requires_grad}
+    speeds: dict[str, Tensor | float] = dict.fromkeys(weights, 0.0)
+    for step in range(3):
+        set_weight_decay(optimizer, config, step, 2)
+        decay = {0: decays[0], 1: sum(decays) / 2, 2: decays[1]}[step] if decays[1] is not None else decays[0]
+        for name, p in method.named_parameters():
+            if name in weights:
+                p.grad = torch.randn_like(p) * 100
+                weights[name], speeds[name] = step_of_lars(weights[name], p.grad, decay, speeds[name], 0.5)
+        before = {name: p.detach().clone() for name, p in method.named_parameters()}
+        optimizer.step()
+        for name, p in method.named_parameters():
+            if name in weights:
+                assert torch.allclose(p, weights[name], rtol=1e-4, atol=1e-6 * float(p.detach().abs().max())), (
+                    step,
+                    name,
+                )
+            if name in weights and p.dim() > 1 and step == 0:
+                assert float((p - before[name]).norm() / before[name].norm()) == pytest.approx(0.0005, rel=0.01)
+
+
+def test_lars_without_momentum_and_of_weights_that_are_zero() -> None:
+    """github.com/bitsandbytes-foundation/bitsandbytes/pull/2082: no momentum; a matrix of zeros has no size to scale
+    by, and takes the step of SGD."""
+    config = OptimizerConfig(name="lars", weight_decay=0.0, momentum=0.0)
+    method = build("simclr", "resnet")
+    first, second = [p for p in method.parameters() if p.requires_grad and p.dim() > 1][:2]
+    with torch.no_grad():
+        second.zero_()
+    optimizer = make_optimizer(method, config, 0.5)
+    for _ in range(2):
+        before = first.detach().clone(), second.detach().clone()
+        first.grad, second.grad = torch.randn_like(first), torch.randn_like(second)
+        expected = step_of_lars(before[0], first.grad, 0.0, 0.0, 0.5)[0]
+        optimizer.step()
+        assert torch.allclose(first, expected, rtol=1e-4, atol=1e-6)
+        if not before[1].any():
+            assert torch.allclose(second, -0.5 * second.grad)
+    assert second.isfinite().all()
+
+
+def test_registers_and_class_tokens_are_of_the_first_layer() -> None:
+    """github.com/huggingface/pytorch-image-models/issues/2712: with the rate of the last one they were."""
+    size = {"img_size": 32, "patch_size": 16, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 0}
+    net = VisionTransformer(**size, reg_tokens=2)
+    method = sslkit.method("simclr", backbone=net, image_size=32, objective={"dim": 8, "hidden": 16})
+    rates = rates_of(method, OptimizerConfig(layer_decay=0.5))
+    found = {name.removeprefix("objective.backbone.net."): rate for name, rate in rates.items()}
+    first = ("cls_token", "reg_token", "pos_embed", "patch_embed.proj.weight")
+    assert {found[name] for name in first} == {min(rates.values())} != {1.0}
 
 
 def test_the_weight_decay_moves_along_a_cosine_and_never_on_biases() -> None:

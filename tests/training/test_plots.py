@@ -69,6 +69,9 @@ def test_one_term_is_one_panel_and_no_list_is_changed(drawn, tmp_path: Path) -> 
     assert titles(drawn[0]) == ["align"] == terms
     plot_terms(rows_of(2, 2, terms), terms, tmp_path / "loss.png")
     assert titles(drawn[1]) == ["align", "accuracy on held-out images"] and terms == ["align"]
+    plot_terms(rows_of(2, 2, terms), terms, tmp_path / "loss.png", 10, False)
+    assert titles(drawn[2]) == ["align", "accuracy on images that were trained on too"]
+    assert overlapping_texts(drawn[2]) == []
 
 
 def test_the_shares_of_regularisers_are_one_panel_of_lines_on_a_logarithmic_axis(drawn, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Learning rates over a run, group by group."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -15,6 +16,19 @@ def test_warmup_then_cosine_to_zero() -> None:
     factors = [warmup_cosine(step, 100, 0.1) for step in range(101)]
     assert factors[0] == pytest.approx(0.1) and factors[9] == 1.0 and factors[100] == pytest.approx(0)
     assert factors[55] == pytest.approx((1 + math.cos(math.pi * 45 / 90)) / 2)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize("warmup", [0.0, 0.1, 0.5, 1.0])
+def test_no_step_is_without_a_rate_and_none_jumps(steps: int, warmup: float) -> None:
+    """github.com/lightly-ai/lightly/pull/1842 and kibok90/imix/issues/1: where the warmup ends, or is all there is."""
+    factors = [warmup_cosine(step, steps, warmup) for step in range(steps)]
+    assert all(0 < factor <= 1 for factor in factors) and max(factors) == 1
+    falling = factors[factors.index(1.0) :]
+    assert falling == sorted(falling, reverse=True)
+    rising = max(round(steps * warmup), 1)
+    rise, fall = 1 / rising, math.pi / 2 / max(steps - rising, 1)
+    assert all(abs(a - b) <= max(rise, fall) + 1e-12 for a, b in pairwise(factors))
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])

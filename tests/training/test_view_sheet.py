@@ -8,6 +8,7 @@ import torch
 from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
+from sslkit import open_images
 from sslkit.training import view_sheet
 from sslkit.training.captions import SIZE, _font, captioned
 from sslkit.training.config import Config
@@ -56,8 +57,10 @@ def test_captions_name_rows_classes_views_and_sizes(tmp_path: Path, written) -> 
     said = [text for text, _ in written]
     assert said[0] == "Views of the name of the run"
     assert said[1:6] == ["as read", "view 1", "8 px", "view 2", "8 px"]
-    assert said[6:10] == ["row 0", "class 0", "row 1", "class 1"] and said.count("row 7") == 1
-    assert said[-1].endswith("views, drawn as in training.")
+    n = len(open_images("digits"))
+    rows = [text for text in said if text.startswith("row ")]
+    assert said[6:8] == ["row 0", "class 0"] and rows == [f"row {place * n // 8}" for place in range(8)]
+    assert " ".join(said).endswith("views, drawn as in training. 8 of 1,438 are shown, evenly spaced.")
     assert overlapping(written) == []
     assert all(box[0] >= 0 and box[2] <= picture.width and box[3] <= picture.height for _, box in written)
 
@@ -72,6 +75,14 @@ def test_a_file_is_named_and_keeps_its_proportions_and_pixels(tmp_path: Path, wr
     cell = np.asarray(picture)[top : top + 226, left : left + 226]
     assert (cell[20:50] == 255).all() and (cell[180:206] == 255).all(), "twice as wide as high: white above and below"
     assert cell[112].std() > 5
+
+
+def test_classes_of_a_folder_mix(tmp_path: Path, written) -> None:
+    for kind in ("ants", "bees", "cats", "dogs"):
+        write_jpegs(tmp_path / "jpegs" / kind, 20, (24, 24))
+    saved(tmp_path, "byol", str(tmp_path / "jpegs"), image_size=24)
+    said = [text for text, _ in written]
+    assert [said.count(kind) for kind in ("ants", "bees", "cats", "dogs")] == [2, 2, 2, 2]
 
 
 def test_small_crops_have_captions_of_their_own(tmp_path: Path, written) -> None:

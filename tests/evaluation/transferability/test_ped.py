@@ -148,11 +148,15 @@ def test_columns_that_are_constant_in_the_reference_stay_where_they_are() -> Non
     assert np.allclose(features[:, kept], loop(x[:, kept], y, mean[kept], std[kept])[0], atol=1e-10)
 
 
-def test_small_reference_stds_are_raised_to_the_floor() -> None:
+@pytest.mark.parametrize("factor", [1e-4, 1e4])
+def test_the_moves_are_in_proportion_to_the_features(factor: float) -> None:
+    """The authors' least std of 1e-3 would stop classes of small features from moving."""
     x, y = task()
     mean, std = reference(x)
-    features, _ = moved(x * 1e-4, y, (mean, std * 1e-4))
-    assert np.allclose(features, loop(x * 1e-4, y, mean, np.full(6, 1e-3))[0], rtol=0, atol=1e-14)
+    features, found = moved(x * factor, y, (mean * factor, std * factor))
+    expected, plain = moved(x, y, (mean, std))
+    assert np.allclose(features, factor * expected, rtol=1e-12, atol=0)
+    assert found.diagnostics["steps"] == plain.diagnostics["steps"] > 0
 
 
 def test_without_a_reference_the_features_are_their_own_and_it_says_so() -> None:

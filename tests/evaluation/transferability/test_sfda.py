@@ -208,3 +208,12 @@ def test_the_dimensions_of_the_shrinkage_are_those_that_vary() -> None:
 def test_large_features_have_the_eigenvalue_of_small_ones() -> None:
     s = torch.from_numpy(within(*task()))
     assert sfda.leading_eigenvalue(1e140 * s) == pytest.approx(1e140 * sfda.leading_eigenvalue(s), rel=1e-12)
+
+
+def test_few_images_of_wide_features_are_warned_of() -> None:
+    """github.com/TencentARC/SFDA/issues/5: 1.0 for every model on 500 images of 2,024 features."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 4
+    x = 3 * rng.normal(size=(120, 500))  # of noise: nothing tells the classes apart
+    found = evaluation.evaluate_metric("sfda", x, y)
+    assert found.score > 0.9999 and any("too near 1 to rank models" in said for said in found.warnings)
