@@ -25,7 +25,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from words import check, is_sweep, joined, lengthened, one_line, quoted
+from words import check, is_sweep, joined, lengthened, one_line, quoted, unescaped
 
 from sslkit import members, objectives, regularizers, say
 from sslkit.allocator import keep_freed_memory
@@ -81,7 +81,7 @@ def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
         with hydra.initialize_config_dir(str(EXPERIMENTS.parent.resolve()), version_base="1.3"):
             return OmegaConf.to_container(hydra.compose("config", overrides=words), resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}") from error
+        raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}{unescaped(words)}") from error
 
 
 def run_plain(
@@ -123,7 +123,7 @@ def one_line_errors() -> Iterator[None]:
     except UserError as error:
         process.end(process.REFUSED, said(error))
     except (HydraException, OmegaConfBaseException) as error:
-        process.end(process.REFUSED, f"error: {_one_line(one_line(error))}")
+        process.end(process.REFUSED, f"error: {_one_line(one_line(error))}{unescaped(sys.argv[1:])}")
 
 
 def said(error: UserError) -> str:

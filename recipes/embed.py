@@ -39,7 +39,9 @@ class Own:
         None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0"
     )
     data: str | None = setting(
-        None, "folder of images, embedded name, .npz, shards:PATTERN, hf:PATH, published set; needs no classes"
+        None,
+        "folder of images, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), embedded name, .npz, "
+        "shards:PATTERN, hf:PATH, published set; needs no classes",
     )
     out: str | None = setting(None, "file of the features, .npz or .parquet; what is made of them is written beside it")
     split: str | None = setting(None, "of the data; null: all its splits")

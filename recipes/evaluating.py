@@ -28,7 +28,9 @@ class Settings:
         None, "package.module:function, or a list: own code that a card may name and that is run"
     )
     data: str | list[str] | None = setting(
-        None, "embedded name, folder, .npz, shards:PATTERN, hf:PATH, published set, or a list; null: the embedded suite"
+        None,
+        "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz, shards:PATTERN, "
+        "hf:PATH, published set, or a list; null: the embedded suite",
     )
     root: str = setting("data", "folder of the published data sets")
     cache: str = setting("runs/cache", "folder of the features")

@@ -10,7 +10,7 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from words import check, one_line
+from words import check, one_line, quoted
 
 from sslkit import members, regularizers
 from sslkit.errors import UserError
@@ -84,7 +84,7 @@ def multiruns(ones: Iterable[tuple[Wanted, bool]]) -> list[list[str]]:
     """
     seeds: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for one, resume in ones:
-        rest = one.words[2:] + (("resume=true",) if resume else ())
+        rest = tuple(map(_of_one_value, one.words[2:])) + (("resume=true",) if resume else ())
         seeds[rest, one.method].append(one.seed)
     methods: dict[tuple[tuple[str, ...], tuple[int, ...]], list[str]] = defaultdict(list)
     for (rest, method), own in seeds.items():
@@ -93,6 +93,11 @@ def multiruns(ones: Iterable[tuple[Wanted, bool]]) -> list[list[str]]:
         ["-m", f"method={','.join(names)}", f"seed={','.join(map(str, own))}", *rest]
         for (rest, own), names in methods.items()
     ]
+
+
+def _of_one_value(word: str) -> str:
+    """A word as -m takes it: several folders, `data=A,B`, would be a sweep without quotes."""
+    return quoted(word, {_key(word)}) if _key(word) in ("data", "data.source") and "," in word else word
 
 
 def _names(settings: Any) -> list[str]:

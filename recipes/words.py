@@ -1,6 +1,7 @@
 """Convert `key=value` words of a command line to Hydra's grammar and check them against the settings' names."""
 
 import re
+import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -80,6 +81,15 @@ def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
             OverridesParser.create().parse_override(word)
         except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
             raise UserError(f"cannot read {word[:200]!r}: {one_line(error)}") from error
+
+
+def unescaped(words: Sequence[str]) -> str:
+    """The end of a message: how to write a name with ${ in it, which Hydra takes for another setting; "" without."""
+    named = next((word for word in words if re.search(r"(?<!\\)\$\{", word)), None)
+    if named is None:
+        return ""
+    escaped = re.sub(r"(?<!\\)\$\{", lambda _: "\\${", named)
+    return f"; if the ${{ belongs to a name, write {shlex.quote(escaped)}"
 
 
 def one_line(error: Exception) -> str:

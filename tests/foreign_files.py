@@ -23,7 +23,7 @@ from evaluation.report import write_report
 from evaluation.results import store
 from evaluation.results.records import Records
 from sslkit import backbones
-from sslkit.data.sources import open_images
+from sslkit.data.sources import open_images, splits
 from sslkit.zoo import exporting
 
 
@@ -91,6 +91,32 @@ def images(root: Path) -> list[Kind]:
 
     files = tuple(sorted(root.rglob("*.*")))
     return [Kind(f"images, {how}", files, lambda how=how: read(how)) for how in ("skip", "raise")]
+
+
+def lists(root: Path) -> list[Kind]:
+    """A text file and a table that name pictures, and both together."""
+    pixels = open_images("clipart").__getitems__(list(range(6)))["images"].permute(0, 2, 3, 1).numpy()
+    paths = [f"class{number % 2}/{number}.png" for number in range(6)]
+    for path, one in zip(paths, pixels, strict=True):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(one).save(root / path)
+    text, table = root / "lines.txt", root / "table.csv"
+    text.write_text("".join(f"{path}\n" for path in paths[:2]))
+    rows = [
+        f"{path},{path[5]},{split}\n" for path, split in zip(paths[2:], ("train", "train", "val", "val"), strict=True)
+    ]
+    table.write_text("path,label,split\n" + "".join(rows))
+
+    def read(source: str) -> None:
+        for split in splits(source):
+            open_images(source, split=split, image_size=32).__getitems__([0])
+
+    return [
+        Kind("text", (text,), lambda: read(str(text))),
+        Kind("table", (table,), lambda: read(str(table))),
+        Kind("text from elsewhere", (text,), lambda: read(f"{text}:{root}")),
+        Kind("both", (text, table), lambda: read(f"{text},{table}")),
+    ]
 
 
 def arrays(root: Path) -> list[Kind]:

@@ -22,9 +22,19 @@ NUMBERS = ("0", "1", "-1", "2", "-0.0", "0.5", "1.5", "1e-300", "1e308", "1e400"
 FLOATS = ("nan", "inf", "-inf", "NaN", "0x10", "1_000", "1e-3", "٣")
 TEXTS = ("", "abc", "null", "true", "None", "~", "a b", "b=c", "ünï ☃", "sp ace/x=(1)", "x(y", "a,b", "-", "--", "%s")
 PATHS = (".", "..", "/", "../../x", "/dev/null", "no/such/place", "a\\b", "~/x", "file://x", "hf-hub:a/b", "con\tx")
+FILES = ("pictures", "pictures,pictures", "pictures/class0,pictures/class1", "pictures/**/*.png", "p*", "pictures/*")
+NAMED = (
+    "lines.txt",
+    "lines.txt:pictures",
+    "lines.txt:",
+    "table.csv",
+    "table.csv,lines.txt",
+    "pictures,none",
+    "[pictures]",
+)
 LISTS = ("[]", "[1,2]", "[a,b]", "[[1]]", "[1", "]", "{a: 1}", "{}", "[null]", "[nan]", "[0.5,-1]")
 GRAMMAR = ("${x}", "${oc.env:HOME}", "'", '"', "'a", "\\", "@", ":", "a:b", "os:abort", "range(3)", "glob(*)", "$(x)")
-WORDS = (*NUMBERS, *FLOATS, *TEXTS, *PATHS, *LISTS, *GRAMMAR)
+WORDS = (*NUMBERS, *FLOATS, *TEXTS, *PATHS, *FILES, *NAMED, *LISTS, *GRAMMAR)
 
 
 class Reached(BaseException):

@@ -22,6 +22,7 @@ from foreign_files import (
     exports,
     features,
     images,
+    lists,
     made,
     rankings,
     reports,
@@ -43,7 +44,9 @@ NIGHTLY = 3000  # draws
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> list[Kind]:
     """Those that are made in a moment."""
     sets = (damaged_sets.films, damaged_sets.coco, damaged_sets.voc)
-    return made(tmp_path_factory.mktemp("files"), entries, weights, images, arrays, results, rankings, features, *sets)
+    return made(
+        tmp_path_factory.mktemp("files"), entries, weights, images, lists, arrays, results, rankings, features, *sets
+    )
 
 
 @pytest.fixture(scope="module")

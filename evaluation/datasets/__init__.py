@@ -7,13 +7,17 @@ split = evaluation.datasets.open_split("path/to/folder", "test")
 
 import dataclasses
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
+
+from torch.utils.data import Dataset
 
 from evaluation.datasets._overlap import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import COUNTS, Entry, Listing, Split
 from sslkit import members
 from sslkit.data.images import ImageOptions, Images
+from sslkit.data.sources import reusable
 from sslkit.errors import UserError
 
 __all__ = ["Entry", "Listing", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
@@ -32,7 +36,7 @@ def find(name: str) -> Entry:
 
 
 def open_split(
-    source: str | Path | Images | Split,
+    source: str | Path | Images | Dataset | Sequence[str | Path] | Split,
     split: str = "test",
     *,
     root: str | Path = "data",
@@ -46,11 +50,13 @@ def open_split(
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
     source: a published set, `NAME` or `NAME:ROOT` (see `names`; write ./NAME for a folder of that name); or any source
-        of `sslkit.open_images` that has labels. Its metric is top-1 accuracy, except that torchvision's class of a
-        published set keeps that set's metric. A `Split` is returned as it is, if it is the requested one.
-    split: a split of the source; for a published set see the `counts` of `find(name)`. Of a folder of class folders
-        without held-out images "test" is a fifth of each class, drawn by a hash of the file names and at least one
-        image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in _splits.py.
+        of `sslkit.open_images` that has labels, also a map-style Dataset. Its metric is top-1 accuracy, except that
+        torchvision's class of a published set keeps that set's metric. A `Split` is returned as it is, if it is the
+        requested one.
+    split: a split of the source; for a published set see the `counts` of `find(name)`. Of image files, shards, tables
+        and a Dataset without held-out images "test" is a fifth of each class, drawn by a hash of the names and at
+        least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
+        _splits.py.
     root: the folder that contains the folder of NAME.
     image_size, channels, fit: see `sslkit.open_images`; files of published sets are read as RGB by default.
     on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
@@ -65,6 +71,7 @@ def open_split(
     if isinstance(source, Split):
         return _same(source, split)
     options = ImageOptions(split, image_size, channels, fit, on_error)
+    source = reusable(source)
     if isinstance(source, str):
         name, _, own_root = source.partition(":")
         if name in names():

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from sslkit.data.images import Identity, Images
+from sslkit.data.scale import Range
 
 
 class PickedImages(Images):
@@ -28,11 +29,17 @@ class PickedImages(Images):
         same = batch["index"].numpy() == asked  # an unreadable image is replaced by another, also from outside `rows`
         return batch | {"index": torch.from_numpy(np.where(same, rows, -1))}
 
-    def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "PickedImages":
-        options = {"image_size": image_size, "channels": channels, "fit": fit, "interpolation": interpolation}
+    def at(self, **options: Any) -> "PickedImages":
         other = super().at(**options)
         other.images = self.images.at(**options)
         return other
+
+    @property
+    def range(self) -> Range | None:
+        return self.images.range
+
+    def rescale(self, range: Range) -> None:
+        """Nothing to do: `at` does it to the images."""
 
     def _check_channels(self, channels: int) -> None:
         self.images._check_channels(channels)

@@ -1,4 +1,4 @@
-"""Splits of the sources of `sslkit.open_images`: the package's own sets, folders, .npz files, torchvision's sets."""
+"""Splits of the sources of `sslkit.open_images`: the package's own sets, image files, arrays, shards, own Datasets."""
 
 import os
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch.utils.data import Dataset
 
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._listed import ListedImages
@@ -18,6 +19,7 @@ from sslkit.data.arrays import ArrayImages
 from sslkit.data.folder import FolderImages
 from sslkit.data.hf import HfImages
 from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.own_dataset import OwnImages
 from sslkit.data.shards import ShardImages
 from sslkit.data.sources import is_divisible, open_images, splits
 from sslkit.data.torchvision_sets import PREFIX, TorchvisionImages
@@ -40,7 +42,8 @@ def note_of(source: Any) -> str:
 
 def _is_undivided(source: Any) -> bool:
     """Return whether a source has only training images, of which some can be held out."""
-    return isinstance(source, (str, Path, Images)) and is_divisible(source) and splits(source) == ("train",)
+    is_source = isinstance(source, (str, Path, Dataset, list, tuple))
+    return is_source and is_divisible(source) and splits(source) == ("train",)
 
 
 def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
@@ -77,8 +80,9 @@ def check_labelled(split: Split) -> None:
     if not (split.y >= (0 if split.y.ndim == 1 else 1)).any():
         raise UserError(
             f"{split.name} has no labels in its split {split.split!r}, which evaluation needs: a folder gets them "
-            "from at least two class folders with images, a .npz file from y_test (y_train, y), shards from .cls "
-            "members, a Hugging Face data set from a column of classes"
+            "from at least two class folders with images, a list of files from its column label, a .npz file from "
+            "y_test (y_train, y), shards from .cls members, a Hugging Face data set from a column of classes, a "
+            "Dataset from its targets"
         )
 
 
@@ -96,7 +100,7 @@ def labelled(split: Split) -> Split:
     say.warning(f"{lost:,} of {len(split):,} images of {split.name} ({split.split}) have no label and are left out")
     note = "; ".join(filter(None, (split.note, f"{counted(lost, 'image')} without a label left out")))
     kept = split.take(rows)
-    if isinstance(split.images, (FolderImages, HfImages, ShardImages)):
+    if isinstance(split.images, (FolderImages, HfImages, OwnImages, ShardImages)):
         kept = replace(kept, images=split.images.part(rows, split.split))
     return replace(kept, note=note)
 

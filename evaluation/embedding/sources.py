@@ -1,6 +1,5 @@
 """Every image of a source: its splits, opened one after the other, and a name for each image."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from evaluation.datasets import Split, open_split
 from evaluation.datasets._listed import ListedImages
 from sslkit.data.folder import FolderImages
 from sslkit.data.images import Images
+from sslkit.data.sources import is_divisible, reusable
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ def open_parts(
     source, root, counts: see `evaluation.open_split`. split: None for all. An image that several splits of a published
     set share is taken once. Raises UserError for a source that cannot be opened, and for one without images.
     """
+    source = reusable(source)
     known = _splits(source)
     how = {"root": root, "on_error": "skip", "counts": counts, "needs_labels": False}
     opened = [open_split(source, name, **how) for name in ((split,) if split else known)]
@@ -65,7 +66,7 @@ def _renumbered(split: Split, number: dict[str, int]) -> np.ndarray:
 def _splits(source: Any) -> tuple[str, ...]:
     if isinstance(source, Split):
         return (source.split,)
-    if isinstance(source, Images) and source.source is None:
+    if isinstance(source, Images) and source.source is None and not is_divisible(source):
         return (source.split,)
     name = source.partition(":")[0] if isinstance(source, str) else ""
     if name in datasets.names():
@@ -84,7 +85,6 @@ def _parts(opened: Sequence[Split], several: bool) -> Iterator[Part]:
             if len(rows):
                 yield Part(split if len(rows) == len(split) else split.take(rows), "")
         elif isinstance(images, FolderImages):
-            below = os.path.relpath(images.root, images.source).replace(os.sep, "/")
-            yield Part(split, "" if below == "." else f"{below}/")
+            yield Part(split, images.prefix)
         else:
             yield Part(split, f"{split.split}/" if several else "")

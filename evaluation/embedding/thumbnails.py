@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation.embedding.sources import Part, located
+from sslkit.data.images import Images
 
 
 def thumbnails(parts: Sequence[Part], paths: Sequence[str], rows: Sequence[int], side: int) -> list[np.ndarray]:
@@ -14,15 +15,23 @@ def thumbnails(parts: Sequence[Part], paths: Sequence[str], rows: Sequence[int],
     parts, paths: of an `Embedding`. An image that cannot be read any more is grey.
     """
     places = list(located(parts, paths))
-    shown = {id(part): part.split.images.at(image_size=side, channels=3, fit="squash") for part in parts}
+    shown = {id(part): _shown(part.split.images, side) for part in parts}
     return [_thumbnail(shown[id(places[row][0])], places[row][1], side) for row in rows]
 
 
-def _thumbnail(images, row: int, side: int) -> np.ndarray:
+def _shown(images: Images, side: int) -> Images:
+    """Images of this side, as RGB where they become that."""
+    channels = 3 if images.channels in (1, 3, 4) else images.channels
+    return images.at(image_size=side, channels=channels, fit="squash")
+
+
+def _thumbnail(images: Images, row: int, side: int) -> np.ndarray:
     batch = images.__getitems__([row])
     if int(batch["index"][0]) != row:
         return np.full((side, side, 3), 200, np.uint8)
-    square, aspect = batch["images"][0].numpy().transpose(1, 2, 0), float(batch["aspect"][0])
+    planes, aspect = batch["images"][0].numpy(), float(batch["aspect"][0])
+    planes = planes[[0, 1, 2] if len(planes) >= 3 else [0, 0, 0]]  # of many channels the first
+    square = np.ascontiguousarray(planes.transpose(1, 2, 0))
     width, height = (side, side / aspect) if aspect >= 1 else (side * aspect, side)
     shape = max(1, round(width)), max(1, round(height))
     return np.asarray(Image.fromarray(square).resize(shape, Image.Resampling.BICUBIC))

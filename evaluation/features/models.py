@@ -3,7 +3,8 @@
 import copy
 import hashlib
 import inspect
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ from torch import nn
 
 from evaluation.features.checks import checked_images
 from evaluation.features.pooling import parted, pooled
-from sslkit import backbones
+from evaluation.features.ranges import as_trained
+from sslkit import backbones, say
 from sslkit.backbones import published, wheels
 from sslkit.backbones.base import Backbone, Recipe
 from sslkit.backbones.pretrained import take_classifier, timm_network
+from sslkit.backbones.weight_files import parted as parted_file
 from sslkit.backbones.wheels import WHEELS
 from sslkit.data.images import Images
+from sslkit.data.scale import Range
 from sslkit.errors import UserError
 from sslkit.method import IMAGENET, Method
 from sslkit.zoo.entry import CARD, ZooEntry
@@ -34,7 +38,9 @@ class LoadedModel:
     name: for tables. digest: sha256 of structure and weights.
     image_size: side S in pixels. resize: length of the shorter side of a larger image before the centre crop.
     in_chans, mean, std: of the pixels in [0, 1]. interpolation: "bilinear" or "bicubic".
-    entry: the zoo entry of the network, where results are stored; else None.
+    range: the values of pixels of more than 8 bits that were 0 and 255 in its training; None if that is not known.
+    entry: the zoo entry of the network, where results are stored; else None. card: of the entry whose weights these
+    are, also where another pooling is no entry; {} for others.
     classifier: the linear layer of its pretraining task on these features, for timm's models and the wheels; else
     None. It is not part of the digest.
     """
@@ -46,7 +52,9 @@ class LoadedModel:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     interpolation: str = "bicubic"
+    range: Range | None = None
     entry: ZooEntry | None = None
+    card: Mapping[str, Any] = field(default_factory=dict, repr=False)
     classifier: nn.Module | None = field(default=None, repr=False)
 
     @property
@@ -85,7 +93,11 @@ class LoadedModel:
         if size < self.image_size:
             raise UserError(f"resize={size} is less than the crop of {self.image_size} pixels that {self.name} takes")
         how = interpolation or self.interpolation
-        return images.at(image_size=size, channels=self.in_chans, fit="crop", interpolation=how)
+        return self.ranged(images, image_size=size, channels=self.in_chans, fit="crop", interpolation=how)
+
+    def ranged(self, images: Images, **options: Any) -> Images:
+        """Return `images.at(**options)`, pixels of more than 8 bits as in the training unless a range was given."""
+        return as_trained(images, self.range, self.name, **options)
 
 
 def load_model(
@@ -93,11 +105,11 @@ def load_model(
 ) -> LoadedModel:
     """Load a network.
 
-    model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE` (a local state
-        dict), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit.backbones), `random:NAME[:SEED]` (an
-        untrained network, the control; sslkit's names or timm's, or the folder of an entry, for the network, image
-        size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit Method, or an nn.Module
-        (B, C, S, S) -> (B, D).
+    model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE[:PART]` (a local
+        file, see `pretrained.load`), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit.backbones),
+        `random:NAME[:SEED]` (an untrained network, the control; sslkit's names or timm's, or the folder of an entry,
+        for the network, image size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit
+        Method, or an nn.Module (B, C, S, S) -> (B, D).
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
         its end takes these tokens of a ViT as the features, instead of those that it pools itself; with @layer1,
         @layer2, ... the mean over the positions after that layer (see `features.pooling.LayerPooling`).
@@ -133,7 +145,7 @@ def load_model(
 
 
 _KINDS = (
-    "a zoo entry or its folder, timm:NAME, timm:NAME:FILE, published:NAME:FILE, random:NAME, random:ENTRY, "
+    "a zoo entry or its folder, timm:NAME, timm:NAME:FILE[:PART], published:NAME:FILE, random:NAME, random:ENTRY, "
     f"{', '.join(WHEELS)}, or an nn.Module"
 )
 
@@ -181,7 +193,8 @@ def _of_entry(
     size = image_size or own["image_size"]
     backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], own.get("frames"))
     norm = entry.card["normalize"]
-    return _loaded(backbone, entry.folder.name, tuple(norm["mean"]), tuple(norm["std"]), entry=entry)
+    mean, std = tuple(norm["mean"]), tuple(norm["std"])
+    return _loaded(backbone, entry.folder.name, mean, std, entry=entry, card=entry.card, range=entry.range)
 
 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
@@ -200,14 +213,18 @@ def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -
 
 
 def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> LoadedModel:
-    net, config = timm_network(name, weights, where=f"model {text}", local=f"timm:{name}:FILE", head=True)
+    made = timm_network(name, weights, where=f"model {text}", local=f"timm:{name}:FILE", head=True)
+    net, config = made.net, made.config
+    if made.line and text not in WHEELS:
+        say.line(f"weights   {made.line}")
     classifier = take_classifier(net, config["input_size"])
     size = image_size or min(config["input_size"][1:])
     resize = size if config.get("crop_mode") == "squash" else round(size / config["crop_pct"])
     backbone = _wrapped(net, name, size, config["input_size"][0])
     cubic = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     mean, std = tuple(config["mean"]), tuple(config["std"])
-    called = text if text in WHEELS else f"{name}:{Path(weights).stem}" if weights else name
+    path, part = parted_file(weights)
+    called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, part)))
     return _loaded(backbone, called, mean, std, resize=resize, interpolation=cubic, classifier=classifier)
 
 
@@ -244,7 +261,7 @@ def _untrained(
     trained = _of_entry(entry, image_size, in_chans, trust)
     backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
-    return _loaded(backbone, name, trained.mean, trained.std)
+    return _loaded(backbone, name, trained.mean, trained.std, range=trained.range)
 
 
 def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
@@ -257,6 +274,8 @@ def _loaded(
     # 256 pixels for 224; small images are not cropped
     size = backbone.image_size
     resize = resize or (round(size * 8 / 7) if size > backbones.SMALL else size)
+    if backbone.unseen:
+        warnings.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
     return LoadedModel(backbone.eval(), name, weights_digest(backbone.net), resize, mean, std, **more)
 
 

@@ -1,5 +1,6 @@
 """Features of a layer, `MODEL@layer2`, or of a ViT by another pooling: `MODEL@class`, `@mean`, `@class+mean`."""
 
+import os
 import re
 
 import torch
@@ -15,15 +16,21 @@ LAYER = re.compile(r"layer(\d+)")
 def parted(text: str) -> tuple[str, str]:
     """The word of a model and its pooling, "" for its own: "runs/zoo/A@mean" -> ("runs/zoo/A", "mean").
 
-    Raises UserError for an unknown pooling.
+    A file or folder whose own name has an @ is that: "runs/zoo/A@home". Raises UserError for an unknown pooling.
     """
     name, at, pooling = text.rpartition("@")
-    if not at or not name or "/" in pooling:
+    if not at or not name or "/" in pooling or _is_there(text):
         return text, ""
     if pooling not in POOLINGS and not LAYER.fullmatch(pooling):
         known = f"{', '.join(POOLINGS)}, layer1, layer2, ..."
         raise UserError(f"model {text}: the pooling after @ must be one of {known}; got {pooling!r}")
     return name, pooling
+
+
+def _is_there(text: str) -> bool:
+    """Return whether a word is a path, or has one behind its colons, as `timm:NAME:FILE`."""
+    words = text.split(":")
+    return any(os.path.exists(os.path.expanduser(":".join(words[first:]))) for first in range(len(words)))
 
 
 class TokenPooling(nn.Module):

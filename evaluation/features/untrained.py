@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from evaluation.features.models import LoadedModel, weights_digest
-from evaluation.features.pooling import parted
+from evaluation.features.pooling import LayerPooling, TokenPooling
 from sslkit import backbones
 from sslkit.errors import UserError
 
@@ -25,7 +25,7 @@ def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
     sizes = {"image_size": own.image_size, "in_chans": own.in_chans, "frames": own.frames}
     backbone = backbones.Backbone(net, own.recipe, **sizes).eval()
     named = {"name": f"untrained {model.name}", "digest": weights_digest(net)}
-    return replace(model, backbone=backbone, entry=None, classifier=None, **named)
+    return replace(model, backbone=backbone, entry=None, card={}, classifier=None, **named)
 
 
 def _network(model: LoadedModel) -> nn.Module | None:
@@ -37,7 +37,7 @@ def _network(model: LoadedModel) -> nn.Module | None:
         except UserError:
             return None
     own = model.backbone
-    if parted(model.name)[1]:
+    if isinstance(own.net, (TokenPooling, LayerPooling)):
         return None
     if own.recipe.name in backbones.NARROW or model.name.startswith("random:"):
         try:

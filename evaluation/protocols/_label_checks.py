@@ -1,8 +1,8 @@
 """Checks of a subject's labels before any feature is extracted: what a classifier could not learn from."""
 
 from evaluation.datasets._labels import check_classes, check_labels, named_classes
-from evaluation.datasets._rows import refuse_classes
 from evaluation.protocols.base import Subject
+from sslkit.data.class_names import refuse_classes
 
 
 def check_train_and_test(subject: Subject, protocol: str, *, several: bool = False) -> None:

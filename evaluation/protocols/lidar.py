@@ -158,7 +158,7 @@ def _whole_images(split: Split, model: LoadedModel) -> Images:
     """Images to crop views from: arrays unchanged, files decoded somewhat larger than the views."""
     native = split.images.native_size
     size = max(native) if native is not None else round(model.image_size * 8 / 7)
-    return split.images.at(image_size=size, channels=model.in_chans, fit="squash")
+    return model.ranged(split.images, image_size=size, channels=model.in_chans, fit="squash")
 
 
 def _views(

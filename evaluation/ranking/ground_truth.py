@@ -21,6 +21,7 @@ from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
+from sslkit.data.sources import reusable
 from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
 from sslkit.files import write_whole
@@ -239,7 +240,7 @@ def _listed(data: Any) -> list[Any]:
     given = list(data) if isinstance(data, (list, tuple)) else [data]
     if not given or None in given:
         raise UserError("name the tasks to fine-tune on: data=[clipart,digits]")
-    return given
+    return list(map(reusable, given))
 
 
 def _splits(source: Any, root: str | Path, most: int | None, most_tested: int | None) -> dict[str, Split]:

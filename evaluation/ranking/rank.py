@@ -22,6 +22,7 @@ from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.source_marks import groups, recorded
 from evaluation.results.result import PACKAGES
 from sslkit.allocator import return_freed_memory
+from sslkit.data.sources import reusable
 from sslkit.errors import UserError
 
 SAID = (
@@ -68,7 +69,7 @@ def rank(
     model; and if no model is left.
     """
     specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
-    zoo = _checked_zoo(zoo, dataset, how)
+    zoo, dataset = _checked_zoo(zoo, dataset, how), reusable(dataset)
     accuracies = truth_values(truth, tuple(zoo))
     if dataset is not None:
         how["reference"] = _opened_reference(specs, how)

@@ -22,7 +22,7 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
 from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from sslkit import say
-from sslkit.data.sources import name_of_tables
+from sslkit.data.sources import name_of_tables, reusable
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.regular_files import regular
@@ -198,7 +198,7 @@ def _listed(data: Any) -> dict[str, Any]:
     if not tasks or None in tasks:
         raise UserError("name the task to rank for: data=clipart, or data=PATH/TO/IMAGES, or a list of them")
     named: dict[str, Any] = {}
-    for task in tasks:
+    for task in map(reusable, tasks):
         name = str(task if isinstance(task, (str, Path)) else getattr(task, "name", task))
         if name in named:
             raise UserError(f"data names {name} twice")

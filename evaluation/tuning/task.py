@@ -10,11 +10,11 @@ import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets._labels import check_classes
-from evaluation.datasets._rows import renumbered, unseen
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
+from sslkit.data.class_names import renumbered, unseen
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 
@@ -138,7 +138,8 @@ def _names(given: Mapping[str, Split]) -> np.ndarray:
 def _whole(images: Images, model: LoadedModel) -> Images:
     """Return the images for crops: arrays unchanged, files decoded a little larger than the crops."""
     size = round(model.image_size * 8 / 7) if images.native_size is None else max(images.native_size)
-    return images.at(image_size=size, channels=model.in_chans, fit="squash", interpolation=model.interpolation)
+    how = {"channels": model.in_chans, "fit": "squash", "interpolation": model.interpolation}
+    return model.ranged(images, image_size=size, **how)
 
 
 def _check(split: Split, name: str) -> None:

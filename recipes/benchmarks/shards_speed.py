@@ -106,7 +106,7 @@ def read(images: DecodedImages, rows: np.ndarray) -> None:
         if isinstance(images, FolderImages):
             Path(images.path(row)).read_bytes()
         else:
-            shard = images.index.shards[images.index.shard[row]]
+            shard = images.index.shards[images.index.shard[row]].name
             images.files.read(shard, int(images.index.offset[row]), int(images.index.size[row]))
 
 

@@ -124,27 +124,13 @@ def to_nchw(images: np.ndarray, where: str) -> np.ndarray:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def to_uint8(images: np.ndarray, where: str) -> np.ndarray:
-    """Convert pixels of any usual type to uint8 in 0..255.
-
-    uint16 is divided by 257; floats lie in [0, 1] or [0, 255]; other integers in 0..255; booleans become black
-    and white. Raises UserError otherwise, and for NaN or infinite pixels, naming `where` and the first row.
-    """
-    if images.dtype == np.uint8:
-        return images
-    if images.dtype == np.uint16:
-        return ((images.astype(np.uint32) + 128) // 257).astype(np.uint8)
-    if images.dtype == np.bool_:
-        return images.astype(np.uint8) * np.uint8(255)
-    if images.dtype.kind not in "iuf":
-        raise UserError(f"{where} holds {images.dtype}; pixels are uint8, uint16 or floats")
+def checked_pixels(images: np.ndarray, where: str) -> np.ndarray:
+    """Return the pixels (N, ...). Raises UserError for what is no number, and for NaN and infinity in the first row."""
+    if images.dtype.kind not in "buif":
+        raise UserError(f"{where} holds {images.dtype}; pixels are integers or floats")
     if images.dtype.kind == "f":
         _refuse_non_finite(images, where)
-    low, high = (images.min(), images.max()) if images.size else (0, 0)
-    if low < 0 or high > 255:
-        raise UserError(f"{where} has pixels from {low:g} to {high:g}; they must lie in [0, 1] or [0, 255]")
-    scale = 255 if images.dtype.kind == "f" and high <= 1 else 1
-    return np.rint(images * images.dtype.type(scale)).astype(np.uint8)
+    return images
 
 
 def _refuse_non_finite(images: np.ndarray, where: str) -> None:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from PIL import Image
 from torch.utils.data import Dataset
 
 from sslkit.data.crops import Crops, draw_boxes
 from sslkit.data.decode import Region, regions, upright_size
 from sslkit.data.decoded import DecodedImages
+from sslkit.data.opening import Picture
 from sslkit.data.recipe import ViewRecipe
 
 
@@ -48,7 +48,7 @@ class CroppedImages(Dataset):
         squares = [part[:, number] for part in parts for number in range(part.shape[1])]
         squares += [] if whole is None else [whole]
 
-        def decode(image: Image.Image, *, place: int) -> None:
+        def decode(image: Picture, *, place: int) -> None:
             height, width = upright_size(image)
             drawn = draw_boxes(self.views, seed, epoch, int(rows[place]), height, width).numpy()
             boxes[place], aspect[place] = drawn / (height, width, height, width), width / height
@@ -63,8 +63,8 @@ class CroppedImages(Dataset):
         )
         return self.images.batch(crops, index, torch.from_numpy(aspect), unread)
 
-    def _cut(self, image: Image.Image, boxes: np.ndarray, height: int, width: int) -> list[np.ndarray]:
+    def _cut(self, image: Picture, boxes: np.ndarray, height: int, width: int) -> list[np.ndarray]:
         """The pixels of each box (V, 4), and of the whole image if it is wanted."""
         wanted = [Region(*map(int, box), side) for box, side in zip(boxes, self.sides, strict=True)]
         wanted += [Region(0, 0, height, width, self.images.image_size)] * self.whole
-        return regions(image, wanted, self.images.channels, self.images.options.interpolation)
+        return regions(image, wanted, self.images.channels, self.images.options.interpolation, self.images.range)

@@ -1,5 +1,6 @@
 """Images decoded on demand, and the handling of unreadable ones."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -7,20 +8,25 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
-from PIL import Image
 
-from sslkit.data.decode import UnreadableImage, channels_of, square
+from sslkit.data.decode import channels_of, square
 from sslkit.data.images import Identity, ImageOptions, Images
+from sslkit.data.large import TooLarge
+from sslkit.data.looked_at import LOOKED_AT, look, range_of
+from sslkit.data.opening import Opening, Picture
+from sslkit.data.path_list import PathList
+from sslkit.data.planes import Planes
+from sslkit.data.scale import BYTE, Range
+from sslkit.data.unreadable import UnreadableImage
 from sslkit.errors import UserError
 
 DEFAULT_SIZE = 256
-LOOKED_AT = 32  # images, for the number of channels
 
 
 class Decode(Protocol):
     """Decodes an opened image for the place of its row in a batch. Raises UnreadableImage."""
 
-    def __call__(self, image: Image.Image, *, place: int) -> None: ...
+    def __call__(self, image: Picture, *, place: int) -> None: ...
 
 
 class DecodedImages(Images):
@@ -40,11 +46,45 @@ class DecodedImages(Images):
             image_size=options.image_size or DEFAULT_SIZE,
             native_size=None,
         )
-        self._check_channels(self.channels)
         self._unreadable: set[int] = set()
-        first = int(self.__getitems__([0])["index"][0])
+        self._has_told = False
+        self._range: Range | None = None
+        self._first = self._first_readable()
         if options.channels is None:
-            self.channels = self._channels(first)
+            self.channels = self._channels(self._first)
+        elif options.channels not in (1, 3, 4):
+            self._check_channels(options.channels)
+        self._look = look(self)
+        self._look.warn(self.name)
+        self._is_decided = False
+
+    @property
+    def range(self) -> Range | None:
+        """Decided when it is first asked for, or by `share_range`, in the process that opens the images."""
+        if not self._is_decided:
+            self.range = range_of(self, self._look)
+        return self._range
+
+    @range.setter
+    def range(self, found: Range | None) -> None:
+        self._range, self._is_decided = found, True
+
+    def share_range(self, opened: Callable[[], Images]) -> None:
+        """Decide the range: that of other images, which are opened if these have more than 8 bits; else the own."""
+        if self._look.deep and not isinstance(self.options.range, tuple) and (shared := opened().range) is not None:
+            self.range = shared
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = self.range  # before another process decides it again
+        return self.__dict__.copy()
+
+    @property
+    def opening(self) -> Opening:
+        return Opening(self.options.channels, self.options.max_pixels)
+
+    def names(self) -> PathList | None:
+        """The names of all rows, whose endings tell the kind of file; None if there are none."""
+        return None
 
     def path(self, row: int) -> str:
         """The name of a row in messages."""
@@ -69,32 +109,61 @@ class DecodedImages(Images):
         """Keep these rows of what the subclass holds."""
         raise NotImplementedError
 
-    def _open(self, row: int) -> Image.Image:
-        """The row's image, opened but not decoded. Raises UnreadableImage."""
+    def _open(self, row: int) -> Picture:
+        """The row's image, opened by `opening` but not decoded. Raises UnreadableImage."""
         raise NotImplementedError
 
+    def _first_readable(self) -> int:
+        """Decode the first image that can be read, and return its row."""
+
+        def decode(image: Picture, *, place: int) -> None:
+            channels = self.options.channels if self.options.channels in (1, 3, 4) else channels_of(image)
+            square(image, self.image_size, channels, self.fit, self.options.interpolation, BYTE)
+
+        return int(self.read([0], decode)[0][0])
+
     def _channels(self, first: int) -> int:
-        """3 if the first readable image, or any of 32 evenly spaced ones, is coloured, else 1."""
+        """3 if the first readable image, or any of 32 evenly spaced ones, is coloured, else 1.
+
+        If the first has another number of planes, that.
+        """
         for row in dict.fromkeys((first, *np.linspace(0, len(self) - 1, LOOKED_AT, dtype=int).tolist())):
             try:
                 with self._open(row) as image:
-                    if channels_of(image) == 3:
-                        return 3
+                    found = channels_of(image)
             except UnreadableImage:  # told of when it is asked for
                 continue
+            if found == 3 or (found != 1 and row == first):
+                return found
         return 1
 
     def _check_channels(self, channels: int) -> None:
-        if channels not in (1, 3, 4):
-            raise UserError(f"data.channels={channels}: image files give 1 (gray), 3 (RGB) or 4 (RGBA)")
+        """Raises UserError unless the first image that can be read has so many channels, or converts to them."""
+        if {channels, self.channels} <= {1, 3}:
+            return
+        before = self.options
+        self.options = replace(before, channels=channels)
+        try:
+            with self._open(self._first) as image:
+                have = channels_of(image)
+                fits = image.becomes(channels) if isinstance(image, Planes) else channels in (1, 3, 4)
+        finally:
+            self.options = before
+        if not fits:
+            raise UserError(
+                f"data.channels={channels}, but {self.path(self._first)} has {have}: image files give 1 (gray), 3 (RGB)"
+                ", 4 (RGBA), or the number of channels of a TIFF"
+            )
 
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         images = np.empty((len(rows), self.channels, self.image_size, self.image_size), dtype=np.uint8)
         aspect = np.empty(len(rows), dtype=np.float32)
 
-        def decode(image: Image.Image, *, place: int) -> None:
+        scale = self.range
+
+        def decode(image: Picture, *, place: int) -> None:
             images[place], aspect[place] = square(
-                image, self.image_size, self.channels, self.fit, self.options.interpolation
+                image, self.image_size, self.channels, self.fit, self.options.interpolation, scale
             )
 
         index, unread = self.read(rows, decode)
@@ -111,7 +180,7 @@ class DecodedImages(Images):
             index[place] = self._next_readable(int(row), bad, partial(decode, place=place))
         return index, [self.path(row) for row in bad]
 
-    def _next_readable(self, row: int, bad: dict[int, None], decode: Callable[[Image.Image], None]) -> int:
+    def _next_readable(self, row: int, bad: dict[int, None], decode: Callable[[Picture], None]) -> int:
         reason = ""
         for candidate in (*range(row, len(self)), *range(row)):
             if candidate not in self._unreadable:
@@ -122,6 +191,7 @@ class DecodedImages(Images):
                 except UnreadableImage as error:
                     reason = str(error)
                     self._refuse(candidate, reason)
+                    self._tell_of_size(candidate, error)
             bad[candidate] = None
         last = self.path((row - 1) % len(self))
         raise UserError(f"{self.name}: none of its {len(self)} images can be read; the last was {last}: {reason}")
@@ -130,3 +200,9 @@ class DecodedImages(Images):
         if self.options.on_error == "raise":
             raise UserError(f"cannot read {self.path(row)}: {reason} (data.on_error=skip leaves such images out)")
         self._unreadable.add(row)
+
+    def _tell_of_size(self, row: int, error: UnreadableImage) -> None:
+        """Warn of the first image that is left out for its size alone, in each process, unless opening has done it."""
+        if isinstance(error, TooLarge) and not self._has_told:
+            self._has_told = True
+            warnings.warn(f"{self.name}: left out {self.path(row)}: {error}", stacklevel=2)

@@ -3,26 +3,27 @@
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from PIL import Image
 from tqdm import tqdm
 
-from sslkit.data.decode import UnreadableImage, open_image
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import bar_is_off, remembered
 from sslkit.data.hf_labels import labels_of
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.opening import Picture, open_picture
+from sslkit.data.split_words import asked, split_of, usual
+from sslkit.data.unreadable import UnreadableImage
 from sslkit.errors import UserError, first_line
 from sslkit.members import nearest
 from sslkit.regular_files import regular
 
 PREFIX = "hf:"
-_USUAL = {"validation": "val", "valid": "val", "dev": "val"}
 
 
 class HfImages(DecodedImages):
@@ -59,14 +60,14 @@ class HfImages(DecodedImages):
         """Bytes of `content`."""
         return len(self.content(row))
 
-    def _open(self, row: int) -> Image.Image:
+    def _open(self, row: int) -> Picture:
         try:
             image = self._table[row][self._column]
         except Exception as error:  # Arrow raises its own
             raise UnreadableImage(first_line(error)) from error
         if image is None:
             raise UnreadableImage("the row has no image")
-        return open_image(io.BytesIO(image["bytes"]) if image["bytes"] is not None else image["path"])
+        return open_picture(io.BytesIO(image["bytes"]) if image["bytes"] is not None else image["path"], self.opening)
 
     def _update_listing(self, digest: Any) -> None:
         digest.update(f"{len(self)} {self._column}".encode())
@@ -95,17 +96,18 @@ def open_hf(source: str, options: ImageOptions) -> HfImages:
     PATH: a folder that `save_to_disk` wrote, or one with Parquet or Arrow files, which the library converts once in its
     own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images; default: the only
     one.
-    Splits: "train" first, or the first there is; validation is "val", and a single held-out split is "test". Labels:
-    see `hf_labels.labels_of`.
+    Splits: "train" first, or the first there is, with a warning, as of those that are not read; they are called as of a
+    folder, and a single held-out split is "test". Labels: see `hf_labels.labels_of`.
     Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
     for streamed ones.
     """
     where, column = _parsed(source)
     tables = _loaded(where)
-    usual = _usual(tables)
-    wanted = "test" if options.split == "val" and "val" not in usual else options.split
-    check_split(source, wanted, tuple(usual))
-    chosen = {split: tables[own] for split, own in usual.items()}
+    known = _usual(tables)
+    wanted = asked(options.split, known)
+    check_split(source, wanted, tuple(known))
+    _warn_of_splits(name_of_hf(source), known, tables)
+    chosen = {split: tables[own] for split, own in known.items()}
     return of_tables(chosen, wanted, name_of_hf(source), column, source, options)
 
 
@@ -216,12 +218,18 @@ def _texts(content: Any) -> Iterator[str]:
 
 def _usual(tables: dict[str, Any]) -> dict[str, str]:
     """The data set's split for each of the usual names."""
-    known = {_USUAL.get(name, name): name for name in tables}
+    known = {split_of(name) or name: name for name in tables}
     first = "train" if "train" in known else next(iter(known))
     held_out = {name: own for name, own in known.items() if name in ("val", "test") and name != first}
-    if len(held_out) == 1:
-        held_out = {"test": next(iter(held_out.values()))}
-    return {"train": known[first], **held_out}
+    return usual({"train": known[first], **held_out}) or {"train": known[first]}
+
+
+def _warn_of_splits(name: str, known: Mapping[str, str], tables: Mapping[str, Any]) -> None:
+    """Warn of splits that are not read, and if one of another name is learned from."""
+    if split_of(known["train"]) != "train" and len(tables) > 1:
+        warnings.warn(f"{name} has no split train: its split {known['train']} is learned from", stacklevel=5)
+    if others := [own for own in tables if own not in known.values()]:
+        warnings.warn(f"{name}: its splits {', '.join(others)} are not read", stacklevel=5)
 
 
 def _image_column(table: Any, wanted: str | None, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.label_lists import LabelLists
+from sslkit.data.label_values import Measured, classes_of_splits
 
 NAMES = ("label", "labels")  # of the column that holds the classes, if there are several that could
 Column = Any  # pyarrow.ChunkedArray
@@ -17,9 +18,9 @@ def labels_of(table: Any, tables: Sequence[Any], name: str) -> dict[str, Any]:
 
     table: the split. tables: all splits; the classes of plain integers and texts are those of all of them together.
     The column of classes (ClassLabel) is used, or of several the one named label or labels; without one, a column
-    label or labels of whole numbers, -1 for none, of yes or no, or of texts. A column of lists gives each row several
-    classes.
-    name: of the data set, in the warning that no column of several is used.
+    label or labels of whole numbers (2.0 is one, too), -1 for none, of yes or no, or of texts. A column of lists gives
+    each row several classes.
+    name: of the data set, in the warnings that a column is not used: one of several, of measurements, or another kind.
     """
     import datasets
 
@@ -35,13 +36,16 @@ def labels_of(table: Any, tables: Sequence[Any], name: str) -> dict[str, Any]:
         return _numbered(_column(table, column), list(kinds[column].names), several)
     column = next((column for column in NAMES if _is_plain(kinds.get(column))), None)
     if column is None:
+        _warn_of_unusable(kinds, name)
         return {}
-    alike = [one for one in tables if one.features.get(column) == table.features[column]]
-    found = {value for one in alike for value in _distinct(_column(one, column))}
-    values = sorted(value for value in found if not (isinstance(value, int) and value < 0))
-    if not values:
+    alike = [one for one in tables if _kind(one.features.get(column)) == _kind(table.features[column])]
+    try:
+        of_value = classes_of_splits({str(k): _distinct(_column(one, column)) for k, one in enumerate(alike)}, name)
+    except Measured as error:
+        said = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
+        warnings.warn(f"{name}: {said}", stacklevel=5)
         return {}
-    return _found_in(values, _column(table, column), several=hasattr(table.features[column], "feature"))
+    return _found_in(of_value, _column(table, column), several=hasattr(table.features[column], "feature"))
 
 
 def _column(table: Any, column: str) -> Column:
@@ -49,9 +53,25 @@ def _column(table: Any, column: str) -> Column:
 
 
 def _is_plain(kind: Any) -> bool:
-    """True for whole numbers, yes or no, and texts."""
-    dtype = getattr(kind, "dtype", None)
-    return isinstance(dtype, str) and (dtype.startswith(("int", "uint")) or dtype in ("bool", "string", "large_string"))
+    """True for numbers, yes or no, and texts."""
+    return _kind(kind) is not None
+
+
+def _kind(kind: Any) -> str | None:
+    """`number`, `yes or no` or `text`, of a column or, for lists, of their items; None for anything else."""
+    dtype = getattr(getattr(kind, "feature", kind), "dtype", None)
+    if not isinstance(dtype, str):
+        return None
+    if dtype.startswith(("int", "uint", "float")):
+        return "number"
+    return {"bool": "yes or no", "string": "text", "large_string": "text"}.get(dtype)
+
+
+def _warn_of_unusable(kinds: dict[str, Any], name: str) -> None:
+    for column in NAMES:
+        if column in kinds:
+            said = f"its column {column} is of {type(kinds[column]).__name__}, which gives no classes"
+            warnings.warn(f"{name}: {said}, and is not used", stacklevel=5)
 
 
 def _distinct(values: Column) -> list[Any]:
@@ -71,9 +91,13 @@ def _numbered(values: Column, names: list[str], several: bool) -> dict[str, Any]
     return {"labels": labels, "classes": names} if (labels >= 0).any() else {}
 
 
-def _found_in(classes: list[Any], values: Column, several: bool) -> dict[str, Any]:
-    """The labels of a column of values, each one of `classes`, or none."""
-    number = {value: place for place, value in enumerate(classes)}
+def _found_in(of_value: dict[Any, Any], values: Column, several: bool) -> dict[str, Any]:
+    """The labels of a column. of_value: the class of each of its values, None for none, see `classes_of_splits`."""
+    classes = sorted({one for one in of_value.values() if one is not None})
+    if not classes:
+        return {}
+    place = {one: place for place, one in enumerate(classes)}
+    number = {value: place[one] for value, one in of_value.items() if one is not None}
     names = list(map(str, classes))
     if several:
         lists = [

@@ -12,12 +12,15 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from sslkit.data import scale
+from sslkit.data.scale import Range
 from sslkit.errors import UserError
 from sslkit.members import nearest
 
 FITS = ("squash", "crop")
 INTERPOLATIONS = ("bilinear", "bicubic")
 ON_ERROR = ("skip", "raise")
+PAGES = ("first", "all")
 CACHE = "runs/cache"
 
 
@@ -32,13 +35,22 @@ class ImageOptions:
     on_error: str = "skip"
     interpolation: str = "bilinear"
     cache: str | Path | None = CACHE
+    range: Range | str | None = None
+    pages: str = "first"
+    max_pixels: int | None = None
 
     def __post_init__(self) -> None:
-        for name, known in (("fit", FITS), ("on_error", ON_ERROR), ("interpolation", INTERPOLATIONS)):
+        object.__setattr__(self, "range", scale.checked(self.range))
+        for name, known in (
+            ("fit", FITS),
+            ("on_error", ON_ERROR),
+            ("interpolation", INTERPOLATIONS),
+            ("pages", PAGES),
+        ):
             value = getattr(self, name)
             if value not in known:
                 raise UserError(f"data.{name}={value} is not an option: {nearest(str(value), known)}")
-        for name in ("image_size", "channels"):
+        for name in ("image_size", "channels", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"data.{name}={value} must be at least 1")
@@ -71,11 +83,13 @@ class Images(Dataset):
     Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and must be picklable: workers may be spawned.
 
     decodes: True if reading a row is slow enough for worker processes.
+    range: the values of pixels of more than 8 bits that become 0 and 255, see `sslkit.data.scale`; None for 8 bits.
     workers: number of these in `in_order.batches_in_order`, or "auto"; a run sets its data.workers.
     """
 
     decodes: ClassVar[bool] = True
     workers: int | str = "auto"
+    range: Range | None = None
 
     def __init__(
         self,
@@ -99,6 +113,9 @@ class Images(Dataset):
         self.channels = channels
         self.image_size = image_size
         self.native_size = native_size
+
+    def __str__(self) -> str:
+        return self.name
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -125,21 +142,43 @@ class Images(Dataset):
     def has_split(self, name: str) -> bool:
         return name in self.splits
 
-    def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Images":
-        """The same images with other options, without listing or decoding again. Options as in `open_images`."""
+    def at(
+        self,
+        *,
+        image_size: int,
+        channels: int,
+        fit: str,
+        interpolation: str = "bilinear",
+        range: Range | None = None,
+    ) -> Self:
+        """The same images with other options, without listing or decoding again. Options as in `open_images`.
+
+        range: in the place of one that was found; one that was given stays, as do pixels of 8 bits.
+        """
         options = replace(self.options, image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
         self._check_channels(channels)
         other = self._copied()
         other.options, other.fit = options, fit
         other.image_size, other.channels = image_size, channels
+        if range is not None and self.range not in (None, range) and not isinstance(self.options.range, tuple):
+            other.rescale(range)
         return other
+
+    def rescale(self, range: Range) -> None:
+        """Read pixels of more than 8 bits by another range."""
+        self.range = range
+        self._forget()
 
     def _copied(self) -> Self:
         """A copy that is to be changed: it shares what was opened, and has no digest yet."""
         other = copy.copy(self)
-        for found in ("digest", "listing", "content_digest"):
-            other.__dict__.pop(found, None)
+        other._forget()
         return other
+
+    def _forget(self) -> None:
+        """Drop the digests."""
+        for found in ("digest", "listing", "content_digest"):
+            self.__dict__.pop(found, None)
 
     def _check_channels(self, channels: int) -> None:
         """Raises UserError unless the images can be converted to this number of channels."""
@@ -175,7 +214,8 @@ class Images(Dataset):
 
     def _chosen(self) -> tuple[Any, ...]:
         """What the pixels depend on beside the content, and the names of the labels."""
-        return (self.channels, self.image_size, self.fit, self.classes)
+        deep = () if self.range is None else (self.range,)
+        return (self.channels, self.image_size, self.fit, self.classes, *deep)
 
     def _update_digest(self, digest: Any) -> None:
         """Feed the identity of the content to a hashlib object."""

@@ -1,7 +1,7 @@
 """Many paths in little memory."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,19 @@ class PathList:
         self._block = b"".join(encoded)
         self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
+    @classmethod
+    def joined(cls, lists: "Sequence[PathList]") -> "PathList":
+        """The paths of several lists, one after the other."""
+        lengths = np.concatenate([[0], *(np.diff(one._ends) for one in lists)])
+        return cls.of_block(b"".join(one._block for one in lists), np.cumsum(lengths, dtype=np.int64))
+
+    @classmethod
+    def of_block(cls, block: bytes, ends: np.ndarray) -> "PathList":
+        """block: the encoded paths, one after the other. ends: (N + 1,) int64 the place where each ends, 0 first."""
+        found = cls([])
+        found._block, found._ends = block, ends
+        return found
+
     def __len__(self) -> int:
         return len(self._ends) - 1
 
@@ -24,6 +37,11 @@ class PathList:
     def encoded(self) -> Iterator[bytes]:
         """All paths; faster than one by one."""
         return (self._block[begin:end] for begin, end in pairwise(self._ends.tolist()))
+
+    def part(self, start: int, stop: int) -> "PathList":
+        """The paths from `start` to `stop`."""
+        block = self._block[self._ends[start] : self._ends[stop]]
+        return PathList.of_block(block, self._ends[start : stop + 1] - self._ends[start])
 
     def take(self, rows: np.ndarray) -> "PathList":
         """The paths of some rows (n,) int64, in their order."""

@@ -147,14 +147,18 @@ def _local(spelled: Iterable[str]) -> Iterable[str]:
     for one in spelled:
         path = Path(one).expanduser()
         if path.is_dir():
-            inside = (file for file in path.rglob("*") if file.name.lower().endswith(_KINDS))
-            yield from (str(file) for file in inside if not file.is_dir())
+            yield from (str(file) for file in path.rglob("*") if _is_shard(file.name) and not file.is_dir())
         elif path.is_file():
             yield str(path)
         elif found := glob(str(path), recursive=True):
             yield from found
         elif not any(letter in one for letter in "*?["):
             raise UserError(f"there is no shard {path}")
+
+
+def _is_shard(name: str) -> bool:
+    """Return whether a file in a folder is taken: not ._a.tar, which macOS leaves beside a.tar."""
+    return name.lower().endswith(_KINDS) and name[0] != "."
 
 
 def _listed(spelled: Iterable[str], files: ShardFiles) -> Iterable[str]:
@@ -169,7 +173,7 @@ def _listed(spelled: Iterable[str], files: ShardFiles) -> Iterable[str]:
         except Exception as error:  # each file system of fsspec raises its own
             raise UserError(f"cannot list the shards {one}: {type(error).__name__}: {first_line(error)}") from error
         if found or any(letter in one for letter in "*?"):
-            yield from (system.unstrip_protocol(name) for name in found if name.lower().endswith(_KINDS))
+            yield from (system.unstrip_protocol(name) for name in found if _is_shard(name.rpartition("/")[2]))
         else:
             yield one  # a file with another ending, or nothing: a server that cannot list files says so later
 

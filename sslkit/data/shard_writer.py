@@ -28,9 +28,10 @@ class Written:
 def write_shards(source: str | Path, out: str | Path, *, megabytes: int = 256, progress: bool = True) -> list[Written]:
     """Copy every image file below `source`, as it is, into OUT/SPLIT-NNNNNN.tar, in the order of a folder's rows.
 
-    Splits and classes as of `folder.open_folder`. The sample of an image is its path with dots and without extension;
-    with class folders the number of its class stands in a .cls beside it. A shard is closed at `megabytes` MB, and
-    appears under its name once it is whole. Files that are no images are left out; damaged images are copied.
+    Splits and classes as of `folder.open_folder`. The sample of an image is its path without extension, with _ for
+    the dots in its last part; with class folders the number of its class stands in a .cls beside it. A shard is closed
+    at `megabytes` MB, and appears under its name once it is whole. Files that are no images are left out; damaged
+    images are copied.
     Raises UserError for a source without images, for files in OUT, and if it cannot be written.
     """
     source, out = Path(source).expanduser(), Path(out).expanduser()
@@ -65,7 +66,8 @@ def _samples(listing: Listing) -> Iterator[tuple[int, str]]:
     """(row, name of its sample) of every image. Two files that differ in their extension alone are told apart."""
     seen: set[str] = set()
     for row, path in enumerate(listing.paths):
-        name = os.path.splitext(path)[0].replace(os.sep, "/").replace(".", "_")
+        folder, last = os.path.split(os.path.splitext(path)[0])
+        name = "/".join(filter(None, (folder.replace(os.sep, "/"), last.replace(".", "_"))))
         name = f"{name}-{row}" if name in seen else name
         seen.add(name)
         yield row, name

@@ -10,11 +10,12 @@ import numpy as np
 from PIL import Image
 
 from sslkit.data.arrays import ArrayImages, to_nchw
-from sslkit.data.decode import UnreadableImage, open_image, unreadable
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
+from sslkit.data.opening import open_image
 from sslkit.data.path_list import PathList
+from sslkit.data.unreadable import UnreadableImage, unreadable
 from sslkit.errors import UserError
 from sslkit.members import nearest
 from sslkit.regular_files import regular
@@ -73,6 +74,9 @@ class TorchvisionImages(DecodedImages):
 
     def image_name(self, row: int) -> str:
         return os.path.relpath(self.path(row), self.dataset.root).replace(os.sep, "/")
+
+    def names(self) -> PathList | None:
+        return PathList(list(map(str, self._files))) if self._files else None
 
     def _open(self, row: int) -> Image.Image:
         try:

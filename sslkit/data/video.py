@@ -188,7 +188,7 @@ def open_videos(
     """
     options = VideoOptions(
         split, image_size, None, fit, on_error, interpolation, cache,
-        frames, stride, clips, sampling, decoder,
+        frames=frames, stride=stride, clips=clips, sampling=sampling, decoder=decoder,
     )  # fmt: skip
     return open_folder_of_videos(source, options)
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sslkit.data import scale
+from sslkit.data.several import joined
 from sslkit.errors import UserError
 from sslkit.settings import MOST_SEED, nested, overlaid, setting
 
@@ -14,9 +16,10 @@ SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X}
 
 @dataclass
 class DataConfig:
-    source: str = setting(
+    source: str | list[str] = setting(
         "fashion_mnist",
-        "embedded name, folder, .npz file, digits, shards:PATTERN, hf:PATH, torchvision:NAME:ROOT or video:FOLDER",
+        "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz file, digits, "
+        "shards:PATTERN, hf:PATH, torchvision:NAME:ROOT or video:FOLDER",
     )
     batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2, most=2**20)
     image_size: int | None = setting(
@@ -40,6 +43,18 @@ class DataConfig:
         "and a resumed run keeps its own",
         choices=("full", "fast"),
     )
+    range: list[float] | str | None = setting(
+        None,
+        "pixels of more than 8 bits: [low,high], the values that become 0 and 255, in all images; auto: the least and "
+        "the greatest of all training images; null: whole bits ([0,4095], ...) by a sample of them",
+        choices=("auto",),
+    )
+    pages: str = setting(
+        "first", "files of several pages: first, or all (each page is an image)", choices=("first", "all")
+    )
+    max_pixels: int | None = setting(
+        None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
+    )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(
         None, "videos only: distance in frames between two frames of a clip; null: 2", least=1, most=4096
@@ -48,6 +63,10 @@ class DataConfig:
     decoder: str | None = setting(
         None, "videos only: pyav or torchcodec; null: the first that is installed", choices=("pyav", "torchcodec")
     )
+
+    def __post_init__(self) -> None:
+        self.source = joined(self.source)
+        scale.checked(self.range)
 
     @property
     def is_video(self) -> bool:
@@ -233,6 +252,9 @@ def _check_videos(data: DataConfig) -> None:
         raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
     if data.is_video and data.detail is not None:
         raise UserError(f"data.detail={data.detail} is for images, and data={data.source!r} are videos: leave it out")
+    for name, usual in (("range", None), ("pages", "first"), ("max_pixels", None)):
+        if data.is_video and (value := getattr(data, name)) != usual:
+            raise UserError(f"data.{name}={value} is for images, and data={data.source!r} are videos: leave it out")
     given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
     if given and not data.is_video:
         raise UserError(f"data.{given[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER")

@@ -3,19 +3,23 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from sslkit import say
+from sslkit.data import class_names
 from sslkit.data.cropped import CroppedImages
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.in_order import batches_in_order
 from sslkit.data.kept import KeptImages, Room
+from sslkit.data.scale import Range
 from sslkit.data.sources import Images, open_images, splits
 from sslkit.data.video import DEFAULT_SIZE, open_videos
 from sslkit.errors import UserError
 from sslkit.method import Method
+from sslkit.plurals import counted
 from sslkit.training import run
 from sslkit.training.config import Config
 
@@ -50,21 +54,31 @@ class Data:
         return getattr(self.train, "clips", None)
 
 
-def open_data(config: Config) -> Data:
-    """The training images or videos and, if there are labels, those for evaluation."""
-    data = _open_videos(config) if config.data.is_video else _open_images(config)
+def open_data(config: Config, own: Any = None) -> Data:
+    """The training images or videos and, if there are labels, those for evaluation.
+
+    own: images or a Dataset of a Python program, in the place of `config.data.source`.
+    """
+    data = _open_videos(config) if config.data.is_video else _open_images(config, own)
     for images in (data.train, data.clean):
         if images is not None:
             images.workers = config.data.workers
     return data
 
 
-def _open_images(config: Config) -> Data:
-    source = config.data.source
+def _open_images(config: Config, own: Any) -> Data:
+    source = config.data.source if own is None else own
     known = splits(source)
     options = {"channels": config.data.channels, "on_error": config.data.on_error}
+    options |= {name: getattr(config.data, name) for name in ("range", "pages", "max_pixels")}
     options["cache"] = Path(config.out) / ".cache"
-    train = open_images(source, split=known[0], **options)
+    if isinstance(source, Images) and source.source is None:  # cannot be opened again
+        channels = config.data.channels or source.channels
+        train = source.at(image_size=source.image_size, channels=channels, fit=source.fit)
+    else:
+        train = open_images(source, split=known[0], **options)
+    if config.resume and getattr(train, "varies", False):
+        raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
     size = config.data.image_size or (train.image_size if train.native_size else 224)
     if train.native_size is None and size != 224:  # decode files a little larger than the views
         train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
@@ -72,7 +86,8 @@ def _open_images(config: Config) -> Data:
     def clean(split: str) -> Images:
         if split == train.split:  # not listed again
             return train.at(image_size=size, channels=train.channels, fit="crop")
-        return open_images(source, split=split, **{**options, "channels": train.channels}, image_size=size, fit="crop")
+        own = {"channels": train.channels, "range": train.range or config.data.range}
+        return open_images(source, split=split, **{**options, **own}, image_size=size, fit="crop")
 
     return _with_judges(Data(train, None, None, size), config, clean)
 
@@ -108,6 +123,7 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     held_out = next((name for name in ("test", "val") if name in known), None)
     query = clean(held_out) if held_out else None
     if query is not None and query.labels is not None:
+        _number_as_learned(query, bank)
         bank, query = (capped(images, config, room=room) for images in (bank, query))
         return _judged(replace(data, bank=bank, query=query), config)
     learned, asked = held_out_rows(bank.labels)
@@ -115,6 +131,21 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     withheld = None if too_few(*known) else asked  # all, whatever eval.max_images is
     bank, query = (capped(bank, config, rows, room=room) for rows in (learned, asked))
     return _judged(replace(data, bank=bank, query=query, held_out=False, withheld=withheld), config)
+
+
+def _number_as_learned(query: Images, bank: Images) -> None:
+    """Number the labels of held-out images as those of training, by name; classes that are not there are not asked for.
+
+    Raises UserError if no class is.
+    """
+    labels, unseen = class_names.known(query.labels, query.classes, bank.labels, bank.classes, query.name)
+    if unseen and run.is_main():
+        lost = int((query.labels >= 0).sum() - (labels >= 0).sum())
+        say.warning(
+            f"warning: {query.name}: train has no image of {class_names.listed(unseen)}, so that "
+            f"{counted(lost, 'held-out image')} of these classes are not judged by"
+        )
+    query.labels, query.classes = labels, bank.classes
 
 
 def _check_two_readable(train: Images) -> None:
@@ -171,15 +202,32 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, ro
 
 
 def settled(config: Config, data: Data, folder: Path | None) -> Config:
-    """The config with `data.detail` set, if it is not and the data are files: to full, or to the way of a run.
+    """The config with `data.detail` and `data.range` set, where they are not: to those of a run, or as they were found.
 
-    folder: of the run to continue, None for a new one.
+    Arrays have no detail, and pixels of 8 bits no range. folder: of the run to continue, None for a new one.
     """
-    if config.data.detail is not None or not isinstance(data.train, DecodedImages):
-        return config
     before = None if folder is None else run.settings_of(folder)
-    detail = "full" if before is None else before.data.detail
-    return replace(config, data=replace(config.data, detail=detail))
+    found = {}
+    if config.data.detail is None and isinstance(data.train, DecodedImages):
+        found["detail"] = "full" if before is None else before.data.detail
+    if not isinstance(config.data.range, list):
+        known = None if before is None else before.data.range
+        found["range"] = known if isinstance(known, list) else _as_setting(data.train.range)
+    return replace(config, data=replace(config.data, **found))
+
+
+def _as_setting(found: Range | None) -> list[float] | None:
+    return None if found is None else [int(value) if value.is_integer() else value for value in found]
+
+
+def rescale(data: Data, config: Config) -> bool:
+    """Read pixels of more than 8 bits by the settings' range, that of a run to go on with; True if it differs."""
+    if config.data.range is None or data.train.range in (None, tuple(config.data.range)):
+        return False
+    judged = [part.images for part in (data.bank, data.query) if part is not None]
+    for images in {id(one): one for one in (data.train, *judged)}.values():
+        images.rescale(tuple(map(float, config.data.range)))
+    return True
 
 
 def rows_to_learn(config: Config, data: Data, method: Method, *, whole: bool) -> Images | CroppedImages:

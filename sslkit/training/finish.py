@@ -72,7 +72,7 @@ def finish(
         "the evaluation": lambda: {"after": judge(method, data, config.eval.k)},
         "the diagnostics": lambda: _diagnosed(training()[0]),
         "the source head": lambda: _keep_head(entry, config, method),
-        "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k),
+        "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k, data.held_out),
         "embedding.png": lambda: _picture(config, data, method, folder, training),
     }
     card = make_card(config, data, method, folder)
@@ -154,6 +154,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
             "digest": train.digest,
             "content": train.content_digest,
             "licence": train.licence,
+            "range": None if train.range is None else list(train.range),
             "held_out": data.held_out if data.bank else None,
         },
         "seed": config.seed,

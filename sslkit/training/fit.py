@@ -10,9 +10,9 @@ from sslkit import members, objectives, say
 from sslkit.errors import UserError, nearest
 from sslkit.method import Method, classes, method, parse
 from sslkit.step_checks import check_batch, check_clips
-from sslkit.training import checkpoint_files, chosen, origin, run
+from sslkit.training import checkpoint_files, chosen, origin, own_data, run
 from sslkit.training.config import Config
-from sslkit.training.data import Data, normalization, open_data, settled, withhold
+from sslkit.training.data import Data, normalization, open_data, rescale, settled, withhold
 from sslkit.training.given import as_in
 from sslkit.zoo.entry import CARD, ZooEntry
 
@@ -21,24 +21,27 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     """Pretrain a backbone and write a zoo entry; every setting and its default is in `sslkit.training.config`.
 
     config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, "trainer.devices": 2, ...}, keys as on the
-        command line, or nested as in config.yaml.
+        command line, or nested as in config.yaml. "data" may also be a list of folders, a map-style Dataset, or images
+        of `sslkit.open_images`.
     backbone: a module object instead of config["backbone"].
     config["init"]: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
     """
+    config, own = (config, None) if isinstance(config, Config) else own_data.named(config)
     config = config if isinstance(config, Config) else Config.from_mapping(config)
     from sslkit.training import train, trainer  # load Lightning, too slow for `--help`
 
     check_parts(config)
     trainer.check_trainer(config)
-    data = open_data(config)
+    data = open_data(config, own)
     asked, config = config, chosen.with_options(config, data)
     model = build_method(config, data, backbone)
     _ = data.train.listing  # refuse a file that has gone before a folder is made
     config, folder, resumed = _started(asked, chosen.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):
         return _finished(folder, data)
-    if config.method_options() != chosen.with_options(asked, data).method_options():  # those of an older run
+    is_rescaled = rescale(data, config)
+    if is_rescaled or config.method_options() != chosen.with_options(asked, data).method_options():  # an older run's
         model = build_method(config, data, backbone)
     return train.train(config, data, model, folder, resumed, asked)
 

@@ -139,7 +139,7 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
     What was not said of the method has its default, and an option that is no more has none to have. A `data.detail`
-    that was not said is the run's, as is what `sslkit.training.chosen` chooses.
+    or `data.range` that was not said is the run's, as is what `sslkit.training.chosen` chooses.
     Raises UserError for a damaged config.yaml, and for one with another value of an option that is no more.
     """
     settings = settings_of(folder)
@@ -148,6 +148,8 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     before, now = settings.to_dict(), as_in(config, settings).to_dict()
     if config.data.detail is None:
         now["data"]["detail"] = before["data"]["detail"]
+    if not isinstance(config.data.range, list):
+        now["data"]["range"] = before["data"]["range"]
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])
     other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
     if "method" in other and before["method"]["name"] == now["method"]["name"]:

@@ -17,7 +17,7 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.method import Method
 from sslkit.training import launched, loggers, memory, origin, run, same_data
 from sslkit.training.checkpoint import SaveLast
-from sslkit.training.chosen import steps
+from sslkit.training.chosen import batches, steps
 from sslkit.training.compiling import Compiled
 from sslkit.training.config import Config
 from sslkit.training.data import Data, rows_to_learn
@@ -146,7 +146,7 @@ def _train(
     if config.trainer.compile:
         callbacks.insert(0, Compiled())  # removed before kNN and probe
     trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
-    module = Pretraining(method, config.optimizer, lr=peak_lr(config), steps=steps(config, data))
+    module = Pretraining(method, config.optimizer, lr=peak_lr(config, batches(config, data)), steps=steps(config, data))
     _fit(trainer, module, loading, folder, checkpoint)
     if not trainer.is_global_zero:
         return None

@@ -31,6 +31,7 @@ def _count(said: str, most: int) -> dict[str, Any]:
 
 _NUMBER = _field("number", "a number")
 _CHANNELS = _field("array", "one number for each channel", items=_NUMBER, minItems=1)
+_RANGE = _field(["array", "null"], "two numbers or null", items=_NUMBER, minItems=2, maxItems=2)
 _FEATURES = _field("array", "one number for each feature", minItems=1)
 _INPUT = {
     "image_size": _count("a whole number of pixels", MAX_SIZE),
@@ -71,6 +72,7 @@ SCHEMA: dict[str, Any] = _object(
         images=_field("integer", "a number of images", minimum=0),
         digest=_field("string", "the data's digest"),
         licence=_field(["string", "null"], "the data's licence or null"),
+        range=_RANGE,
         held_out=_field(["boolean", "null"], "true, false or null"),
     ),
     seed=_field("integer", "a whole number"),
@@ -123,6 +125,7 @@ EXPORT: dict[str, Any] = _object(
     std=_CHANNELS,
     crop_pct=_field("number", "a share above 0 and up to 1", exclusiveMinimum=0, maximum=1),
     interpolation=_field("string", "how images are resized"),
+    range=_RANGE,
     **_INPUT,
 )
 SCHEMAS = {"card": SCHEMA, "export": EXPORT}

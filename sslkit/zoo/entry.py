@@ -38,6 +38,12 @@ class ZooEntry:
             raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; a run writes them at its end")
         return cls(folder, cards.read(folder / CARD))
 
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The values of pixels of more than 8 bits that were 0 and 255 in training; None if it had 8 bits."""
+        found = self.card.get("data", {}).get("range")
+        return None if found is None else (float(found[0]), float(found[1]))
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the plain network's weights; no pickle is executed. Raises UserError for a damaged file."""
         return weights.read(self.folder / WEIGHTS)

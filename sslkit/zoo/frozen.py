@@ -25,6 +25,7 @@ class About:
     mean, std: of each channel of pixels in [0, 1]. crop_pct: share of a resized image's side that the network uses.
     interpolation: of the resize.
     frames, stride: of the network's clips, and the distance between two of the frames; None for images.
+    range: the values of pixels of more than 8 bits that are 0 and 1; None for a network of 8 bits.
     """
 
     name: str
@@ -39,12 +40,15 @@ class About:
     interpolation: str = "bicubic"
     frames: int | None = None
     stride: int | None = None
+    range: tuple[float, float] | None = None
 
     def to_json(self, **more: Any) -> str:
         """One line of JSON; more: further fields, ignored by `from_json`."""
         own = dataclasses.asdict(self)
         if self.frames is None:
             del own["frames"], own["stride"]
+        if self.range is None:
+            del own["range"]
         return json.dumps({"format": FORMAT, **own, **more})
 
     @classmethod
@@ -90,8 +94,13 @@ class Frozen(nn.Module):
         return self.net(x)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Normalise pixels (B, C, H, W) or (B, C, T, H, W), uint8 or floats in [0, 1], for the network."""
-        pixels = pixels.float() / 255 if pixels.dtype is torch.uint8 else pixels
+        """Normalise pixels (B, C, H, W) or (B, C, T, H, W) for the network: uint8, other integers, floats in [0, 1].
+
+        Integers of more than 8 bits lie in `about.range`, and are clipped to it.
+        """
+        low, high = (0.0, 255.0) if pixels.dtype is torch.uint8 else self.about.range or (0.0, 65535.0)
+        if not pixels.is_floating_point():
+            pixels = ((pixels.float() - low) / (high - low)).clamp(0, 1)
         ones = [1] * (pixels.dim() - 2)
         mean, std = (pixels.new_tensor(values).view(-1, *ones) for values in (self.mean, self.std))
         return (pixels - mean) / std

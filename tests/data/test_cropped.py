@@ -14,8 +14,9 @@ from torchvision.transforms.v2.functional import resized_crop
 
 from sslkit.data.cropped import CroppedImages
 from sslkit.data.crops import draw_boxes, finish
-from sslkit.data.decode import Region, open_image, regions
+from sslkit.data.decode import Region, regions
 from sslkit.data.loader import EpochRows, make_loader
+from sslkit.data.opening import open_image
 from sslkit.data.recipe import SIMCLR, View, ViewRecipe
 from sslkit.data.sources import open_images
 from sslkit.data.views import augment, view_generator

@@ -95,6 +95,7 @@ def test_one_sub_folder_is_no_class(tmp_path) -> None:
         (["train", "valid", "test"], {"train": "train", "val": "valid", "test": "test"}),
         (["training", "testing"], {"train": "training", "test": "testing"}),
         (["Train", "VAL", "Test"], {"train": "Train", "val": "VAL", "test": "Test"}),
+        (["TRAINING", "Dev"], {"train": "TRAINING", "test": "Dev", "val": "Dev"}),
     ],
 )
 def test_split_folders(tmp_path, folders: list[str], expected: dict[str, str]) -> None:
@@ -117,7 +118,10 @@ def test_train_with_nothing_beside_it_is_the_source(tmp_path) -> None:
     images = open_images(tmp_path)
     assert splits(tmp_path) == ("train",) and images.classes == ["cat", "dog"]
     (tmp_path / "read.me").touch()
-    assert open_images(tmp_path).classes is None, "something is beside it, so it is no split"
+    assert open_images(tmp_path).classes == ["cat", "dog"], "a text beside it changes nothing"
+    write(tmp_path / "cover.png")
+    with pytest.warns(UserWarning, match="train/ is read as any folder, since other folders or images lie beside it"):
+        assert open_images(tmp_path).classes is None, "an image is beside it, so it is no split"
 
 
 def test_train_beside_folders_that_are_no_split_is_a_class(tmp_path) -> None:
@@ -131,7 +135,7 @@ def test_train_beside_folders_that_are_no_split_is_a_class(tmp_path) -> None:
 def test_an_empty_folder(tmp_path, others: int) -> None:
     for i in range(others):
         (tmp_path / f"{i}.raw").write_bytes(b"x")
-    with pytest.raises(UserError, match=rf"no images in .*looked for \.png \.jpg .*there are {others} other files"):
+    with pytest.raises(UserError, match=rf"no images in .*looked for \.jpg \.jpeg .*there are {others} other files"):
         open_images(tmp_path)
 
 
@@ -185,7 +189,7 @@ def test_channels_come_from_the_first_readable_image(tmp_path) -> None:
     assert images.channels == 3
     assert images.__getitems__([1, 2])["images"][:, :, 0, 0].tolist() == [[255, 0, 0], [9, 9, 9]]
     assert open_images(tmp_path, channels=1).channels == 1
-    with pytest.raises(UserError, match=r"data.channels=2: image files give"):
+    with pytest.raises(UserError, match=r"data.channels=2, but .*1.png has 3: image files give"):
         open_images(tmp_path, channels=2)
 
 

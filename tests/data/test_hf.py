@@ -108,6 +108,62 @@ def test_whole_numbers_and_texts_named_label_are_classes_of_all_splits(kind: str
     assert opened(split(range(2), [0, 1]).rename_column("label", "width")).labels is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "labels", "classes"),
+    [
+        ("float32", [0.0, 1.0, None, 2.0], [0, 1, -1, 2], ["0", "1", "2"]),
+        ("float64", [10.0, float("nan"), 9.0, -1.0], [1, -1, 0, -1], ["9", "10"]),
+        ("bool", [True, None, False, True], [1, -1, 0, 1], ["False", "True"]),
+        ("string", ["3", "10", "", None], [0, 1, -1, -1], ["3", "10"]),
+    ],
+)
+def test_whole_floats_yes_or_no_and_missing_values_are_labels(
+    kind: str, values: list, labels: list, classes: list
+) -> None:
+    given = table(range(4)).remove_columns("label").add_column("label", values, feature=datasets.Value(kind))
+    images = opened(given)
+    assert images.labels.tolist() == labels and images.classes == classes
+
+
+def test_splits_that_are_not_read_and_one_that_is_learned_from_are_named(tmp_path: Path) -> None:
+    parts = {"Training": table(range(4)), "dev": table(range(4, 6)), "extra": table(range(6, 8))}
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "a"))
+    with pytest.warns(UserWarning, match="a: its splits extra are not read"):
+        assert open_images(f"hf:{tmp_path / 'a'}").labels.tolist() == DIGITS.labels[:4].tolist()
+    assert splits(f"hf:{tmp_path / 'a'}") == ("train", "test")
+    datasets.DatasetDict({"validation": table(range(4)), "test": table(range(2))}).save_to_disk(str(tmp_path / "b"))
+    with pytest.warns(UserWarning, match="b has no split train: its split validation is learned from"):
+        assert len(open_images(f"hf:{tmp_path / 'b'}")) == 4
+
+
+def test_whole_floats_and_integers_of_two_splits_are_the_same_classes() -> None:
+    whole = table(range(4)).remove_columns("label").add_column("label", [0, 1, 2, 3], feature=datasets.Value("int64"))
+    floats = table(range(2)).remove_columns("label").add_column("label", [3.0, 2.0], feature=datasets.Value("float32"))
+    for name, labels in (("train", [0, 1, 2, 3]), ("test", [3, 2])):
+        images = of_tables({"train": whole, "test": floats}, name, "mine", None, None, ImageOptions(image_size=8))
+        assert images.labels.tolist() == labels and images.classes == ["0", "1", "2", "3"]
+
+
+def test_columns_that_are_no_classes_are_named() -> None:
+    plain = table(range(4)).remove_columns("label")
+    given = plain.add_column("label", [0.5, 1.0, 2.25, 3.0], feature=datasets.Value("float32"))
+    with pytest.warns(UserWarning, match=r"mine: its column label holds numbers such as .*, which are no classes"):
+        assert opened(given).labels is None
+    boxes = table(range(2), labels=({"x": datasets.Value("int32")}, [{"x": 1}, {"x": 2}])).remove_columns("label")
+    with pytest.warns(UserWarning, match="mine: its column labels is of .*, which gives no classes, and is not used"):
+        assert opened(boxes).labels is None
+
+
+def test_texts_of_two_splits_are_compared_as_names() -> None:
+    def split(values: list[str]):
+        return table(range(2)).remove_columns("label").add_column("label", values, feature=datasets.Value("string"))
+
+    tables = {"train": split(["Cat", "dog"]), "test": split(["cat", "dog"])}
+    with pytest.warns(UserWarning, match="mine: 'Cat' and 'cat' are one class"):
+        images = of_tables(tables, "test", "mine", None, None, ImageOptions(image_size=8))
+    assert images.classes == ["Cat", "dog"] and images.labels.tolist() == [0, 1]
+
+
 def test_lists_of_plain_numbers_are_several_classes() -> None:
     given = table(range(3), labels=(datasets.Sequence(datasets.Value("int32")), [[9, 4], [], None]))
     assert opened(given.remove_columns("label")).multi_labels.tolist() == [[1, 1], [-1, -1], [0, 0]]

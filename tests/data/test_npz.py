@@ -70,9 +70,9 @@ def test_with_a_minus_one_in_any_split_it_is_the_no_and_zero_is_not_known(tmp_pa
         ({"x": np.zeros((2, 4), np.uint8)}, r"has shape \(2, 4\)"),
         ({"x": np.zeros((2, 9, 5, 7), np.uint8)}, "which dimension is the channels"),
         ({"x": np.zeros((0, 4, 4), np.uint8)}, "has no images"),
-        ({"x": np.array([["a"]])}, "holds <U1; pixels are uint8"),
+        ({"x": np.array([["a"]])}, "holds <U1; pixels are integers or floats"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.arange(3)}, "2 images and 3 labels"),
-        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.zeros(2)}, "labels are"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.array([0.5, 1])}, "y holds numbers such as 0.5"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0, 5], "classes": ["a"]}, "there are 1 classes"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.full((2, 3), 2)}, "1 for yes and 0 for no"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.ones((2, 3), int), "classes": ["a"]}, "labels are of 3 classes"),
@@ -96,3 +96,28 @@ def test_a_damaged_npz_is_refused(tmp_path) -> None:
     (tmp_path / "bare.npy").rename(tmp_path / "bare.npz")
     with pytest.raises(UserError, match="one bare array"):
         open_images(tmp_path / "bare.npz")
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "classes"),
+    [
+        (np.array([0.0, 2.0, np.nan, 1.0], np.float32), [0, 2, -1, 1], ["0", "1", "2"]),
+        (np.array([True, False, True, True]), [1, 0, 1, 1], ["False", "True"]),
+        (np.array([10, -1, 9, 9]), [1, -1, 0, 0], ["9", "10"]),
+        (np.array(["b", "a", "", "a"]), [1, 0, -1, 0], ["a", "b"]),
+        (np.array([[3.0], [1.0], [3.0], [1.0]]), [1, 0, 1, 0], ["1", "3"]),
+    ],
+)
+def test_whole_floats_yes_or_no_and_missing_labels(tmp_path, given: np.ndarray, labels: list, classes: list) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 4, 4), np.uint8), y=given)
+    images = open_images(tmp_path / "a.npz")
+    assert images.labels.tolist() == labels and images.classes == classes
+
+
+def test_names_of_train_and_test_are_compared_as_people_read_them(tmp_path) -> None:
+    x = np.zeros((2, 4, 4), np.uint8)
+    arrays = {"x_train": x, "y_train": ["Cat", "dog"], "x_test": x, "y_test": ["dog", "cat"]}
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.warns(UserWarning, match="'Cat' and 'cat' are one class"):
+        test = open_images(tmp_path / "a.npz", split="test")
+    assert test.classes == ["Cat", "dog"] and test.labels.tolist() == [1, 0]

@@ -7,6 +7,7 @@ import fuzzing
 import pytest
 from named_pipes import pipe
 
+from sslkit.data.shard_files import find
 from sslkit.data.sources import open_images, splits
 from sslkit.errors import UserError
 
@@ -43,3 +44,14 @@ def test_names_that_no_file_can_have_are_one_line() -> None:
     for name in ("a" * 300 + ".tar", "{0..%s}.tar" % ("9" * 300), "~nobody-of-this-name/a.tar"):
         with pytest.raises(UserError, match="cannot look for the shards"):
             splits(f"shards:{name}")
+
+
+def test_files_that_macos_leaves_beside_shards_are_none(tmp_path: Path) -> None:
+    for name in ("a.tar", "deep/b.tar"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).with_name(f"._{Path(name).name}").write_bytes(b"\0\5\26\7")
+        with tarfile.open(tmp_path / name, "w"):
+            pass
+    for form in ("{folder}", "file://{folder}"):
+        names = find(form.format(folder=tmp_path))[1]
+        assert [name.rpartition("/")[2] for name in names] == ["a.tar", "b.tar"]

@@ -1,7 +1,6 @@
 """Shards: tar files of images, read row by row at their offsets, equal to the folder that they were written from."""
 
 import gzip
-import io
 import os
 import pickle
 import tarfile
@@ -12,29 +11,12 @@ import pytest
 import torch
 from odd_disks import read_only
 from PIL import Image
+from tars import DIGITS, picture, tar
 
 from sslkit.data.shard_writer import write_shards
 from sslkit.data.shards import name_of_shards
 from sslkit.data.sources import open_images, splits
 from sslkit.errors import UserError
-
-DIGITS = open_images("digits")
-
-
-def picture(row: int, kind: str = "png") -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(DIGITS.pixels[row, 0]).save(content, kind)
-    return content.getvalue()
-
-
-def tar(path: Path, members: dict[str, bytes]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as opened:
-        for name, content in members.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(content)
-            opened.addfile(about, io.BytesIO(content))
-    return path
 
 
 def labelled(rows: range, part: int = 0, parts: int = 1) -> dict[str, bytes]:
@@ -99,7 +81,7 @@ def test_shards_of_another_file_system(tmp_path: Path) -> None:
 def test_shards_of_a_folder_are_that_folder(classes: bool, tmp_path: Path) -> None:
     for row in range(24):
         below = ("train", "test")[row % 4 == 0]
-        top = f"{below}/digit {DIGITS.labels[row]}" if classes else below
+        top = f"{below}/digit.{DIGITS.labels[row]}" if classes else below
         path = tmp_path / "folder" / top / f"{row:03}.v2.{('png', 'PNG', 'jpg')[row % 3]}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(picture(row, "jpeg" if path.suffix == ".jpg" else "png"))
@@ -156,9 +138,9 @@ def test_only_new_and_changed_shards_are_indexed_again(shards: str, tmp_path: Pa
     from sslkit.data import tar_index
 
     scanned = []
-    scan = tar_index._scan
+    scan = tar_index.scan
     monkeypatch.setattr(
-        tar_index, "_scan", lambda files, shard, state: scanned.append(shard) or scan(files, shard, state)
+        tar_index, "scan", lambda files, shard, state: scanned.append(shard) or scan(files, shard, state)
     )
     first = open_images(shards, cache=tmp_path / "cache")
     assert len(scanned) == 6
@@ -180,7 +162,7 @@ def test_a_read_only_index_is_used_if_it_knows_all_shards(monkeypatch, tmp_path:
     source, cache = f"shards:{tmp_path}/{{0..1}}.tar", tmp_path / "cache"
     with pytest.warns(UserWarning, match="is damaged"):
         known = open_images(source, cache=cache).digest
-    monkeypatch.setattr(tar_index, "_scan", lambda *_: 1 / 0)
+    monkeypatch.setattr(tar_index, "scan", lambda *_: 1 / 0)
     assert read_only(tmp_path, lambda: open_images(source, cache=cache).digest) == known
     tar(first, labelled(range(30)))
     said = read_only(tmp_path, lambda: open_images(source, cache=cache).digest)

@@ -49,7 +49,7 @@ class Line:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two zoo entries, a small data set of real digits and a folder of real pictures."""
+    """A folder with two zoo entries, a small data set of real digits, a folder of real pictures and lists of these."""
     from PIL import Image
 
     root = tmp_path_factory.mktemp("place")
@@ -65,6 +65,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = root / "pictures" / f"class{number % 2}" / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path)
+    names = [f"class{number % 2}/{number}.png" for number in range(8)]
+    (root / "lines.txt").write_text("".join(f"pictures/{name}\n" for name in names))
+    (root / "table.csv").write_text("file,class\n" + "".join(f"pictures/{name},{name[5]}\n" for name in names))
     return root
 
 

@@ -115,8 +115,8 @@ def test_a_folder_is_listed_once(files: Path, tmp_path: Path, monkeypatch) -> No
     from sslkit.data import folder
 
     listed = []
-    walk = folder._walk
-    monkeypatch.setattr(folder, "_walk", lambda place, extensions: listed.append(place) or walk(place, extensions))
+    walk = folder.walk
+    monkeypatch.setattr(folder, "walk", lambda place, *how, **more: listed.append(place) or walk(place, *how, **more))
     opened = open_data(Config.from_mapping(config(files, tmp_path, workers=3)))
     assert listed == [files]
     assert (opened.train.image_size, opened.bank.images.image_size, opened.bank.images.fit) == (18, 16, "crop")

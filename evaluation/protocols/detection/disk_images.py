@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from PIL import ExifTags, Image, ImageOps
 
-from sslkit.data.decode import UnreadableImage, open_image, rgb, unreadable
+from sslkit.data.decode import rgb
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import CACHE
+from sslkit.data.opening import open_image
 from sslkit.data.path_list import PathList
+from sslkit.data.unreadable import UnreadableImage, unreadable
 from sslkit.errors import UserError
 
 SHOWN = 3  # largest number of names in a message

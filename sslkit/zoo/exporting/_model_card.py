@@ -58,10 +58,15 @@ def _training(card: dict[str, Any]) -> list[str]:
         "epochs": card.get("epochs"),
         "seed": card.get("seed"),
         "date": card.get("date"),
+        "values": _values(data.get("range")),
         "pixels": f"in [0, 1], mean {card['normalize']['mean']}, std {card['normalize']['std']} by channel",
     }
     rows = [f"| {name} | {value} |" for name, value in facts.items() if value is not None]
     return ["## Training", "", "| | |", "|---|---|", *rows, ""]
+
+
+def _values(found: list[float] | None) -> str | None:
+    return found and f"pixels of more than 8 bits: {found[0]:g} to {found[1]:g} become 0 to 1"
 
 
 def _numbers(source: Source) -> list[str]:

@@ -109,6 +109,7 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
         crop_pct=0.875 if size > backbones.SMALL else 1.0,  # small images are not cropped
         frames=body.get("frames"),
         stride=body.get("stride"),
+        range=entry.range,
     )
 
 

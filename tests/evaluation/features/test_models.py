@@ -1,5 +1,6 @@
 """What may be evaluated, and what is refused."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,15 @@ def test_the_digest_sees_what_repr_and_state_dict_leave_out() -> None:
     assert weights_digest(one) != weights_digest(other)
 
 
+def test_pixels_that_no_patch_covers_are_said() -> None:
+    with pytest.warns(UserWarning, match=r"narrow_vit: patches of 16 pixels do not divide 100: the last 4 rows"):
+        model = load_model("random:narrow_vit", image_size=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_model(model)
+        load_model("random:narrow_vit", image_size=96)
+
+
 def test_a_loaded_model_keeps_its_size() -> None:
     model = load_model("random:narrow_resnet", image_size=28, in_chans=1)
     assert load_model(model, image_size=28) is model
@@ -151,7 +161,7 @@ def test_missing_wheels_are_named(monkeypatch) -> None:
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(3)}, tmp_path / "w.pth")
-    with pytest.raises(UserError, match=r"fit timm's resnet18 .* neither by name nor by position"):
+    with pytest.raises(UserError, match=r"0 of its 120 tensors are there by name; the file has weight, "):
         load_model(f"timm:resnet18:{tmp_path / 'w.pth'}")
 
 

@@ -3,15 +3,17 @@
 from pathlib import Path
 
 from evaluation.protocols.action.datasets.base import SUFFIXES, Films, Listing, check_split, films_below, present
+from sslkit.data.class_names import matched
+from sslkit.data.folder import folder_of
 from sslkit.errors import UserError
 
 FOLDER = "video"
-PARTS = {"train": ("train",), "test": ("test", "val", "valid", "validation")}
 
 
 def open_folder(root: Path, split: str) -> Films:
     """List one split of FOLDER/train/CLASS/FILE and FOLDER/test/CLASS/FILE; the classes are those of train.
 
+    Splits are called, and classes compared, as in `sslkit.data.folder.open_folder`.
     Raises UserError for another folder structure, videos outside a class folder, and test classes not in train.
     """
     check_split(f"video:{root}", split)
@@ -20,7 +22,9 @@ def open_folder(root: Path, split: str) -> Films:
     classes = sorted({_class(_part(root, "train"), path) for path in films_below(_part(root, "train"))})
     folder = _part(root, split)
     paths = films_below(folder)
-    names = [_class(folder, path) for path in paths]
+    found = [_class(folder, path) for path in paths]
+    of_name = matched({"train": classes, "test": found}, root.resolve().name)
+    names = [of_name[name] for name in found]
     if not paths:
         raise UserError(f"there is no video in {folder.absolute()}: looked for {' '.join(SUFFIXES)}")
     if unknown := sorted(set(names) - set(classes)):
@@ -33,10 +37,10 @@ def open_folder(root: Path, split: str) -> Films:
 
 
 def _part(root: Path, split: str) -> Path:
-    for name in PARTS[split]:
-        if (root / name).is_dir():
-            return root / name
-    raise UserError(f"{root.absolute()} has no folder {' or '.join(PARTS[split])}: action needs train and test")
+    found = folder_of(root, split) or (folder_of(root, "val") if split == "test" else None)
+    if found is None:
+        raise UserError(f"{root.absolute()} has no folder {split}{' or val' if split == 'test' else ''}")
+    return found
 
 
 def _class(folder: Path, path: str) -> str:

@@ -195,6 +195,13 @@ def test_folders_of_films(tmp_path: Path) -> None:
     assert train.name == "set" and folds_of("video:set") == (1,)
 
 
+def test_folders_of_films_are_called_as_those_of_images(tmp_path: Path) -> None:
+    touch(*(tmp_path / "set" / path for path in ("Training/Run/1.mp4", "Training/walk/2.mp4", "DEV/run/3.mp4")))
+    with pytest.warns(UserWarning, match="'Run' and 'run' are one class"):
+        test = open_films(f"video:{tmp_path / 'set'}", "test")
+    assert named(test) == {"run/3.mp4": "Run"}
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [

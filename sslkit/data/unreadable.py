@@ -1,0 +1,29 @@
+"""The errors of images that cannot be read."""
+
+import errno
+
+from PIL import UnidentifiedImageError
+
+from sslkit.errors import UserError
+
+_STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class UnreadableImage(Exception):
+    """The file is not an image, is damaged, or has pixels of unknown scale."""
+
+
+class MissingPackage(UserError):
+    """Images of this format need a package that is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f'{what} needs the package {package}: pip install "sslkit[{extra}]"')
+
+
+def unreadable(error: Exception) -> Exception:
+    """UnreadableImage with the reason in one line, for any Pillow error; lack of memory or file handles is kept."""
+    if isinstance(error, (UnreadableImage, MissingPackage, MemoryError)) or getattr(error, "errno", None) in _STARVED:
+        return error
+    if isinstance(error, UnidentifiedImageError):  # its message shows the object in memory, or the path once more
+        return UnreadableImage("it is no image of a known format")
+    return UnreadableImage(f"{type(error).__name__}: {error}".splitlines()[0])

@@ -1,0 +1,76 @@
+"""Names with signs that Hydra reads, and several folders, on command lines."""
+
+import importlib
+import shlex
+from pathlib import Path
+from typing import Any
+
+import fuzzing
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+from PIL import Image
+
+from recipes.words import quoted, unescaped
+from sslkit.command_line import words
+
+PLAIN = ("method=simclr", "data.batch_size=128")
+
+
+@pytest.fixture(autouse=True)
+def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipes' modules, imported before their streams are replaced."""
+    monkeypatch.syspath_prepend(str(fuzzing.RECIPES))
+    importlib.import_module("command")
+
+
+def parsed(word: str) -> Any:
+    """What a recipe gets of a word as the shell passes it on."""
+    value = OverridesParser.create().parse_override(quoted(word, {"data"})).value()
+    return OmegaConf.to_container(OmegaConf.create({"x": value}), resolve=True)["x"]
+
+
+@pytest.mark.parametrize("name", ["d${x}", "a/${b}/${c}", "a@b", "runs/a@b,c", "x$y", "a b${c}"])
+def test_the_words_of_a_printed_command_mean_the_name(name: str) -> None:
+    (word,) = shlex.split(words({"data": name}))
+    assert parsed(word) == name
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["method=byol", "data=d${x}"], "; if the ${ belongs to a name, write 'data=d\\${x}'"),
+        (["out=a/${b}/${c}"], "; if the ${ belongs to a name, write 'out=a/\\${b}/\\${c}'"),
+        (["data=d\\${x}"], ""),
+        (["data=$x"], ""),
+    ],
+)
+def test_the_way_to_write_it(typed: list[str], said: str) -> None:
+    assert unescaped(typed) == said
+
+
+@pytest.mark.parametrize("setting", ["data", "out", "init", "name"])
+def test_a_name_that_is_taken_for_another_setting_is_one_line_that_says_how_to_write_it(setting: str, tmp_path) -> None:
+    ended = fuzzing.run("train", (*PLAIN, f"{setting}=x${{y}}"), tmp_path)
+    assert ended.code == 2 and not ended.fault()
+    assert "Interpolation key 'y' not found" in ended.err and "write '" in ended.err and "x\\${y}" in ended.err
+
+
+def test_so_written_it_is_the_name(tmp_path: Path) -> None:
+    ended = fuzzing.run("train", (*PLAIN, r"data=x\${y}.npz"), tmp_path)
+    assert ended.code == 2 and "there is no file or folder" in ended.err and "x${y}.npz" in ended.err
+
+
+@pytest.mark.parametrize("typed", ["data=first,second", "data=[first,second]", 'data="first,second"'])
+def test_several_folders_are_typed_as_they_are_read(typed: str, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (8, 8)).save(tmp_path / name / "1.png")
+    ended = fuzzing.run("train", (*PLAIN, typed), tmp_path)
+    assert ended.code == 2 and "data 'first,second' has 2 images, fewer than one batch" in ended.err
+
+
+def test_a_sweep_on_a_cluster_keeps_them_together() -> None:
+    grid = importlib.import_module("grid")
+    ones = [(grid.Wanted("x", 0, ("method=x", "seed=0", "data=a,b", "epochs=3")), False)]
+    assert grid.multiruns(ones) == [["-m", "method=x", "seed=0", 'data="a,b"', "epochs=3"]]
