@@ -210,6 +210,7 @@ def test_several_labels_an_image_are_judged_by_eleven_point_precision() -> None:
 
 
 @pytest.mark.slow  # each worker imports everything again
+@pytest.mark.nightly
 def test_workers_share_the_runs_and_change_no_number(tmp_path: Path) -> None:
     alone = fine_tune(model(), few(), grid={"lr": [0.3, 0.1]}, seeds=(0, 1), **QUICK)
     shared = fine_tune(model(), few(), grid={"lr": [0.3, 0.1]}, seeds=(0, 1), out=tmp_path, workers=2, **QUICK)

@@ -153,6 +153,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_process_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     command = [sys.executable, str(script(tmp_path / "run.py", 12))]
     process = subprocess.Popen([*command, str(tmp_path / "b.ckpt"), str(tmp_path / "b")], env=environment())
