@@ -44,7 +44,8 @@ def pngs(*names: str) -> list[tuple[str, bytes]]:
 def opened(path: Path | str, **options: Any) -> tuple[Any, list[str]]:
     """The images of shards, and what was said."""
     with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")  # of files that other tests left open, whenever they are collected
+        warnings.simplefilter("always", UserWarning)
         images = open_images(f"shards:{path}", **{"image_size": 8, "cache": None, **options})
     return images, [str(one.message) for one in said]
 

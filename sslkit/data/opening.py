@@ -9,7 +9,7 @@ from PIL import Image, UnidentifiedImageError
 from sslkit.data.large import check_size, open_below
 from sslkit.data.planes import Planes
 from sslkit.data.rare_formats import as_meant, open_rare
-from sslkit.data.unreadable import unreadable
+from sslkit.data.unreadable import UnreadableImage, unreadable
 from sslkit.regular_files import regular
 
 Picture = Image.Image | Planes
@@ -51,5 +51,9 @@ def _opened(source: str | Path | IO[bytes], how: Opening) -> Picture:
         if found is None:
             raise
     if isinstance(found, Planes):
-        check_size(found.size, found.count * found.itemsize, how.max_pixels)
+        try:
+            check_size(found.size, found.count * found.itemsize, how.max_pixels)
+        except UnreadableImage:
+            found.close()
+            raise
     return found

@@ -281,7 +281,8 @@ CASES = [
 def test_a_format_is_read_as_the_table_says(tmp_path, case: Case) -> None:
     (tmp_path / case.name).write_bytes(case.make())
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
         images = open_images(tmp_path, image_size=8, **case.options)
         found = images.__getitems__([0])
     assert found["bad"] == []
