@@ -79,8 +79,11 @@ def test_stopped_at_work(program: str, number: int, few_digits: Path, tmp_path: 
     for seed, name in enumerate("ab"):
         made(tmp_path / "zoo", name, "fashion_mnist", seed=seed)
     process = started(program, *WORK[program], cwd=tmp_path)
+    if program.startswith("train"):
+        while not (line := process.stdout.readline()).startswith("training "):
+            assert line, process.communicate()
     time.sleep(1)
-    while busy(process.pid) < 6.5:  # seconds: the imports take four
+    while busy(process.pid) < 9:  # seconds: the imports take four to seven
         assert process.poll() is None, process.communicate()
         time.sleep(0.1)
     if number == signal.SIGINT:
