@@ -1,4 +1,4 @@
-"""Whether a network saw the images that it is judged on in its pretraining, by the content in its card."""
+"""Tell whether a network saw the images that it is judged on in its pretraining, by the content in its card."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -96,7 +96,7 @@ def found(
 def _chosen(
     net: nn.Module, sources: Sequence[StateDict], *, head: Sequence[str], part: str, file: str, remedy: str
 ) -> tuple[Fit, list[Fit]]:
-    """What to load, and what of the file would fit as well."""
+    """The tensors to load, and those of the file that would fit as well."""
     tried: list[Fit] = []
     for read in _READERS:
         readings = [reading for source in sources for reading in read(source, net)]

@@ -45,7 +45,7 @@ def _arrays(path: Path, where: str) -> dict[str, np.ndarray]:
 
 
 def _fault(net: nn.Module, arrays: Mapping[str, np.ndarray]) -> str:
-    """What timm would not see: a file of more blocks, and one for patches of another size; "" for neither."""
+    """A fault that timm would not see: a file of more blocks, and one for patches of another size; "" for neither."""
     blocks = {int(found[1]) for name in arrays if (found := re.search(r"encoderblock_(\d+)/", name))}
     if blocks and hasattr(net, "blocks") and len(blocks) != len(net.blocks):
         return f"it has {len(blocks)} blocks, the network {len(net.blocks)}"

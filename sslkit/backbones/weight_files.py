@@ -159,7 +159,7 @@ def _is_finite(value: Tensor) -> bool:
 
 
 def kind(value: Tensor) -> str:
-    """Of its numbers: those of one kind are converted to each other, whatever their width."""
+    """The kind of its numbers: those of one kind are converted to each other, whatever their width."""
     if value.dtype == torch.bool:
         return "truth"
     return "complex" if value.is_complex() else "float" if value.is_floating_point() else "integer"

@@ -156,7 +156,7 @@ def open_files(text: str, options: ImageOptions) -> FolderImages:
 
 
 def _items(text: str) -> list[Named]:
-    """What a source names; [] for another kind of source."""
+    """The parts that a source names; [] for another kind of source."""
     if one := _one(text):
         return [one]
     words = [word.strip() for word in text.split(",") if word.strip()]

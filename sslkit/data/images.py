@@ -213,7 +213,7 @@ class Images(Dataset):
         return digest.hexdigest()
 
     def _chosen(self) -> tuple[Any, ...]:
-        """What the pixels depend on beside the content, and the names of the labels."""
+        """The options that the pixels depend on, and the names of the labels."""
         deep = () if self.range is None else (self.range,)
         return (self.channels, self.image_size, self.fit, self.classes, *deep)
 

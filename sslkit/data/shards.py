@@ -47,7 +47,7 @@ class ShardImages(DecodedImages):
         return f"{self._shard(row)}/{self.index.names[row]}"
 
     def image_name(self, row: int) -> str:
-        """As `path`, the shard without the folder that all shards share: no two images have the same."""
+        """The `path`, its shard without the folder that all shards share: no two images have the same."""
         return self.path(row)[self._shared :]
 
     def _shard(self, row: int) -> str:
@@ -181,7 +181,7 @@ def _left_out(index: TarIndex, shards: Sequence[str]) -> Counter[str]:
 def _said(
     index: TarIndex, rows: np.ndarray, others: Counter[str], left_out: Counter[str], shards: Sequence[str]
 ) -> Iterator[str]:
-    """What was left out of the images `rows`, and what is not as WebDataset writes it. others: images beside these."""
+    """Lines on what was left out of the images `rows`, and is not as WebDataset writes it. others: images beside these."""
     if others:
         yield f"samples with several images: read {kinds(kinds_of(index, rows))}; left out {kinds(others)}"
     if left_out:

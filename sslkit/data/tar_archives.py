@@ -103,7 +103,7 @@ class Links:
             self._places[name] = (member.offset_data, member.size)
 
     def place(self, member: tarfile.TarInfo) -> Place | None:
-        """Where the content of a link lies; None if it points at no file here."""
+        """The place of the content of a link; None if it points at no file here."""
         name = target(plain(member.name), member.linkname, is_symbolic=member.issym())
         for _ in range(_MOST_LINKS):
             if name in self._places:

@@ -1,4 +1,4 @@
-"""What linear_seg and knn_seg share: opened data, prediction on test images, and the result."""
+"""The parts that linear_seg and knn_seg share: opened data, prediction on test images, and the result."""
 
 import time
 from collections.abc import Callable, Sequence
