@@ -13,7 +13,7 @@ _SHOWN = 3  # classes in a warning
 
 
 def as_read(name: str) -> str:
-    """The form in which names are compared: without letter case, with one way to write accents, and blanks for underscores."""
+    """The form in which names are compared: without letter case, accents in one way, blanks for underscores."""
     plain = unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
     return " ".join(plain.replace("_", " ").split())
 

@@ -40,7 +40,7 @@ class FolderImages(DecodedImages):
 
     @property
     def prefix(self) -> str:
-        """The text that stands before an image's name in its split to tell it from those of other splits: `train/`, or ""."""
+        """The text before an image's name, to tell it from those of other splits: `train/`, or ""."""
         below = os.path.relpath(self.root, self.source) if isinstance(self.source, Path) else "."
         return "" if below == "." else f"{below}/".replace(os.sep, "/")
 

@@ -31,7 +31,7 @@ def classes_of(values: Iterable[Hashable]) -> dict[Any, Any]:
 
 
 def classes_of_splits(values: Mapping[str, Iterable[Hashable]], where: str) -> dict[Any, Any]:
-    """The result of `classes_of` for the different values in each split, "train" first; texts are matched as of folders."""
+    """The `classes_of` the values in all splits, "train" first; texts are matched as the names of folders are."""
     of_value = classes_of(chain.from_iterable(values.values()))
     texts = {split: {of_value.get(one) for one in some} for split, some in values.items()}
     texts = {split: {one for one in some if isinstance(one, str)} for split, some in texts.items()}

@@ -181,7 +181,7 @@ def _left_out(index: TarIndex, shards: Sequence[str]) -> Counter[str]:
 def _said(
     index: TarIndex, rows: np.ndarray, others: Counter[str], left_out: Counter[str], shards: Sequence[str]
 ) -> Iterator[str]:
-    """Lines on what was left out of the images `rows`, and is not as WebDataset writes it. others: images beside these."""
+    """Lines on what was left out, or is not as WebDataset writes it. others: images beside these `rows`."""
     if others:
         yield f"samples with several images: read {kinds(kinds_of(index, rows))}; left out {kinds(others)}"
     if left_out:

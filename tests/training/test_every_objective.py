@@ -23,9 +23,7 @@ def run(illustrated_run):
 
 
 @pytest.mark.filterwarnings("ignore:.*eta.*", "ignore:.*dead.*", "ignore:.*collaps.*")
-@pytest.mark.parametrize(
-    "plugin", [pytest.param("", marks=pytest.mark.nightly), "+dsa"]
-)  # alone: also below
+@pytest.mark.parametrize("plugin", [pytest.param("", marks=pytest.mark.nightly), "+dsa"])  # alone: also below
 @pytest.mark.parametrize("name", objectives.names())
 def test_ends_in_a_zoo_entry_that_says_what_it_is(name: str, plugin: str, run, capsys) -> None:
     entry = sslkit.pretrain(run(name + plugin, epochs=1))
