@@ -81,8 +81,8 @@ def check_labelled(split: Split) -> None:
         raise UserError(
             f"{split.name} has no labels in its split {split.split!r}, which evaluation needs: a folder gets them "
             "from at least two class folders with images, a list of files from its column label, a .npz file from "
-            "y_test (y_train, y), shards from .cls members, a Hugging Face data set from a column of classes, a "
-            "Dataset from its targets"
+            "y_test (y_train, y), shards from .cls, .json or .txt members, a Hugging Face data set from a column of "
+            "classes, a Dataset from its targets"
         )
 
 

@@ -12,8 +12,8 @@ from evaluation.datasets import Split, open_split, overlap
 from evaluation.features.checks import checked
 from evaluation.features.extraction import check_extraction
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.seen import seen, whole
 from evaluation.judging.pictures import draw
-from evaluation.judging.seen import seen
 from evaluation.protocols.base import Subject, Task
 from evaluation.results import store
 from evaluation.results.result import Result
@@ -90,7 +90,7 @@ class Evaluation:
         for task, opened in self.tasks:
             protocol, subject = family.find(task.name), self.subjects[str(task.source)]
             images = isinstance(opened, Subject)
-            known = seen(subject, task)
+            known = _seen(subject, task)
             notes = (_held_out(subject), _twins(subject)) if images and task.source is not previous else ()
             notes = [*notes, f"note: {known}"] if known and (str(task.source), known) not in told else notes
             told.add((str(task.source), known))
@@ -178,6 +178,14 @@ def _with_note(result: Result, note: str) -> Result:
     """The result with one more note in its details, if there is one."""
     notes = "; ".join(filter(None, (result.details.get("notes"), note)))
     return replace(result, details={**result.details, "notes": notes}) if note else result
+
+
+def _seen(subject: Subject, task: Task) -> str:
+    """Return a note on test images that the network saw in its pretraining; "" where that is not known."""
+    if not subject.model.card.get("data", {}).get("content") or subject.entry:
+        return ""
+    split = "train" if subject.note else subject.novel_split if task.name == "few_shot" else "test"
+    return seen(subject.model.card, subject.once(("whole", split), lambda: whole(subject.data, split)))
 
 
 def _held_out(subject: Subject) -> str:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import zip_longest
 from numbers import Integral
 from pathlib import Path
@@ -15,6 +16,7 @@ from evaluation.datasets._splits import draw_keys
 from evaluation.datasets._subsets import label_subset
 from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
+from evaluation.features.seen import seen, whole
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
@@ -30,7 +32,8 @@ from sslkit.members import nearest
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One model on the task. name: for tables. sample: input of the metrics. notes: about its images.
+    """One model on the task. name: for tables. sample: input of the metrics. notes: about its images, and whether the
+    network saw them in its pretraining.
 
     source: the head behind the source probabilities. lacks: reason by input, of one that could not be had.
     """
@@ -105,6 +108,7 @@ def of_models(
     reading = {"root": root, "on_error": how.get("on_error", "skip")}
     models = open_all(zoo, load)
     task = sampled(open_split(dataset, split, **reading), max_images, seed)
+    images = cache(lambda: whole(dataset, split))  # opened if a card may know them
 
     def candidate(name: str, one: Any) -> Candidate:
         model = load(one)
@@ -115,7 +119,8 @@ def of_models(
         say(f"features of {len(task):,} images of {task.name}: {name}")
         features = extract(model, task, task.split, **how)
         found = _candidate(name, model, features, task.boxes, head, statistics, seed=seed, device=device)
-        found = replace(found, source=head, lacks=lacks)
+        notes = filter(None, (*found.notes, seen(model.card, images() if model.card else None)))
+        found = replace(found, source=head, lacks=lacks, notes=tuple(notes))
         if "untrained" not in needs:
             return found
         say(f"features of the same images: {name} with random weights")

@@ -149,10 +149,13 @@ def upright_size(image: Picture) -> tuple[int, int]:
     return (width, height) if _orientation(image) >= _QUARTER_TURN else (height, width)
 
 
-def rgb(image: Image.Image) -> np.ndarray:
-    """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes as in `square`. Raises UnreadableImage."""
+def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
+    """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes, scale as in `square`.
+
+    Raises UnreadableImage.
+    """
     try:
-        return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, None), 3)).transpose(2, 0, 1))
+        return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
     except Exception as error:
         raise unreadable(error) from error
 

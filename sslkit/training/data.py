@@ -1,5 +1,6 @@
 """The data of a run: the training images, and the labelled images for evaluation."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,8 +59,12 @@ def open_data(config: Config, own: Any = None) -> Data:
     """The training images or videos and, if there are labels, those for evaluation.
 
     own: images or a Dataset of a Python program, in the place of `config.data.source`.
+    Warnings about the data are those of the first process, with whose images the others compare theirs.
     """
-    data = _open_videos(config) if config.data.is_video else _open_images(config, own)
+    with warnings.catch_warnings():
+        if not run.is_main():
+            warnings.simplefilter("ignore")
+        data = _open_videos(config) if config.data.is_video else _open_images(config, own)
     for images in (data.train, data.clean):
         if images is not None:
             images.workers = config.data.workers

@@ -121,8 +121,8 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
         found = found if data.train.multi_labels is None else "several an image"
         raise UserError(
             f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
-            f"{found}: give at least two class folders, y_train in a .npz file, .cls members in shards, or a column "
-            "label in a Hugging Face data set"
+            f"{found}: give at least two class folders, y_train in a .npz file, .cls, .json or .txt members in shards, "
+            "a column label in a Hugging Face data set or a list, or targets of a Dataset"
         )
     found, asked = len(data.train.classes), options.get("classes")
     if asked is not None and asked < found:

@@ -151,3 +151,25 @@ def test_names_and_labels_are_those_of_the_kept_index(tmp_path: Path) -> None:
     assert said == said_again and first.digest == again.digest and names(first) == names(again)
     assert labels(first) == labels(again) == ["cat", "ü 1", None]
     assert np.array_equal(first.index.offset, again.index.offset)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_order_within_samples_gives_each_image_its_label(seed: int, tmp_path: Path) -> None:
+    """Drawn keys, with folders, dots and repetitions, and members in any order of each sample."""
+    rng = np.random.default_rng(seed)
+    kind = ("cls", "json", "txt")[rng.integers(3)]
+    keys = ["a", "b.01", "x/c", "./x/d-e", "Ü", "x.y/f"]
+    members, wanted, before = [], [], ""
+    for row in range(rng.integers(2, 12)):
+        key = rng.choice([one for one in keys if one != before])
+        label = int(rng.integers(3)) if row and rng.random() < 0.8 else 0 if not row else None
+        sample = [(f"{key}.png", picture(row)), (f"{key}.md", b"about it")][: rng.integers(1, 3)]
+        if label is not None:
+            text = f'{{"label": {label}, "from": "drawn"}}' if kind == "json" else f"{label}\n"
+            sample.append((f"{key}.{kind}", text.encode()))
+        members += [sample[place] for place in rng.permutation(len(sample))]
+        wanted.append(None if label is None else str(label))
+        before = key
+    images, _ = opened(tar(tmp_path / "a.tar", members, format=int(rng.integers(3))))
+    assert rows_read(images) == list(range(len(wanted))) and labels(images) == wanted
+    assert len(set(names(images))) == len(wanted)

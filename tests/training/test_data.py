@@ -1,5 +1,6 @@
 """The data of a run: named in every way, its classes compared, and Datasets of a Python program."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import sslkit
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
+from sslkit.training import run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, open_data
 
@@ -159,3 +161,14 @@ def test_a_dataset_that_varies_trains_and_cannot_be_resumed(tmp_path: Path) -> N
         assert sslkit.pretrain(given) is not None
         with pytest.raises(UserError, match="resume=true, but reading a row of Varied twice gives other pixels"):
             sslkit.pretrain({**given, "resume": True})
+
+
+def test_only_the_first_process_warns_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "photos", "0", range(8))
+    (tmp_path / "photos" / "0" / "notes.xyz").write_text("about them")
+    with pytest.warns(UserWarning, match="left out 1 other file"):
+        opened(str(tmp_path / "photos"), tmp_path)
+    monkeypatch.setattr(run, "is_main", lambda: False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(opened(str(tmp_path / "photos"), tmp_path).train) == 8

@@ -3,7 +3,7 @@
 import glob
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from PIL import ExifTags, Image, ImageOps
 
 from sslkit.data.decode import rgb
 from sslkit.data.file_contents import FileContents
-from sslkit.data.images import CACHE
-from sslkit.data.opening import open_image
+from sslkit.data.images import CACHE, ImageOptions
+from sslkit.data.looked_at import look, range_of
+from sslkit.data.opening import Opening, Picture, open_image, open_picture
 from sslkit.data.path_list import PathList
+from sslkit.data.scale import Range
 from sslkit.data.unreadable import UnreadableImage, unreadable
 from sslkit.errors import UserError
 
@@ -27,16 +29,18 @@ class DiskImages:
     """`Pixels` of files: `paths` below `root`, and the (N, 2) height and width in the annotations.
 
     A file of another size is transposed by its EXIF orientation if that gives the annotated size; otherwise UserError.
+    range: the values of pixels of more than 8 bits that become 0 and 255, see `common_range`.
     """
 
     root: Path
     paths: PathList
     sizes: np.ndarray
+    range: Range | None = None
 
     def __getitem__(self, row: int) -> torch.Tensor:
         try:
             with open_image(self.path(row)) as image:
-                return torch.from_numpy(rgb(self._upright(image, row)))
+                return torch.from_numpy(rgb(self._upright(image, row), self.range))
         except UnreadableImage as error:
             raise UserError(f"cannot read {self.path(row)}: {error}") from error
 
@@ -44,10 +48,12 @@ class DiskImages:
         return os.path.join(self.root, self.paths[row])
 
     def take(self, rows: np.ndarray) -> "DiskImages":
-        return DiskImages(self.root, self.paths.take(np.asarray(rows)), self.sizes[rows])
+        return replace(self, paths=self.paths.take(np.asarray(rows)), sizes=self.sizes[rows])
 
     def update_digest(self, digest: Any) -> None:
         FileContents(self.root, self.paths, Path(CACHE)).update_content(digest)
+        if self.range is not None:
+            digest.update(repr(self.range).encode())
 
     def check_presence(self, name: str) -> None:
         """Raises UserError for missing files, with their number and the first. Each folder is listed once."""
@@ -109,6 +115,37 @@ def _turns_unseen(image: Image.Image) -> bool:
     exif.load(image.info.get("exif"))  # from the header; `getexif` decodes a whole PNG
     orientation = exif.get(ExifTags.Base.Orientation, 1)
     return orientation in (2, 3, 4) or (orientation in (5, 6, 7, 8) and image.width == image.height)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """Files as `looked_at` looks at them."""
+
+    name: str
+    root: Path
+    paths: PathList
+    options: ImageOptions = ImageOptions(pages="all")  # of which the first is read, as of the annotations
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def path(self, row: int) -> str:
+        return os.path.join(self.root, self.paths[row])
+
+    def names(self) -> PathList:
+        return self.paths
+
+    def _open(self, row: int) -> Picture:
+        return open_picture(self.path(row), Opening())
+
+
+def common_range(name: str, root: Path, paths: PathList) -> Range | None:
+    """Return the one range of a set's pixels of more than 8 bits, with a warning that names it; None if all have 8.
+
+    root, paths: of the images to learn from, of which 256 are read.
+    """
+    images = _Looked(name, root, paths)
+    return range_of(images, look(images))
 
 
 def few(names: Sequence[object]) -> str:

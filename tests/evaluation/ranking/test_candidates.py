@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from random_entries import made
 from torch import nn
 
+import evaluation
 from evaluation.ranking.candidates import of_arrays, of_models
+from sslkit import open_images, zoo
 from sslkit.errors import UserError
 
 X = np.random.default_rng(0).normal(size=(6, 3))
@@ -44,3 +47,19 @@ def test_channels_are_asked_of_the_model_too(tmp_path) -> None:
     how = {"image_size": 8, "in_chans": 1, "max_images": 20, "cache": tmp_path}
     (found,) = of_models({"net": net}, "digits", **how).values()
     assert found.sample.x.shape == (20, 3)
+
+
+def test_images_that_a_network_saw_in_its_pretraining_are_a_note(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    digits = open_images("digits", split="train")
+    about = {"source": "digits", "images": len(digits), "digest": digits.digest, "content": digits.content_digest}
+    entry = zoo.ZooEntry.load(made(tmp_path / "zoo", "byol on digits", "digits"))
+    zoo.update(entry, data=about, method="byol")
+    made(tmp_path / "zoo", "byol on clothes", "fashion_mnist")
+    seen, unseen = "the network saw these images in its pretraining, without their labels", "byol on clothes"
+    found = of_models(tmp_path / "zoo", "digits", max_images=40, cache=None)
+    assert [seen in one.notes for one in found.values()] == [name != unseen for name in found]
+    found = of_models(tmp_path / "zoo", "digits", "test", max_images=40, cache=None)
+    assert not any(seen in one.notes for one in found.values())
+    ranking = evaluation.rank(tmp_path / "zoo", "digits", ["logme"], max_images=40, bootstrap=0, cache=None)
+    assert f"{seen} (byol on digits)" in ranking.notes

@@ -207,3 +207,21 @@ def test_coco_2017_that_is_not_whole_is_said(published: Path, monkeypatch: pytes
 
 def test_the_published_counts() -> None:
     assert coco.COUNTS == {"train": 118_287, "test": 5_000} and coco.CATEGORIES == 80
+
+
+def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Callable[..., None]) -> None:
+    """Of 65,536 values they use 4,096: by the type's range 16 levels would be left, by each file's own no scale."""
+    rng = np.random.default_rng(0)
+    pixels = {}
+    for place, split in enumerate(("train", "test")):
+        for image in json.loads((own / f"{split}.json").read_text())["images"]:
+            name = image["file_name"]
+            pixels[name] = rng.integers(0, (4096, 2048)[place], (128, 128), dtype=np.uint16)
+            Image.fromarray(pixels[name]).save(own / name)
+    with pytest.warns(UserWarning, match=r"16-bit images .* scaled to 8 bits by data.range=\[0,4095\]"):
+        splits = {split: open_boxes(f"coco:{own}", split) for split in ("train", "test")}
+    for data in splits.values():
+        for row in range(len(data)):
+            wanted = np.rint(pixels[data.ids[row]] * (255 / 4095))
+            assert np.abs(data[row][0].numpy() - wanted).max() <= 1
+    assert splits["test"].pixels.take(np.array([0])).range == (0.0, 4095.0)
