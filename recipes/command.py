@@ -84,12 +84,10 @@ def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
         raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}{unescaped(words)}") from error
 
 
-def run_plain(
-    task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]
-) -> None:
+def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, type]) -> None:
     """Like `run` for `settings` without a method; each value is checked against its setting's range.
 
-    options: {part: {option: default}}, set by part.option=value; those of part "" by option=value.
+    options: the dataclass with the options of each part, set by part.option=value; those of part "" by option=value.
     """
     prepare()
     with one_line_errors():
@@ -98,8 +96,8 @@ def run_plain(
             show(plain_help(settings, usage, options))
             return
         tree = dataclasses.asdict(settings)
-        for part, known in options.items():
-            tree |= {part: dict(known)} if part else known
+        for part, own in options.items():
+            tree |= {part: members.options(own)} if part else members.options(own)
         check(words, {**tree, "hydra": None})
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
         sys.argv[1:] = words
@@ -158,12 +156,12 @@ def show(help: str) -> None:
     stand_ins.remove()
 
 
-def plain_help(settings: Any, usage: str, options: Mapping[str, Mapping[str, Any]]) -> str:
-    """Help text: every setting with its default and description, and the options of each part."""
+def plain_help(settings: Any, usage: str, options: Mapping[str, type]) -> str:
+    """Help text: every setting and every option of each part, with its default and description."""
     lines = [reflowed(usage), "", "settings, with their defaults", *_settings_lines(settings)]
-    for part, known in options.items():
-        lines += ["", f"options of {part}"] if known and part else [""]
-        lines += [f"  {f'{part}.{key}'.lstrip('.')}={as_word(value)}" for key, value in known.items()]
+    for part, own in options.items():
+        lines += ["", f"options of {part}"] if part else [""]
+        lines += _option_lines(f"{part}." if part else "", members.options(own), members.texts(own))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -254,8 +252,12 @@ def _method_lines(method: str) -> Iterator[str]:
     texts = {part: members.texts(member) for part, member in classes(method).items()}
     texts["views"] = members.texts(View) | members.texts(ViewRecipe)
     for part, options in signature(method).items():
-        for name, value in options.items():
-            yield entry(f"method.{part}.{name}={as_word(value)}", _text(texts[part].get(name, "")), TEXTS)
+        yield from _option_lines(f"method.{part}.", options, texts[part])
+
+
+def _option_lines(before: str, options: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[str]:
+    for name, value in options.items():
+        yield entry(f"{before}{name}={as_word(value)}", _text(texts.get(name, "")), TEXTS)
 
 
 def _text(text: str) -> str:

@@ -13,7 +13,6 @@ import evaluating
 from command import run_plain
 
 from evaluation import protocols
-from sslkit import members
 from sslkit.settings import setting
 
 
@@ -31,6 +30,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(
-        main, Settings(), __doc__, {name: members.options(protocols.find(name).Options) for name in protocols.names()}
-    )
+    run_plain(main, Settings(), __doc__, {name: protocols.find(name).Options for name in protocols.names()})

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
@@ -83,16 +83,14 @@ def _typed(kind: Any) -> Any:
 
 def run_protocol(name: str, usage: str) -> None:
     """A command line whose settings are those above and the protocol's own options."""
-    run_alone(lambda config: name, Settings(), usage, members.options(protocols.find(name).Options))
+    run_alone(lambda config: name, Settings(), usage, protocols.find(name).Options)
 
 
-def run_alone(
-    chosen: Callable[[dict[str, Any]], str], settings: Any, usage: str, own: Mapping[str, Any] | None = None
-) -> None:
+def run_alone(chosen: Callable[[dict[str, Any]], str], settings: Any, usage: str, own: type | None = None) -> None:
     """A command line of one protocol.
 
     chosen: gives the protocol's name, and takes out of the configuration what is for that alone. own: the protocol's
-    options and their defaults, where `settings` lacks them.
+    `Options`, where `settings` lacks them.
     """
 
     def task(config: dict[str, Any]) -> None:

@@ -15,9 +15,12 @@ SELECT = ("held_out", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """recipe: also those on augmented views, simclr90, moco100 and vissl28 (see `linear_aug`), which take epochs alone.
+    """recipe: auto, lbfgs or grid on features; simclr90, moco100 or vissl28 on augmented views (see `linear_aug`).
 
-    iterations: of recipe grid. Others as in `linear_probe`.
+    scale: of the features: standardize (by the training rows), l2 or none.
+    c: weight of the loss beside the penalty, of recipe lbfgs; None: the best on validation.
+    select: held_out, or test to reproduce results selected so.
+    iterations: of recipe grid. epochs: of recipes on views; None: the published.
     """
 
     recipe: Annotated[str, Limits(choices=(*RECIPES, *linear_aug.RECIPES))] = "auto"

@@ -34,7 +34,7 @@ DRAWS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See `crowding`."""
+    """centroid: of a class: mean, or unit, the l2-normalised class mean; the other one's numbers are shown too."""
 
     centroid: Annotated[str, Limits(choices=CENTROIDS)] = "mean"
 

@@ -31,7 +31,12 @@ MOST_EPISODES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """k_shot: one run for each value. Others as in `few_shot`."""
+    """n_way: classes of an episode. k_shot: labelled images of each, one run for each value.
+
+    n_query: test images of each class. episodes: how many are drawn.
+    classifier: of the main result: logistic, ridge or nearest_centroid.
+    on_small: classes of fewer than k_shot + n_query images: error, or drop them.
+    """
 
     n_way: AtLeastTwo = 5
     k_shot: Counts = (1, 5)

@@ -44,9 +44,14 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """grid: on the command line fine_tune.grid=itm, or fine_tune.grid={lr:[0.1,0.01],weight_decay:[0]}.
+    """grid: ped (20 settings of SGD), itm (6 of AdamW), or own ones, such as {lr:[0.1,0.01],weight_decay:[0]}.
 
-    Others as in `fine_tune`.
+    extend: while the best rate is an end of the grid, try the next one beyond it.
+    folds: fifths of train that are held out one after the other, 1 to 5. steps: of each run.
+    batch_size: images of a step.
+    seeds: of the runs that are tested, such as [0,1,2]. crop: share of the image's area in a crop, least and greatest.
+    flip: mirror half of the images; false for digits and letters. precision: float32, or bfloat16 autocast.
+    workers: processes that share the runs. Others as in `fine_tune`.
     """
 
     grid: str | Mapping = "ped"

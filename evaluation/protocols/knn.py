@@ -27,7 +27,7 @@ QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See `knn`."""
+    """k: nearest training images that vote. temperature: smaller values weight the nearest more."""
 
     k: Neighbours = 20
     temperature: Positive = 0.07

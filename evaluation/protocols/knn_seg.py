@@ -23,7 +23,10 @@ from evaluation.results.result import Result
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See `knn_seg`."""
+    """k: nearest training patches that vote. temperature: smaller values weight the nearest more.
+
+    patches: largest number of training patches, drawn evenly from all images.
+    """
 
     k: Neighbours = 30
     temperature: Positive = 0.02

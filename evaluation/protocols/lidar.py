@@ -36,7 +36,7 @@ MOST_VIEWS = 1000  # largest number of views of an image
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See `view_features`."""
+    """q: augmented views of each image. n_images: largest number of images, drawn by seed and name."""
 
     q: Annotated[int, Limits(least=2, most=MOST_VIEWS)] = 10
     n_images: Annotated[int, Limits(least=2 * BLOCKS)] = 1000

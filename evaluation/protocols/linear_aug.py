@@ -74,7 +74,10 @@ RECIPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See `linear_on_views`."""
+    """recipe: simclr90, moco100 or vissl28. epochs: another number than the recipe's, its schedule in proportion.
+
+    batch_size: images of a step, by which the rate is scaled. precision: of the backbone: float32 or bfloat16 autocast.
+    """
 
     recipe: Annotated[str, Limits(choices=tuple(RECIPES))] = "simclr90"
     epochs: CountOrNone = None

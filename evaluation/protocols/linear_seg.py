@@ -32,7 +32,7 @@ HELD_OUT = 0.2  # of the training images, to choose the penalty by
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See `linear_seg`."""
+    """patches: largest number to learn from, drawn evenly from all images. max_iter: of L-BFGS, for each penalty."""
 
     patches: Count = 262_144
     max_iter: Annotated[int, Limits(least=1, most=100_000)] = 200

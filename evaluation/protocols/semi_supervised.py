@@ -31,7 +31,12 @@ SHARE = 0.1  # of the labelled images, held out to choose the rates by
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See `semi_supervised`."""
+    """fraction: of the labels, 0.01 for 1 %, or a whole number of images of each class. draws: how many of them.
+
+    epochs: of each run. batch_size: images of a step; fewer labelled ones are one batch.
+    flip: mirror half of the images; false for digits and letters. precision: float32, or bfloat16 autocast.
+    workers: processes that share the runs. Others as in `semi_supervised`.
+    """
 
     fraction: Fraction = 0.01
     draws: Count = 5

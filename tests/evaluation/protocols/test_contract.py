@@ -134,6 +134,13 @@ def test_a_public_function_hands_on_every_keyword(name: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", LISTED)
+def test_every_option_has_a_line_of_text(name: str) -> None:
+    own = protocols.find(name).Options
+    said = members.texts(own)
+    assert [option for option in members.options(own) if len(said.get(option, "")) < 5] == []
+
+
+@pytest.mark.parametrize("name", LISTED)
 def test_nothing_stands_beside_a_result_that_has_nothing_else(name: str) -> None:
     result = Result(name, "", "top1", 0.5)
     assert protocols.find(name).beside(result) == () and shown([result]) == [result]
@@ -162,7 +169,7 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
     monkeypatch.syspath_prepend(str(FOLDER.parents[1] / "recipes"))
     command = importlib.import_module("command")
     settings = importlib.import_module("evaluating").Settings()
-    options = {name: members.options(protocols.find(name).Options) for name in protocols.names()}
+    options = {name: protocols.find(name).Options for name in protocols.names()}
     assert "options of counted\n  counted.times=2" in command.plain_help(settings, "", options)
     images = open_images("digits", split="train")
     few = {"x_train": images.pixels[:40, 0], "y_train": images.labels[:40]}
