@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -65,6 +66,8 @@ def _pixels(n: int) -> Tensor:
 def own_tests(name: str) -> ModuleType:
     """tests/objectives/test_<name>.py, in which every objective has its `oracle`."""
     path = Path(__file__).parent / "objectives" / f"test_{name}.py"
+    if not path.is_file():
+        pytest.fail(f"the objective {name} has no test: add tests/objectives/{path.name} with a function oracle(m, e)")
     spec = importlib.util.spec_from_file_location(f"oracle_{name}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
@@ -13,8 +14,6 @@ from sslkit.settings import alternatives, plain
 
 @pytest.mark.parametrize("family", [objectives, regularizers])
 def test_every_file_of_the_folder_is_a_member(family) -> None:
-    from pathlib import Path
-
     folder = Path(family.__file__).parent
     there = {p.stem for p in folder.iterdir() if (p.suffix == ".py" or (p / "__init__.py").exists())}
     assert set(family.names()) == there - {"__init__", "base", "__pycache__"}
@@ -22,10 +21,22 @@ def test_every_file_of_the_folder_is_a_member(family) -> None:
         assert members.summary(family.find(name)), f"{name} needs a first docstring line for --help"
 
 
+SHARED = {"segmentation": "detection"}  # a protocol that is another one with masks
+
+
+@pytest.mark.parametrize(
+    "family", ["sslkit.objectives", "sslkit.regularizers", "sslkit.zoo.exporting", "evaluation.protocols"]
+)
+def test_every_member_has_a_test_of_its_own(family: str) -> None:
+    folder = Path(__file__).parent.joinpath(*family.removeprefix("sslkit.").split("."))
+    for name in members.names(family):
+        own = SHARED.get(name, name)
+        found = (folder / f"test_{own}.py").is_file() or (folder / own).is_dir()
+        assert found, f"the member {name} of {family} has no test: add {folder / f'test_{name}.py'}"
+
+
 @pytest.mark.parametrize("family", [objectives, regularizers])
 def test_options_are_the_signature(family) -> None:
-    import inspect
-
     for name in family.names():
         first, *rest = inspect.signature(family.find(name)).parameters.values()
         assert first.kind is first.POSITIONAL_OR_KEYWORD

@@ -15,13 +15,16 @@ FILES = sorted((RECIPES / "conf" / "experiment").glob("*.yaml"))
 
 
 def test_there_is_one_for_every_objective() -> None:
+    missing = sorted(set(objectives.names()) - {path.stem for path in FILES})
+    assert not missing, f"add recipes/conf/experiment/NAME.yaml with tuned settings for {', '.join(missing)}"
     assert [path.stem for path in FILES] == sorted(objectives.names())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_its_settings_are_those_of_the_objective(path: Path) -> None:
     text = path.read_text()
-    assert text.startswith("# @package _global_\n") and "reaches a linear probe of" in text
+    assert text.startswith("# @package _global_\n"), f"{path.name}: its first line must be # @package _global_"
+    assert "reaches a linear probe of" in text, f"{path.name}: a comment must say what it 'reaches a linear probe of'"
     given = yaml.safe_load(text)
     config = Config.from_mapping({**given, "method": {"name": path.stem, **given["method"]}})
     method = sslkit.method(path.stem, image_size=28, in_chans=1, **config.method_options())
