@@ -33,7 +33,7 @@ from sslkit.columns import entry, printable, reflowed
 from sslkit.data.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
 from sslkit.invocation import as_started
-from sslkit.method import classes, settable, signature
+from sslkit.method import classes, signature
 from sslkit.plurals import counted
 from sslkit.settings import as_word, declared, overlaid, takes_text
 
@@ -214,7 +214,7 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> Non
     """Check as `words.check` does, with the methods' options and the experiments' names."""
     tree = {**tree, "method": {}, "hydra": None, "experiment": None}
     for name in methods:
-        tree["method"] |= settable(name)
+        tree["method"] |= signature(name)
     for word in words:
         key, _, given = word.lstrip("+~").partition("=")
         for experiment in given.split(",") if key == "experiment" else ():

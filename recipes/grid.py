@@ -14,7 +14,7 @@ from words import check, one_line, quoted
 
 from sslkit import members, regularizers
 from sslkit.errors import UserError
-from sslkit.method import parse, settable, signature
+from sslkit.method import parse, signature
 from sslkit.settings import overlaid
 
 LAUNCHERS = {  # Hydra's name and the package that provides it
@@ -58,7 +58,7 @@ def read(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[st
     known = {**dataclasses.asdict(config), **dataclasses.asdict(settings), "experiment": None, "hydra": None}
     known["method"] = {}
     for name in _names(settings):
-        for part, options in settable(name).items():
+        for part, options in signature(name).items():
             known["method"].setdefault(part, {}).update(options)
     check(list(words), known)
     shared = [word for word in words if _key(word) not in own]

@@ -68,7 +68,7 @@ def is_sweep() -> bool:
 def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
     """Raise UserError for an unknown key, with the nearest known one, and for a value that Hydra cannot parse.
 
-    tree: the known keys, nested; None stands for any keys below it, a `members.Former` for a removed one.
+    tree: the known keys, nested; None stands for any keys below it.
     """
     for word in words:
         if word.startswith("-"):
@@ -110,5 +110,3 @@ def _check_key(key: str, tree: Mapping[str, Any]) -> None:
             of = f" in {path}" if path else ""
             raise UserError(f"there is no setting {key!r}{of}: {members.nearest(part, known)}")
         node = node[part]
-        if isinstance(node, members.Former):
-            raise node.refusal(part, ".".join(parts[:depth]))

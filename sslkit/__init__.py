@@ -29,7 +29,6 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "objectives": "sslkit.objectives",
         "regularizers": "sslkit.regularizers",
         "training": "sslkit.training",
-        "video_backbones": "sslkit.video_backbones",
         "zoo": "sslkit.zoo",
     },
 )

@@ -11,29 +11,12 @@ import re
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sslkit import own_code
 from sslkit.errors import UserError, nearest
 from sslkit.settings import Declared, plain
-
-
-class NoMoreError(UserError):
-    """An option that a member has no more has another value than its default."""
-
-
-@dataclass(frozen=True)
-class Former:
-    """An option that a member has no more. default: the value at which nothing changed. instead: what does the same."""
-
-    default: Any
-    instead: str
-
-    def refusal(self, name: str, where: str) -> UserError:
-        """The error for a value that is not the default."""
-        return NoMoreError(f"{where} has no option {name!r} any more: {self.instead}")
 
 
 @cache
@@ -81,20 +64,6 @@ def options(member: type) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def former(member: type) -> dict[str, Former]:
-    """The options that a member had, by name: its class attribute `former`."""
-    return getattr(member, "former", {})
-
-
-def without_former(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`given` less the options that the member has no more. Raises UserError for one that has not its default."""
-    gone = former(member)
-    for name, value in given.items():
-        if name in gone and (value != gone[name].default or type(value) is not type(gone[name].default)):
-            raise gone[name].refusal(name, where)
-    return {name: value for name, value in given.items() if name not in gone}
-
-
 def texts(documented: Any) -> dict[str, str]:
     """The meaning of each option of a class or function: the first sentence of its `name: text` in the docstring.
 
@@ -127,14 +96,13 @@ def _sentences(doc: str | None) -> dict[str, str]:
 def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return `given` as a dict, once every key is an option of `member` and every value fits its annotation.
 
-    An annotation may carry its range, `Annotated[float, Limits(above=0)]`: see `sslkit.ranges`. An option that the
-    member has no more, such as an old card or config.yaml holds, is left out if it has its default.
+    An annotation may carry its range, `Annotated[float, Limits(above=0)]`: see `sslkit.ranges`.
     Raises UserError for an unknown key, with the nearest one, and for a value of another type or out of range.
     """
     if not isinstance(given, Mapping):
         raise UserError(f"{where} must be a mapping of options, got {given!r}")
     known, parameters, checked = options(member), inspect.signature(member).parameters, {}
-    for name, value in without_former(member, given, where).items():
+    for name, value in given.items():
         if name not in known:
             raise UserError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
         kind, limits = plain(parameters[name].annotation)

@@ -15,14 +15,14 @@ from sslkit.data.recipe import for_clips
 from sslkit.data.views import ViewRecipe, Views, augment, view_generator
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.method_names import classes, filled, key, parse, settable, signature
+from sslkit.method_names import classes, filled, key, parse, signature
 from sslkit.objectives.base import Objective
 from sslkit.regularizers.base import Regularizer
 
 if TYPE_CHECKING:
     from sslkit.data.sources import Images
 
-__all__ = ["Method", "classes", "filled", "key", "method", "parse", "settable", "signature"]
+__all__ = ["Method", "classes", "filled", "key", "method", "parse", "signature"]
 
 
 class Method(nn.Module):
@@ -226,7 +226,7 @@ def method(
     name: member names, or `package.module:Class` from outside.
     backbone: a timm name, `package.module:function` or an nn.Module; initialised at random from the seed. "auto": a
         small network of the family that the objective was published with (`backbones.default`).
-    frames: of a clip, for a backbone of clips (`sslkit.video_backbones`); None is 16 there. The views of clips follow
+    frames: of a clip, for a backbone of clips (`sslkit.backbones.clips`); None is 16 there. The views of clips follow
         `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, with
         the objective's number of full-size views; a view without colour changes (ReSSL's weak view) keeps that.
         Local crops are left out unless views.n_local asks for them (v-SwAV has none).

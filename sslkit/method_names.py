@@ -46,22 +46,15 @@ def _check_places(first: str, rest: list[str]) -> None:
             raise UserError(f"{part} is an objective: it comes first, method={part}, and only regularisers after a +")
 
 
-def settable(name: str) -> dict[str, dict[str, Any]]:
-    """`signature`, with the removed options of each part as `members.Former`."""
-    gone = {part: dict(members.former(member)) for part, member in classes(name).items()}
-    return {part: gone.get(part, {}) | known for part, known in signature(name).items()}
-
-
 def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
     """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
 
-    A removed option is left out if it has its default value. Raises UserError otherwise.
+    Raises UserError for options that are no mapping.
     """
     given = {"name": given} if isinstance(given, str) else dict(given)
-    found = classes(given["name"])
     for part, known in signature(given["name"]).items():
         own = given.get(part) or {}
         if not isinstance(own, Mapping):
             raise UserError(f"{part} must be a mapping of options, got {own!r}")
-        given[part] = known | (members.without_former(found[part], own, part) if part in found else own)
+        given[part] = known | own
     return given

@@ -40,7 +40,6 @@ FLOORS = (
     "sslkit/layers/",
     "sslkit/data/",
     "sslkit/backbones/",
-    "sslkit/video_backbones.py",
     "sslkit/zoo/",
     "sslkit/priors/",
     "sslkit/prior_features.py",

@@ -59,4 +59,4 @@ def test_names_of_modules_that_stand_elsewhere() -> None:
     import sslkit
 
     assert sslkit.exporting.__name__ == "sslkit.zoo.exporting" and callable(sslkit.exporting.lines)
-    assert sslkit.heads.mlp and sslkit.video_backbones.slow_r50 and evaluation.detection.build_detector
+    assert sslkit.heads.mlp and sslkit.backbones.clips.slow_r50 and evaluation.detection.build_detector

@@ -3,7 +3,7 @@
 import inspect
 import math
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 
@@ -103,18 +103,6 @@ def test_the_text_of_an_option_is_its_first_sentence() -> None:
     assert members.texts(Own) == {**own, "c": own["b"]}
     assert members.texts(Base)["d"] == "on the same line"
     assert members.texts(lambda: None) == {}
-
-
-def test_an_option_that_is_no_more_is_dropped_at_its_default() -> None:
-    class Shorter:
-        former: ClassVar = {"old": members.Former(1, "say new=2"), "flag": members.Former(False, "nothing")}
-
-        def __init__(self, *, new: int = 1) -> None: ...
-
-    assert members.check_options(Shorter, {"old": 1, "new": 3, "flag": False}, "x") == {"new": 3}
-    for given in ({"old": 2}, {"old": True}, {"old": None}):
-        with pytest.raises(UserError, match=r"^x has no option 'old' any more: say new=2$"):
-            members.check_options(Shorter, given, "x")
 
 
 def test_numpys_numbers_are_numbers() -> None:

@@ -27,7 +27,6 @@ from sslkit.method import IMAGENET, Method
 from sslkit.zoo.entry import CARD, ZooEntry
 
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
-KNOWN_AS = {"sslkit.backbones.clips": "sslkit.video_backbones"}  # moved modules, with their names in digests
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,8 +285,7 @@ def weights_digest(net: nn.Module) -> str:
     digest = hashlib.sha256(repr(net).encode())
     for name, module in net.named_modules():
         kind = type(module)
-        home = KNOWN_AS.get(kind.__module__, kind.__module__)
-        digest.update(f"{name} {home}.{kind.__qualname__} {_settings(module)}".encode())
+        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module)}".encode())
         if kind.__module__.partition(".")[0] not in LIBRARIES:
             digest.update(_source(kind).encode())
     for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers

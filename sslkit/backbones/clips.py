@@ -12,9 +12,8 @@ from sslkit.backbones.base import SMALL, Recipe
 from sslkit.errors import UserError
 
 NAMES = ("slow_r18", "slow_r50", "r3d_18", "narrow_slow")
-MODULE = "sslkit.video_backbones"  # import path in cards; unchanged, so that old cards stay readable
 # The functions that make them, as named in cards.
-MAKERS = frozenset({*(f"{MODULE}:{name}" for name in NAMES if name != "r3d_18"), f"{video.__name__}:r3d_18"})
+MAKERS = frozenset({*(f"{__name__}:{name}" for name in NAMES if name != "r3d_18"), f"{video.__name__}:r3d_18"})
 FRAMES = 16  # default length of a clip
 _SMALL, _MEDIUM = 32, 128  # pixels
 
@@ -34,7 +33,7 @@ def build(name: str, image_size: int, in_chans: int) -> tuple[nn.Module, Recipe]
     if name == "r3d_18":
         return _build_r3d_18(image_size)
     net = {"slow_r18": slow_r18, "slow_r50": slow_r50, "narrow_slow": narrow_slow}[name]()
-    recipe = Recipe(name, [f"from {MODULE} import {name}", f"net = {name}()"])
+    recipe = Recipe(name, [f"from {__name__} import {name}", f"net = {name}()"])
     if image_size <= SMALL:
         net.conv1.stride, net.maxpool = (1, 1, 1), nn.Identity()
         recipe.lines += ["import torch", "net.conv1.stride, net.maxpool = (1, 1, 1), torch.nn.Identity()"]

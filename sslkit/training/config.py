@@ -37,12 +37,6 @@ class DataConfig:
     on_error: str = setting(
         "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=("skip", "raise")
     )
-    detail: str | None = setting(
-        None,
-        "image files only: full (crops are cut from the file) or fast (from a copy of 8/7 of image_size); null: full, "
-        "and a resumed run keeps its own",
-        choices=("full", "fast"),
-    )
     range: list[float] | str | None = setting(
         None,
         "pixels of more than 8 bits: [low,high], the values that become 0 and 255, in all images; auto: the least and "
@@ -250,8 +244,6 @@ def _check(config: Config) -> None:
 def _check_videos(data: DataConfig) -> None:
     if data.is_video and data.channels not in (None, 3):
         raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
-    if data.is_video and data.detail is not None:
-        raise UserError(f"data.detail={data.detail} is for images, and data={data.source!r} are videos: leave it out")
     for name, usual in (("range", None), ("pages", "first"), ("max_pixels", None)):
         if data.is_video and (value := getattr(data, name)) != usual:
             raise UserError(f"data.{name}={value} is for images, and data={data.source!r} are videos: leave it out")

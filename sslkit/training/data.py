@@ -207,18 +207,16 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, ro
 
 
 def settled(config: Config, data: Data, folder: Path | None) -> Config:
-    """The config with `data.detail` and `data.range` set, where they are not: to those of a run, or as they were found.
+    """The config with `data.range` set, where it is not: to that of a run, or as it was found; None for 8 bits.
 
-    Arrays have no detail, and pixels of 8 bits no range. folder: of the run to continue, None for a new one.
+    folder: of the run to continue, None for a new one.
     """
+    if isinstance(config.data.range, list):
+        return config
     before = None if folder is None else run.settings_of(folder)
-    found = {}
-    if config.data.detail is None and isinstance(data.train, DecodedImages):
-        found["detail"] = "full" if before is None else before.data.detail
-    if not isinstance(config.data.range, list):
-        known = None if before is None else before.data.range
-        found["range"] = known if isinstance(known, list) else _as_setting(data.train.range)
-    return replace(config, data=replace(config.data, **found))
+    known = None if before is None else before.data.range
+    found = known if isinstance(known, list) else _as_setting(data.train.range)
+    return replace(config, data=replace(config.data, range=found))
 
 
 def _as_setting(found: Range | None) -> list[float] | None:
@@ -236,11 +234,11 @@ def rescale(data: Data, config: Config) -> bool:
 
 
 def rows_to_learn(config: Config, data: Data, method: Method, *, whole: bool) -> Images | CroppedImages:
-    """The data set that the loader reads: crops for the views of the method, or what they are cut from on the device.
+    """The data set that the loader reads: crops of files for the views of the method, or arrays, cut on the device.
 
     whole: with crops, give the whole images as well.
     """
-    if config.data.detail != "full" or not isinstance(data.train, DecodedImages):
+    if not isinstance(data.train, DecodedImages):
         return data.train
     return CroppedImages(data.train, method.recipe, method.image_size, whole=whole)
 

@@ -4,13 +4,11 @@ from pathlib import Path
 
 from sslkit import backbones, members, say
 from sslkit.columns import printable
-from sslkit.data.cropped import CroppedImages
-from sslkit.data.decoded import DecodedImages
 from sslkit.method import Method, parse
 from sslkit.plurals import counted
 from sslkit.training import chosen, launched, origin, run
 from sslkit.training.config import Config
-from sslkit.training.data import Data, rows_to_learn
+from sslkit.training.data import Data
 from sslkit.training.precision import precision
 from sslkit.training.schedules import images_of_step, peak_lr
 
@@ -36,7 +34,6 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"method    {method.name}, seed {config.seed}",
         f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
         *_clips(data),
-        *_detail(config, data, method),
         *origin.lines(method),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
@@ -104,16 +101,6 @@ def _clips(data: Data) -> list[str]:
         f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
         f"decoded by {train.reader.name}"
     ]
-
-
-def _detail(config: Config, data: Data, method: Method) -> list[str]:
-    """A line on the pictures that the views of image files are cut from."""
-    if isinstance(rows_to_learn(config, data, method, whole=False), CroppedImages):
-        return ["views     full detail: cut from the files while decoding (data.detail=full)"]
-    if isinstance(data.train, DecodedImages):
-        side = data.train.image_size
-        return [f"views     fast: cut from copies of {side} x {side} pixels (data.detail=fast)"]
-    return []
 
 
 def _oversized(config: Config, method: Method, data: Data) -> list[str]:

