@@ -105,7 +105,7 @@ def test_torchrun_and_two_devices_end_with_the_same_weights_and_one_process_near
     }
     said = {name: _printed([*start, f"name={name}", *words], tmp_path) for name, start in starts.items()}
     shared = [name for name, text in said.items() if "3 steps x 32 images (16 on each of 2 processes)" in text]
-    assert shared == ["torchrun", "devices"] and all("views     full detail" in text for text in said.values())
+    assert shared == ["torchrun", "devices"]
     assert said["torchrun"].count("sgd       lr") == 1 and said["torchrun"].count("done in") == 1
     assert sorted(p.name for p in (tmp_path / "zoo").iterdir() if p.name[0] != ".") == sorted(starts)
     assert len(list((tmp_path / "zoo" / "torchrun").glob("events*"))) == 1
