@@ -12,7 +12,7 @@ from typing import Any
 from command import run_plain
 
 from evaluation.ranking.scoring import metrics
-from sslkit.settings import MOST_SEED, setting
+from sslkit.options.settings import MOST_SEED, setting
 
 
 @dataclass

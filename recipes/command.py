@@ -27,15 +27,17 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from words import check, is_sweep, joined, lengthened, one_line, quoted, unescaped
 
-from sslkit import members, objectives, regularizers, say
-from sslkit.allocator import keep_freed_memory
-from sslkit.columns import entry, printable, reflowed
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit import objectives, regularizers
+from sslkit.composition.method import classes, signature
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
-from sslkit.invocation import as_started
-from sslkit.method import classes, signature
-from sslkit.plurals import counted
-from sslkit.settings import as_word, declared, overlaid, takes_text
+from sslkit.options import members
+from sslkit.options.settings import as_word, declared, overlaid, takes_text
+from sslkit.runtime.allocator import keep_freed_memory
+from sslkit.terminal import say
+from sslkit.terminal.columns import entry, printable, reflowed
+from sslkit.terminal.invocation import as_started
+from sslkit.terminal.plurals import counted
 
 TEXTS = 30  # column in which the texts of a help begin
 EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"

@@ -12,9 +12,9 @@ from typing import Any
 
 from command import run_plain
 
-from sslkit import say
 from sslkit.errors import UserError
-from sslkit.settings import setting
+from sslkit.options.settings import setting
+from sslkit.terminal import say
 
 
 @dataclass
@@ -29,8 +29,8 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from sslkit.command_line import words
-    from sslkit.data.film_pieces import cut_films, sample_films
+    from sslkit.data.video.film_pieces import cut_films, sample_films
+    from sslkit.options.command_line import words
 
     films, out = config.pop("films"), config.pop("out")
     if out is None:

@@ -17,7 +17,7 @@ from command import run_plain
 from evaluation.embedding.drawing import MAPS
 from evaluation.embedding.near_duplicates import THRESHOLD
 from evaluation.embedding.neighbours import SEARCHES
-from sslkit.settings import MOST_SEED, setting
+from sslkit.options.settings import MOST_SEED, setting
 
 SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts")
 

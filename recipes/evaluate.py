@@ -13,7 +13,7 @@ import evaluating
 from command import run_plain
 
 from evaluation import protocols
-from sslkit.settings import setting
+from sslkit.options.settings import setting
 
 
 @dataclass

@@ -12,8 +12,8 @@ from typing import Any, get_origin
 from command import run_plain
 
 from evaluation import protocols
-from sslkit import members
-from sslkit.settings import MOST_SEED, alternatives, plain, setting
+from sslkit.options import members
+from sslkit.options.settings import MOST_SEED, alternatives, plain, setting
 
 
 @dataclass
@@ -61,8 +61,8 @@ SHARED = ("zoo", "trust", "root", "out", "device")  # declared above for all com
 def settings_of(*parts: type) -> type:
     """The settings of a command line: FIRST, then the fields of the dataclasses, whose names differ.
 
-    Each has its default, its range and, from the docstring (see `sslkit.members.texts`), its line of help; those of
-    SHARED are as in `Settings`.
+    Each has its default, its range and, from the docstring (see `members.texts`), its line of help; those of SHARED
+    are as in `Settings`.
     """
     fields = {field.name: (field.name, field.type, field) for field in dataclasses.fields(Settings)}
     found = {name: fields[name] for name in FIRST}

@@ -12,10 +12,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from words import check, one_line, quoted
 
-from sslkit import members, regularizers
+from sslkit import regularizers
+from sslkit.composition.method import parse, signature
 from sslkit.errors import UserError
-from sslkit.method import parse, signature
-from sslkit.settings import overlaid
+from sslkit.options import members
+from sslkit.options.settings import overlaid
 
 LAUNCHERS = {  # Hydra's name and the package that provides it
     "slurm": ("submitit_slurm", "hydra-submitit-launcher"),

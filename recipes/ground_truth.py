@@ -13,7 +13,7 @@ from typing import Any
 
 from command import run_plain
 
-from sslkit.settings import MOST_SEED, setting
+from sslkit.options.settings import MOST_SEED, setting
 
 
 @dataclass
@@ -66,9 +66,9 @@ class Settings:
 
 def main(config: dict[str, Any]) -> None:
     from evaluation.ranking.ground_truth import TRUTH, ground_truth
-    from sslkit import say
-    from sslkit.columns import printable
     from sslkit.errors import UserError
+    from sslkit.terminal import say
+    from sslkit.terminal.columns import printable
 
     if not config["zoo"]:
         raise UserError("give the models to fine-tune: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")

@@ -10,9 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # programs import each other by 
 
 import process
 
-from sslkit.columns import entry
 from sslkit.errors import nearest
-from sslkit.invocation import COMMAND
+from sslkit.terminal.columns import entry
+from sslkit.terminal.invocation import COMMAND
 
 FOLDER = Path(__file__).parent
 STARTS = '\nif __name__ == "__main__":\n'  # only programs have it

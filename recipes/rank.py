@@ -20,7 +20,7 @@ from evaluation.ranking.references import CARD
 from evaluation.ranking.scoring import metrics
 from evaluation.ranking.source_heads import CLUSTER_COUNT, SOURCES
 from sslkit.errors import UserError
-from sslkit.settings import MOST_SEED, setting
+from sslkit.options.settings import MOST_SEED, setting
 
 MAX_IMAGES = 500  # for custom data sets: enough to rank models in seconds; a benchmark is computed as published
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from command import run_plain
 
-from sslkit import say
-from sslkit.settings import setting
+from sslkit.options.settings import setting
+from sslkit.terminal import say
 
 WORDS = sys.argv[1:]  # as typed, before Hydra parses them
 

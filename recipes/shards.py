@@ -9,10 +9,10 @@ from typing import Any
 
 from command import run_plain
 
-from sslkit import say
 from sslkit.errors import UserError
-from sslkit.plurals import counted
-from sslkit.settings import setting
+from sslkit.options.settings import setting
+from sslkit.terminal import say
+from sslkit.terminal.plurals import counted
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from sslkit.command_line import words
-    from sslkit.data.shard_writer import write_shards
+    from sslkit.data.sources.shard_writer import write_shards
+    from sslkit.options.command_line import words
 
     folder, out = config.pop("folder"), config.pop("out")
     for name, value in (("folder", folder), ("out", out)):

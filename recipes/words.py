@@ -9,8 +9,8 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from sslkit import members
 from sslkit.errors import UserError
+from sslkit.options import members
 
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
 SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's flags that take a value

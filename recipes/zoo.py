@@ -35,10 +35,10 @@ from command import composed, one_line_errors, plain_help, prepare, show
 from grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
-from sslkit import say
-from sslkit.command_line import words
-from sslkit.invocation import by_command
-from sslkit.settings import MOST_SEED, setting
+from sslkit.options.command_line import words
+from sslkit.options.settings import MOST_SEED, setting
+from sslkit.terminal import say
+from sslkit.terminal.invocation import by_command
 from sslkit.training.config import Config
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
 
 def _task(members: Sequence["Member"]) -> str:
     """The data to rank the members for: those they were trained on, if these are one's own and have classes."""
-    from sslkit.data.builtin import NAMES
+    from sslkit.data.sources.builtin import NAMES
 
     source = members[0].config.data.source
     judged = any(entry.card.get("after") for entry in sslkit.zoo.open(members[0].config.out))

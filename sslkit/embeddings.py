@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sslkit import distributed
+from sslkit.runtime import distributed
 
 
 def wide(x: Tensor) -> Tensor:

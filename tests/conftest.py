@@ -11,7 +11,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 import torch
 
-from sslkit import say
+from sslkit.terminal import say
 
 
 def pytest_collection_finish() -> None:

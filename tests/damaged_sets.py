@@ -11,7 +11,7 @@ import torch
 from fuzzing import Kind, Reached
 from PIL import Image
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 
 def films(root: Path) -> list[Kind]:
@@ -23,7 +23,7 @@ def films(root: Path) -> list[Kind]:
     from evaluation.protocols.action.datasets import open_films
     from evaluation.protocols.action.films import survey
     from evaluation.protocols.action.reading import ClipShape, TrainingClips
-    from sslkit.data.video import open_videos
+    from sslkit.data.video.clips import open_videos
 
     for number in range(3):
         write_motion(root / "flat" / f"{number}.mp4", frames=9, seed=number)

@@ -23,7 +23,7 @@ from evaluation.report import write_report
 from evaluation.results import store
 from evaluation.results.records import Records
 from sslkit import backbones
-from sslkit.data.sources import open_images, splits
+from sslkit.data.sources.named import open_images, splits
 from sslkit.zoo import exporting
 
 

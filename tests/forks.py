@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from sslkit import say
+from sslkit.terminal import say
 
 WORLD = 2
 IMPORTED = [

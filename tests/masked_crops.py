@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.data.recipe import ViewRecipe
+from sslkit.data.views.recipe import ViewRecipe
 from sslkit.errors import UserError
 from sslkit.objectives.ibot import IBOT, MaskedCrops
 

@@ -51,9 +51,9 @@ tests=(
   tests/objectives
   tests/priors
   tests/regularizers
-  tests/test_balance.py
-  tests/test_diagnostics.py
-  tests/test_prior_targets.py
+  tests/composition/test_balance.py
+  tests/numerics/test_diagnostics.py
+  tests/priors/test_targets.py
   tests/training/test_features.py
 )
 # They start processes, build large networks or run to convergence: minutes, for no other numbers.

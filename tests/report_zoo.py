@@ -13,7 +13,7 @@ from PIL import Image
 import evaluation
 from evaluation.results import store
 from sslkit import backbones, zoo
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.training.history import write_csv
 
 HOSTILE = "<img src=x onerror=alert(1)> & \"quoted\" 'name'"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 DIGITS = open_images("digits")
 

@@ -15,10 +15,10 @@ from torch.utils.data import Dataset
 from evaluation.datasets._overlap import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import COUNTS, Entry, Listing, Split
-from sslkit import members
 from sslkit.data.images import ImageOptions, Images
-from sslkit.data.sources import reusable
+from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
+from sslkit.options import members
 
 __all__ = ["Entry", "Listing", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
 

@@ -8,7 +8,7 @@ from functools import partial
 from evaluation.datasets._picked import PickedImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
 
 
 @dataclass(frozen=True)

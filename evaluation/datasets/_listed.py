@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.decode import EXTENSIONS
-from sslkit.data.folder import FolderImages
+from sslkit.data.decode.decoding import EXTENSIONS
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.path_list import PathList
+from sslkit.data.sources.folder import FolderImages
 
 
 class ListedImages(FolderImages):

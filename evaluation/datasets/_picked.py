@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from sslkit.data.decode.scale import Range
 from sslkit.data.images import Identity, Images
-from sslkit.data.scale import Range
 
 
 class PickedImages(Images):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError, first_line
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
 
 
 def read(path: Path) -> Any:

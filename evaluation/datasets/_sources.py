@@ -14,17 +14,17 @@ from evaluation.datasets._listed import ListedImages
 from evaluation.datasets._rows import row_ids
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
-from sslkit import say
 from sslkit.data.arrays import ArrayImages
-from sslkit.data.folder import FolderImages
-from sslkit.data.hf import HfImages
 from sslkit.data.images import ImageOptions, Images, check_split
-from sslkit.data.own_dataset import OwnImages
-from sslkit.data.shards import ShardImages
-from sslkit.data.sources import is_divisible, open_images, splits
-from sslkit.data.torchvision_sets import PREFIX, TorchvisionImages
+from sslkit.data.sources.folder import FolderImages
+from sslkit.data.sources.hf import HfImages
+from sslkit.data.sources.named import is_divisible, open_images, splits
+from sslkit.data.sources.own_dataset import OwnImages
+from sslkit.data.sources.shards import ShardImages
+from sslkit.data.sources.torchvision_sets import PREFIX, TorchvisionImages
 from sslkit.errors import UserError
-from sslkit.plurals import counted
+from sslkit.terminal import say
+from sslkit.terminal.plurals import counted
 
 PARTS = ("train", "test", "all")  # of a source without held-out images: four fifths, a fifth, and both together
 HELD_OUT = "test: a fifth of each class, held out by name"

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.datasets.base import Listing
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import ImageOptions
-from sslkit.data.torchvision_sets import open_torchvision
+from sslkit.data.sources.torchvision_sets import open_torchvision
 
 
 def read(name: str, parts: Mapping[str, tuple[str, ...]], root: Path, split: str) -> Listing:

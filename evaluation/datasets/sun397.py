@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.datasets._listed import numbered, numbered_counts
 from evaluation.datasets.base import Entry, Listing
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
 
 _LISTS = {"train": "Training", "test": "Testing"}
 _PLACES = (

@@ -13,7 +13,7 @@ from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
 from evaluation.features.plots import COLOURS, umap_map
 from sslkit.errors import UserError
-from sslkit.figures import SAME, NoMap, reduced, save_figure, tsne
+from sslkit.numerics.figures import SAME, NoMap, reduced, save_figure, tsne
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def draw_map(
     """Draw a map of all images of an embedding as a PNG, and return its caption.
 
     parts: of the embedding, see `open_parts`. method: "pca", the first two principal components of the l2-normalised
-    features; "tsne", see `sslkit.figures.tsne`; "umap", if umap-learn is installed.
+    features; "tsne", see `sslkit.numerics.figures.tsne`; "umap", if umap-learn is installed.
     Up to 400 images are drawn as thumbnails on a grid, each in the free cell near its place; more are drawn as dots.
     The 20 largest classes have a colour; without classes all dots are alike.
     Raises UserError for fewer than 4 images and for features that are all equal.

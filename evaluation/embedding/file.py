@@ -10,8 +10,8 @@ import numpy as np
 
 from evaluation.embedding.table import Embedding
 from sslkit.errors import UserError, first_line
-from sslkit.files import write_whole
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
+from sslkit.files.writing import write_whole
 
 FORMAT = 1
 KINDS = (".npz", ".parquet")

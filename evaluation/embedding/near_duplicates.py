@@ -13,8 +13,8 @@ from evaluation.embedding.table import Embedding
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import unit_rows
 from sslkit.errors import UserError
-from sslkit.text_tables import write_csv
-from sslkit.ties import pair_cosines, search_error
+from sslkit.files.csv_files import write_csv
+from sslkit.numerics.ties import pair_cosines, search_error
 
 THRESHOLD = 0.85  # cosine of efficientnet_lite0 at 224 pixels; other networks need another
 MOST = 1_000_000  # pairs: a longer list helps nobody

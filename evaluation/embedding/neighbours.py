@@ -10,9 +10,9 @@ import numpy as np
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import MORE, neighbours, unit_rows
 from sslkit.errors import UserError
-from sslkit.files import write_whole
-from sslkit.text_tables import write_csv
-from sslkit.ties import pair_cosines, settle
+from sslkit.files.csv_files import write_csv
+from sslkit.files.writing import write_whole
+from sslkit.numerics.ties import pair_cosines, settle
 
 SEARCHES = ("exact", "hnsw", "ivf")
 QUERIES = 2**12  # rows searched at a time
@@ -42,7 +42,8 @@ def nearest(x: np.ndarray, k: int, search: str = "exact") -> Neighbours:
 
     x: (N, D), which may be memory-mapped. k: below N. search: "exact" compares all pairs; "hnsw" searches a graph of
     neighbours (Malkov & Yashunin 2018), "ivf" the nearest cells of k-means: for 100,000 rows and more.
-    Equally similar rows (see `sslkit.ties`) come in the order of their rows; the result is the same in every run.
+    Equally similar rows (see `sslkit.numerics.ties`) come in the order of their rows; the result is the same in every
+    run.
     Raises UserError for k not below N and for rows of zeros.
     """
     check_k(k, len(x))

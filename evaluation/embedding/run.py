@@ -19,9 +19,9 @@ from evaluation.features.command_line import name_of, words
 from evaluation.features.extraction import check_extraction
 from evaluation.features.models import load_model
 from evaluation.features.plots import check_umap
-from sslkit import say
 from sslkit.errors import UserError
-from sslkit.plurals import counted
+from sslkit.terminal import say
+from sslkit.terminal.plurals import counted
 
 CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from evaluation.embedding.near_duplicates import Duplicates, Source, named
 from evaluation.embedding.thumbnails import shortened, thumbnails
-from sslkit.figures import save_figure
+from sslkit.numerics.figures import save_figure
 
 SHOWN = 24  # pairs
 COLUMNS = 3

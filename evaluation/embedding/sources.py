@@ -10,9 +10,9 @@ import numpy as np
 from evaluation import datasets
 from evaluation.datasets import Split, open_split
 from evaluation.datasets._listed import ListedImages
-from sslkit.data.folder import FolderImages
 from sslkit.data.images import Images
-from sslkit.data.sources import is_divisible, reusable
+from sslkit.data.sources.folder import FolderImages
+from sslkit.data.sources.named import is_divisible, reusable
 
 
 @dataclass(frozen=True)

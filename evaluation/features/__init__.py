@@ -9,7 +9,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "as_features": "evaluation.features.table:as_features",
         "joined": "evaluation.features.table:joined",
         "matched": "evaluation.features.table:matched",
-        "renumbered": "sslkit.data.class_names:renumbered",
+        "renumbered": "sslkit.data.sources.class_names:renumbered",
         "row_ids": "evaluation.datasets._rows:row_ids",
     },
 )

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from sslkit import say
 from sslkit.errors import UserError
-from sslkit.files import MACHINE, has_locks, of_this_process, refusal
+from sslkit.files.writing import MACHINE, has_locks, of_this_process, refusal
+from sslkit.terminal import say
 
 FORMAT = 1
 INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 
 from sslkit.errors import UserError
-from sslkit.settings import Declared, Limits
+from sslkit.options.settings import Declared, Limits
 
 MOST_PIXELS = 4096
 DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
 
 
 def checked(name: str, value: Any, kind: Any, **limits: Any) -> Any:
-    """Return the value if it has the type `kind`, such as `int | None`, and is within `sslkit.settings.Limits`.
+    """Return the value if it has the type `kind`, such as `int | None`, and is within `sslkit.options.settings.Limits`.
 
     Raises UserError with the name, the allowed values and the value.
     """

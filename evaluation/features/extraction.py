@@ -19,13 +19,13 @@ from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun,
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
-from sslkit import say
-from sslkit.columns import printable
 from sslkit.data.in_order import batches_of_parts
-from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
-from sslkit.files import exclusive
-from sslkit.waiting import Others, OthersStopped, from_first, together
+from sslkit.files.writing import exclusive
+from sslkit.runtime.distributed import rank, world_size
+from sslkit.runtime.waiting import Others, OthersStopped, from_first, together
+from sslkit.terminal import say
+from sslkit.terminal.columns import printable
 
 PRECISIONS = ("float32", "bfloat16")
 INTERPOLATIONS = ("bilinear", "bicubic")

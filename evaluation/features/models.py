@@ -14,16 +14,17 @@ from torch import nn
 from evaluation.features.checks import checked_images
 from evaluation.features.pooling import parted, pooled
 from evaluation.features.ranges import as_trained
-from sslkit import backbones, say
+from sslkit import backbones
 from sslkit.backbones import published, wheels
 from sslkit.backbones.base import Backbone, Recipe
 from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.backbones.weight_files import parted as parted_file
 from sslkit.backbones.wheels import WHEELS
+from sslkit.composition.method import IMAGENET, Method
+from sslkit.data.decode.scale import Range
 from sslkit.data.images import Images
-from sslkit.data.scale import Range
 from sslkit.errors import UserError
-from sslkit.method import IMAGENET, Method
+from sslkit.terminal import say
 from sslkit.zoo.entry import CARD, ZooEntry
 
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")

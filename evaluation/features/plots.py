@@ -15,8 +15,8 @@ from evaluation.results.names import short, wrapped
 from evaluation.results.result import Result
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError
-from sslkit.figures import PERPLEXITY, NoMap, reduced, save_figure, scatter, tsne
-from sslkit.members import nearest
+from sslkit.numerics.figures import PERPLEXITY, NoMap, reduced, save_figure, scatter, tsne
+from sslkit.options.members import nearest
 
 MAPS = {"tsne": "t-SNE", "umap": "UMAP"}
 NEIGHBOURS = 10  # for trustworthiness and purity

@@ -3,8 +3,8 @@
 import warnings
 from typing import Any
 
+from sslkit.data.decode.scale import Range, written
 from sslkit.data.images import Images
-from sslkit.data.scale import Range, written
 
 
 def as_trained(images: Images, trained: Range | None, model: str, **options: Any) -> Images:

@@ -5,10 +5,10 @@ from typing import Any
 
 from evaluation.datasets import Split, names
 from sslkit import objectives
+from sslkit.composition.method import parse
 from sslkit.data.images import Images
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
-from sslkit.method import parse
 
 
 def seen(card: Mapping[str, Any], images: Images | None) -> str:

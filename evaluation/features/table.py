@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets._rows import row_ids
-from sslkit.data.class_names import renumbered, unseen
+from sslkit.data.sources.class_names import renumbered, unseen
 from sslkit.errors import UserError
 
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from evaluation.features.models import LoadedModel, load_model
 from sslkit import zoo as zoos
-from sslkit.distributed import world_size
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import world_size
 
 M = TypeVar("M")
 KEPT = 4 * 2**30  # bytes of weights of open networks

@@ -12,7 +12,7 @@ from evaluation.features.table import matched
 from evaluation.protocols.base import Subject
 from evaluation.protocols.knn import left_out, predict
 from evaluation.results.result import Result
-from sslkit.figures import NoMap
+from sslkit.numerics.figures import NoMap
 
 ENOUGH = 8  # images of a class, for a map
 MOST = 100  # classes, for a matrix that can be read

@@ -18,12 +18,13 @@ from evaluation.protocols.base import Subject, Task
 from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
-from sslkit import file_names, members
 from sslkit.data.images import Images
-from sslkit.data.sources import reusable
-from sslkit.distributed import rank
+from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.settings import MOST_SEED
+from sslkit.files import file_names
+from sslkit.options import members
+from sslkit.options.settings import MOST_SEED
+from sslkit.runtime.distributed import rank
 
 # What a model is judged by where nothing is asked for: embedded sets, each by what it is good for.
 SUITE = {

@@ -19,9 +19,10 @@ from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
 from evaluation.tuning.processes import process_group
-from sslkit import members, say
-from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
+from sslkit.options import members
+from sslkit.runtime.distributed import rank, world_size
+from sslkit.terminal import say
 
 
 def judge(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sslkit.ties import search_error
+from sslkit.numerics.ties import search_error
 
 CLASSIFIERS = ("logistic", "ridge", "nearest_centroid")
 TOLERANCE, MAX_STEPS, CHECK_EVERY = 1e-8, 5000, 5

@@ -14,7 +14,7 @@ import numpy as np
 
 from evaluation.features.table import Features, as_features
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from tqdm import tqdm
 from evaluation.results.measures import SHARE, map11
 from sslkit.data.loader import EpochBatches
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.schedules import cosine
+from sslkit.numerics.schedules import cosine
+from sslkit.options.members import nearest
 
 SCALES = {"standardize": "standardized", "l2": "l2-normalised", "none": "as they are"}
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.ties import among_all, lengths, pair_cosines, settle
+from sslkit.numerics.ties import among_all, lengths, pair_cosines, settle
 
 BLOCK = 2**23  # numbers of the bank, or of similarities, held at a time: 32 MB; larger blocks are no faster
 MORE = 16  # candidates beyond k, for rows tied with the k-th
@@ -39,7 +39,7 @@ def neighbours(
     """Find the k rows of the bank most similar to each query: (similarity (M, k) float64, position (M, k) int64).
 
     bank: (N, D), which may be memory-mapped. order: (N,) its rows in the order of the positions; of equally similar
-    rows (see `sslkit.ties`) the smaller position comes first. query: (M, D), without rows of zeros.
+    rows (see `sslkit.numerics.ties`) the smaller position comes first. query: (M, D), without rows of zeros.
     own: (N,) groups by position and (M,) groups: the bank's images of a query's own group are left out.
     rows: (M,) the numbers of the queries, for messages.
     The same on every processor. Similarities are exact to float64 if another one is near, else to float32.

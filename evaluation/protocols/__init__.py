@@ -6,8 +6,8 @@ The fields of a protocol's `Options` are its options; command lines and help are
 import importlib
 
 from evaluation.protocols.base import Protocol, Terminal
-from sslkit import members
 from sslkit.errors import UserError
+from sslkit.options import members
 
 
 def names() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from evaluation.datasets._labels import check_classes, check_labels, named_classes
 from evaluation.protocols.base import Subject
-from sslkit.data.class_names import refuse_classes
+from sslkit.data.sources.class_names import refuse_classes
 
 
 def check_train_and_test(subject: Subject, protocol: str, *, several: bool = False) -> None:

@@ -7,7 +7,7 @@ from evaluation.learners.linear_heads import SCALES
 from evaluation.protocols import linear_aug
 from evaluation.protocols._option_types import CountOrNone, PositiveOrNone
 from sslkit.errors import UserError
-from sslkit.settings import Limits
+from sslkit.options.settings import Limits
 
 RECIPES = ("auto", "lbfgs", "grid")
 SELECT = ("held_out", "test")

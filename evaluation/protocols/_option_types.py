@@ -1,9 +1,9 @@
-"""Types of the protocols' options, with their ranges: `sslkit.members.check_options` checks what is given by them."""
+"""Types of the protocols' options, with their ranges, by which `sslkit.options.members.check_options` checks them."""
 
 from collections.abc import Sequence
 from typing import Annotated
 
-from sslkit.settings import MOST_SEED, Limits
+from sslkit.options.settings import MOST_SEED, Limits
 
 MOST = 10**9  # far above anything that is run: it stops what no machine can count
 Count = Annotated[int, Limits(least=1, most=MOST)]

@@ -18,10 +18,10 @@ from evaluation.features.table import Features, as_features
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, generator, interval_of, jackknife
-from sslkit import diagnostics
-from sslkit.diagnostics import ClassGeometry, Moments
 from sslkit.errors import UserError
-from sslkit.settings import Limits
+from sslkit.numerics import diagnostics
+from sslkit.numerics.diagnostics import ClassGeometry, Moments
+from sslkit.options.settings import Limits
 
 CENTROIDS = ("mean", "unit")
 SPECTRUM_ROWS = 25_600  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the number of rows

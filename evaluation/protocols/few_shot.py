@@ -22,8 +22,8 @@ from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.settings import Limits
+from sslkit.options.members import nearest
+from sslkit.options.settings import Limits
 
 NORMALIZE = ("l2", "none")
 MOST_EPISODES = 1_000_000

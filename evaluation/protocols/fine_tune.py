@@ -23,7 +23,7 @@ from evaluation.tuning.outcomes import best, mean_record, require_sound, result_
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 SELECT = ("held_out", "test")
 NOTHING_CHOSEN = "one setting, nothing chosen"

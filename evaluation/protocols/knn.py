@@ -48,8 +48,8 @@ def knn(
     k: of the main result; every other of `ks` up to the size of train is in `others`, as "k=10".
     temperature: T; smaller values weight the nearest more.
     The metric is that of test, top1 or mean_per_class. Equal votes, and equally similar images at the k-th place, go
-    to the smaller class number, then to the smaller id (`predict`, `learners/neighbours.py`, `sslkit/ties.py`). Memory
-    beside the features: some 0.2 GB, independent of their number.
+    to the smaller class number, then to the smaller id (`predict`, `learners/neighbours.py`,
+    `sslkit/numerics/ties.py`). Memory beside the features: some 0.2 GB, independent of their number.
     Raises UserError for invalid features, rows of zeros, several labels per image, test classes that train lacks, and
     k above the number of training images.
     """

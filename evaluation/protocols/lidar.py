@@ -21,13 +21,13 @@ from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import bootstrap_mean, jackknife
-from sslkit import diagnostics
 from sslkit.data.images import Images
 from sslkit.data.in_order import batches_in_order
-from sslkit.data.recipe import SIMCLR, View, ViewRecipe
-from sslkit.data.views import augment, view_generator
+from sslkit.data.views.augmentation import augment, view_generator
+from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
-from sslkit.settings import Limits
+from sslkit.numerics import diagnostics
+from sslkit.options.settings import Limits
 
 BATCH = 32  # images whose views are drawn together; changing it changes the draws of a seed
 BLOCKS = 10

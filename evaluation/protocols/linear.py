@@ -25,7 +25,7 @@ from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import mean_per_class
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 TWINS = 0.01  # a larger share of the test images in train makes the result leaky
 MANY = 200_000  # "auto" is "grid" from this number of rows

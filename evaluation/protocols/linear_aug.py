@@ -38,9 +38,9 @@ from evaluation.tuning.seeds import dropout_seed
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import of_model
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.schedules import cosine
-from sslkit.settings import Limits
+from sslkit.numerics.schedules import cosine
+from sslkit.options.members import nearest
+from sslkit.options.settings import Limits
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import generator
 from sslkit.errors import UserError
-from sslkit.settings import Limits
+from sslkit.options.settings import Limits
 
 PENALTIES = tuple(10.0**-power for power in range(8))  # of the squared weights, the strongest first
 PATIENCE = 2  # penalties with a higher held-out loss, after which weaker ones are left out

@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluation import datasets
 from sslkit.backbones.published import CHECKPOINTS
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 PED_SETS = ("aircraft", "caltech101", "cars", "cifar10", "cifar100", "flowers102", "voc07", "pets", "food101", "dtd")

@@ -27,7 +27,7 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT, SourceHead, checked_s
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 
 @dataclass(frozen=True, eq=False)

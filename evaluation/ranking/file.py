@@ -11,8 +11,8 @@ import numpy as np
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus, consensus
 from sslkit.errors import UserError
-from sslkit.files import write_whole
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
+from sslkit.files.writing import write_whole
 
 # Sizes after (models, metrics).
 ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), "seconds": (), "memory": ()}

@@ -21,10 +21,10 @@ from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
-from sslkit.data.sources import reusable
-from sslkit.distributed import rank, world_size
+from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
+from sslkit.runtime.distributed import rank, world_size
 
 NEEDS = ("model", "data", "weights", "images", "settings", "value", "interval", "chosen", "grid", "seconds")
 RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"

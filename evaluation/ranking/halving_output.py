@@ -13,10 +13,10 @@ from evaluation.ranking.halving import Halving, successive_halving
 from evaluation.ranking.rounds import Arm, Round
 from evaluation.ranking.summary import file_names
 from evaluation.results.names import short
-from sslkit import say
 from sslkit.errors import UserError
-from sslkit.figures import save_figure
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
+from sslkit.numerics.figures import save_figure
+from sslkit.terminal import say
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"
 GAP = 0.045  # between two names, of the height of the picture

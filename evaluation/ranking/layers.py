@@ -24,8 +24,8 @@ from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.results.choice import levelled
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
-from sslkit.files import write_whole
-from sslkit.text_tables import aligned
+from sslkit.files.writing import write_whole
+from sslkit.terminal.tables import aligned
 
 SPLITS = 10  # random divisions of the images into halves
 FILE = "-layers.json"  # end of the name of the layers' file, beside that of the ranking

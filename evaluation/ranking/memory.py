@@ -13,7 +13,7 @@ class PeakMemory:
     """`with PeakMemory(device) as memory: ...; memory.peak`, in bytes; None if the system does not report it.
 
     On the CPU the process's resident size is measured every 5 ms, on a GPU by the allocator. Reuse of freed memory is
-    not counted, unless it is returned to the system first (`sslkit.allocator.return_freed_memory`).
+    not counted, unless it is returned to the system first (`sslkit.runtime.allocator.return_freed_memory`).
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:

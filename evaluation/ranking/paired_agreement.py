@@ -13,7 +13,7 @@ from evaluation.ranking.agreement import FEWEST, MEASURES, Agreement
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator, interval_of
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 TAU = "weighted tau (Vigna)"
 Values = Mapping[str, float]

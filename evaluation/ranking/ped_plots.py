@@ -10,7 +10,7 @@ from evaluation.features.plots import COLOURS, MARKERS, purity
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.ped import moves
 from sslkit.errors import UserError
-from sslkit.figures import reduced, save_figure, scatter, tsne
+from sslkit.numerics.figures import reduced, save_figure, scatter, tsne
 
 
 def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.names import short, wrapped
 from sslkit.errors import UserError
-from sslkit.figures import save_figure
+from sslkit.numerics.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

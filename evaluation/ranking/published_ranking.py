@@ -14,8 +14,8 @@ from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, open_reference
 from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
-from sslkit import say
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 
 def rank_published(

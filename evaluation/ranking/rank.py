@@ -21,9 +21,9 @@ from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.source_marks import groups, recorded
 from evaluation.results.result import PACKAGES
-from sslkit.allocator import return_freed_memory
-from sslkit.data.sources import reusable
+from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
+from sslkit.runtime.allocator import return_freed_memory
 
 SAID = (
     "split",

@@ -20,8 +20,8 @@ from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import Members
 from sslkit.errors import UserError, first_line
-from sslkit.files import write_whole
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
+from sslkit.files.writing import write_whole
 
 CARD, TASK = "card", "task"
 FILES = (".npz", ".json")

@@ -13,9 +13,9 @@ from evaluation.ranking.doubts import doubts
 from evaluation.ranking.memory import PeakMemory
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.base import Sample, Score, check_scale, find, names, wrappers
-from sslkit import members
-from sslkit.allocator import return_freed_memory
 from sslkit.errors import UserError
+from sslkit.options import members
+from sslkit.runtime.allocator import return_freed_memory
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
 from evaluation.features.source_probs import shape_of
 from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
-from sslkit.data.sources import open_images, splits
+from sslkit.data.sources.named import open_images, splits
 from sslkit.errors import UserError
-from sslkit.files import exclusive
+from sslkit.files.writing import exclusive
 from sslkit.zoo.entry import ZooEntry
 from sslkit.zoo.heads import CLUSTERS, FOLDER, LABELS, PROTOTYPES, Head, path
 

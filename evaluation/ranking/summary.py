@@ -21,11 +21,11 @@ from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
 from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
-from sslkit import say
-from sslkit.data.sources import name_of_tables, reusable
+from sslkit.data.sources.named import name_of_tables, reusable
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
+from sslkit.options.members import nearest
+from sslkit.terminal import say
 
 EXTRACTION = ("cache", "precision", "batch_size", "workers", "on_error")  # options of `evaluation.extract`
 USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps

@@ -8,9 +8,9 @@ import numpy as np
 
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus
-from sslkit.columns import columns
 from sslkit.errors import UserError
-from sslkit.text_tables import aligned, below_names, markdown
+from sslkit.terminal.columns import columns
+from sslkit.terminal.tables import aligned, below_names, markdown
 
 STYLES = ("text", "markdown")
 TIED = "="  # beside a score: tied with the metric's best model on these images

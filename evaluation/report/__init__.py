@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaluation.report import page, reading
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
 
 __all__ = ["write_report"]
 RANKINGS = "runs/ranking"  # output folder of recipes/rank.py; it may be missing

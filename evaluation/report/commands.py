@@ -14,10 +14,10 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.wheels import WHEELS
-from sslkit.data.builtin import NAMES
-from sslkit.data.torchvision_sets import PREFIX
+from sslkit.composition.method import signature
+from sslkit.data.sources.builtin import NAMES
+from sslkit.data.sources.torchvision_sets import PREFIX
 from sslkit.errors import UserError
-from sslkit.method import signature
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 

@@ -17,7 +17,7 @@ from evaluation.report.ranked import rankings
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
 from evaluation.report.zoo_table import zoo_table
-from sslkit.invocation import as_started
+from sslkit.terminal.invocation import as_started
 
 TEMPLATE = Path(__file__).parent / "template"
 SHORT = 24  # letters that stay on one line

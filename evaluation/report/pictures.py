@@ -5,7 +5,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
 
 WIDEST = 720  # pixels
 COLOURS = 128

@@ -14,8 +14,8 @@ from evaluation.report import commands
 from evaluation.report.cells import MISSING, NOTHING, Cell, Column, Table, made, of_bytes, of_number, of_seconds
 from evaluation.report.charts import DotChart, ScatterChart, dots, scatter, truth_places
 from evaluation.report.reading import Material, Ranked
-from sslkit import members
 from sslkit.errors import UserError
+from sslkit.options import members
 
 MARK = " †"  # at the names of models from outside the zoo
 OF_AGREEMENT = {

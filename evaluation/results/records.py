@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from sslkit.errors import UserError
-from sslkit.files import NoLock, lock, lockable, refusal
+from sslkit.files.writing import NoLock, lock, lockable, refusal
 
 POLL = 0.2  # seconds between two checks of another process's lock
 

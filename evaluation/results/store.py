@@ -13,8 +13,8 @@ import numpy as np
 from evaluation.results.records import Records, read_records
 from evaluation.results.result import Result
 from sslkit.errors import UserError
-from sslkit.files import write_whole
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
+from sslkit.files.writing import write_whole
 from sslkit.zoo.entry import ZooEntry
 
 RESULTS, OUTCOMES = "results.jsonl", "outcomes"

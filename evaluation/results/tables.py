@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
-from sslkit.columns import columns as columns_of_terminal
-from sslkit.columns import folded
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.text_tables import aligned, markdown
+from sslkit.options.members import nearest
+from sslkit.terminal.columns import columns as columns_of_terminal
+from sslkit.terminal.columns import folded
+from sslkit.terminal.tables import aligned, markdown
 
 STYLES = ("text", "markdown")
 COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from evaluation.transferability._scatter import ClassMoments, Scatter, add_upper_gram, compacted, mirror_upper
-from sslkit import members
 from sslkit.errors import UserError
+from sslkit.options import members
 
 # PED's warning, which a ranking shows once per model and not per metric.
 NO_REFERENCE = "no reference=(mean, std) of the model's own training images: these features' own were taken"

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from sslkit import sealed
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files import checksums
+from sslkit.files.writing import write_whole
 
 EVERY = 60.0  # seconds between two checkpoints
 
@@ -26,7 +26,7 @@ class Checkpoint:
         if self.path is not None:
             with write_whole(self.path) as partial:
                 torch.save({"key": self.key, **state}, partial)
-                sealed.seal(partial)
+                checksums.seal(partial)
 
     def load(self) -> dict[str, Any] | None:
         """Return the saved state, its tensors on the CPU; None if there is no file.
@@ -35,13 +35,13 @@ class Checkpoint:
         """
         if self.path is None or not self.path.is_file():
             return None
-        if fault := sealed.damage(self.path):
+        if fault := checksums.damage(self.path):
             raise UserError(f"{self.path} {fault}: delete it to start anew")
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
             fits = state.pop("key") == self.key
         except Exception as error:
-            reason = sealed.first_line(error)
+            reason = checksums.first_line(error)
             raise UserError(f"{self.path} cannot be read ({reason}): delete it to start anew") from error
         if not fits:
             raise UserError(f"{self.path} belongs to a run with other settings: delete it, or give another out")

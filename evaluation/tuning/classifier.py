@@ -23,12 +23,12 @@ from evaluation.tuning.precision import PRECISIONS, autocast
 from evaluation.tuning.processes import rows_of_ranks
 from evaluation.tuning.seeds import dropout_seed
 from sslkit.data.loader import EpochBatches
-from sslkit.data.recipe import View, ViewRecipe
-from sslkit.data.views import augment, view_generator
-from sslkit.distributed import rank, world_size
+from sslkit.data.views.augmentation import augment, view_generator
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.schedules import cosine
+from sslkit.numerics.schedules import cosine
+from sslkit.options.members import nearest
+from sslkit.runtime.distributed import rank, world_size
 
 PREDICT_BATCH = 256  # images of a forward pass without gradient
 

@@ -21,8 +21,8 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import set_rates
 from evaluation.tuning.processes import fabric_of, from_rank_0, same_on_all_ranks, union_of_ranks
 from evaluation.tuning.progress import Progress
-from sslkit.distributed import rank, synchronize_batch_norm, world_size
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import rank, synchronize_batch_norm, world_size
 
 CHECK = 20  # steps between two checks of the loss; each check waits for the device
 

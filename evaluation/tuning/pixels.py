@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from sslkit.data.images import Images
 from sslkit.data.loader import without_traceback, workers_for
-from sslkit.data.sources import collate
+from sslkit.data.sources.named import collate
 from sslkit.errors import UserError
 
 READ = 256  # images read at a time

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 PRECISIONS = ("float32", "bfloat16")
 FABRIC = {"float32": "32-true", "bfloat16": "bf16-mixed"}  # Fabric's names

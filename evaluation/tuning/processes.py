@@ -17,7 +17,7 @@ from torch import Tensor
 
 from evaluation.features.checks import device_of
 from evaluation.tuning.precision import FABRIC
-from sslkit.distributed import rank, world_size
+from sslkit.runtime.distributed import rank, world_size
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

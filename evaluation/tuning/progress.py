@@ -8,8 +8,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from sslkit.columns import printable
-from sslkit.distributed import rank
+from sslkit.runtime.distributed import rank
+from sslkit.terminal.columns import printable
 
 LINES = 10  # most lines of one training in a log
 APART = 60.0  # least seconds between two of them

@@ -9,7 +9,7 @@ from typing import Any
 from evaluation.results.records import Records, check_fields, each_once, run_id
 from evaluation.tuning.checkpoint import EVERY, Checkpoint
 from evaluation.tuning.processes import from_rank_0
-from sslkit.distributed import rank, world_size
+from sslkit.runtime.distributed import rank, world_size
 
 Key = Mapping[str, Any]
 

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from sslkit.distributed import rank
+from sslkit.runtime.distributed import rank
 
 
 def seed_of(purpose: str, *numbers: int) -> int:

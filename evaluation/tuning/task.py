@@ -14,8 +14,8 @@ from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
-from sslkit.data.class_names import renumbered, unseen
 from sslkit.data.images import Images
+from sslkit.data.sources.class_names import renumbered, unseen
 from sslkit.errors import UserError
 
 

@@ -28,9 +28,9 @@ from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
 from evaluation.tuning.task import Task
-from sslkit.columns import printable
-from sslkit.distributed import rank, world_size
 from sslkit.errors import RunFailed, UserError
+from sslkit.runtime.distributed import rank, world_size
+from sslkit.terminal.columns import printable
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
 

@@ -32,7 +32,7 @@ from evaluation.transferability import pactran
 from evaluation.transferability._eigenbasis import Tridiagonal
 from evaluation.transferability._scatter import add_upper_gram, mirror_upper
 from evaluation.transferability.base import BLOCK, Sample
-from sslkit.allocator import keep_freed_memory
+from sslkit.runtime.allocator import keep_freed_memory
 
 RESULTS = "all_metrics_speed"
 SIZE = "N=5000 D=2048 C=100"

@@ -24,8 +24,8 @@ from machine import machine
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.checks import METRICS
 from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
-from sslkit.files import write_whole
-from sslkit.text_tables import markdown
+from sslkit.files.writing import write_whole
+from sslkit.terminal.tables import markdown
 
 STUDY = Path(__file__).parent / "results" / "ranking_study.json"
 FIRST = STUDY.with_name("ranking_study_first.json")

@@ -29,7 +29,7 @@ from evaluation.ranking.agreement import agreement
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.objects import open_objects
 from sslkit.errors import UserError
-from sslkit.text_tables import markdown
+from sslkit.terminal.tables import markdown
 
 RESULTS = "detection_ranking"
 STEPS, IMAGES = 400, 500

@@ -25,7 +25,7 @@ from objectives import best, settings
 from results import keep, load
 
 import sslkit
-from sslkit.prior_targets import PriorTargets
+from sslkit.priors._targets import PriorTargets
 from sslkit.training.features import knn_accuracy, probe_accuracy
 
 RESULTS = "distillation"

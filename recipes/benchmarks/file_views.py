@@ -29,12 +29,12 @@ from torchvision.io import decode_image
 from torchvision.transforms import v2
 from views_speed import machine
 
-from sslkit.data.cropped import CroppedImages
-from sslkit.data.crops import draw_boxes, finish
 from sslkit.data.loader import EpochRows
-from sslkit.data.recipe import SIMCLR, View, ViewRecipe
-from sslkit.data.sources import open_images
-from sslkit.data.views import augment, view_generator
+from sslkit.data.sources.named import open_images
+from sslkit.data.views.augmentation import augment, view_generator
+from sslkit.data.views.cropped import CroppedImages
+from sslkit.data.views.crops import draw_boxes, finish
+from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
 
 RESULTS = Path(__file__).with_name("results") / "file_views.json"
 COUNT, WIDTH, HEIGHT, SIDE = 32, 500, 375, 224

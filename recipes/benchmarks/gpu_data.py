@@ -15,9 +15,9 @@ from torchvision.io import decode_jpeg, read_file
 from torchvision.transforms import v2
 
 import sslkit
-from sslkit.data.cropped import CroppedImages
 from sslkit.data.loader import make_loader
-from sslkit.data.recipe import SIMCLR
+from sslkit.data.views.cropped import CroppedImages
+from sslkit.data.views.recipe import SIMCLR
 
 COPIES = 128  # of the 32 files
 SIDE = 224

@@ -36,7 +36,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numpy as np
 from results import keep, load
 
-from sslkit.allocator import keep_freed_memory, return_freed_memory
+from sslkit.runtime.allocator import keep_freed_memory, return_freed_memory
 
 RESULTS, THREADS, WIDTH, CLASSES, IMAGENET = "growth", 2, 512, 100, 1_281_167
 ROWS = (10_000, 20_000, 40_000, 80_000)
@@ -116,8 +116,8 @@ def hog_of_views(n: int) -> np.ndarray:
     import torch
 
     import sslkit
-    from sslkit.data.recipe import View, ViewRecipe
-    from sslkit.data.views import augment
+    from sslkit.data.views.augmentation import augment
+    from sslkit.data.views.recipe import View, ViewRecipe
     from sslkit.priors.hog import HogPrior
 
     sets = [torch.from_numpy(sslkit.open_images(name).pixels) for name in ("fashion_mnist", "glyphs", "clipart")]

@@ -4,11 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sslkit.composition.method import Method
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
-from sslkit.method import Method
-from sslkit.prior_targets import regression_loss, whitening
-from sslkit.ranges import Ratio, Share
+from sslkit.options.ranges import Ratio, Share
+from sslkit.priors._targets import regression_loss, whitening
 from sslkit.regularizers.guide import Guide
 
 ROWS = 10_000  # largest data set of the study

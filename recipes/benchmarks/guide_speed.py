@@ -23,8 +23,8 @@ from objectives import BATCH, settings
 from results import keep, load
 
 import sslkit
-from sslkit.allocator import keep_freed_memory
-from sslkit.balance import EVERY
+from sslkit.composition.balance import EVERY
+from sslkit.runtime.allocator import keep_freed_memory
 
 NAMES = ("simclr", "byol", "mae", "swav")
 HOG = {"prior": "hog", "prior_size": 32}

@@ -83,7 +83,7 @@ from results import FOLDER, keep, load
 import evaluation
 import sslkit
 from sslkit import objectives as family
-from sslkit.prior_targets import PriorTargets
+from sslkit.priors._targets import PriorTargets
 from sslkit.training.features import knn_accuracy, probe_accuracy
 
 RESULTS = "guide_study"

@@ -14,9 +14,10 @@ from objectives import held_out
 from torch import Tensor
 
 import sslkit
-from sslkit import backbones, balance
+from sslkit import backbones
+from sslkit.composition import balance
+from sslkit.composition.method import Method
 from sslkit.embeddings import Embeddings
-from sslkit.method import Method
 from sslkit.priors.base import resize_and_crop
 
 LETTERS = 500  # of the 1,219 of the embedded glyphs

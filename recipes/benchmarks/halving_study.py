@@ -34,9 +34,9 @@ from evaluation.ranking.rounds import Round
 from evaluation.results.choice import levelled
 from evaluation.results.records import run_id
 from evaluation.results.statistics import over_seeds
-from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
-from sslkit.text_tables import markdown
+from sslkit.runtime.allocator import keep_freed_memory
+from sslkit.terminal.tables import markdown
 
 RESULTS = "halving_study"
 SEEDS = 3  # of the last round

@@ -28,10 +28,10 @@ from torch import Tensor
 from views_speed import photographs
 
 import sslkit
-from sslkit.allocator import keep_freed_memory
-from sslkit.data.views import SIMCLR, augment, view_generator
+from sslkit.data.views.augmentation import SIMCLR, augment, view_generator
 from sslkit.priors import build
 from sslkit.priors.base import resize_and_crop
+from sslkit.runtime.allocator import keep_freed_memory
 
 IMAGES, SIZES = 128, (32, 64)
 STEP, SMALL = "simclr step, 128 images of 28 px", "28 px gray to 32"

@@ -31,7 +31,7 @@ from results import keep, load
 from step_profile import profile
 
 import sslkit
-from sslkit.allocator import keep_freed_memory
+from sslkit.runtime.allocator import keep_freed_memory
 
 RESULTS = "objectives"
 LR = [1e-3, 3e-3, 9e-3]

@@ -53,7 +53,7 @@ def row(results: dict[str, Any], name: str, plugin: str) -> list[str]:
 
 def pixels() -> dict[str, float]:
     """Linear probe and kNN on raw pixels."""
-    from sslkit import diagnostics
+    from sslkit.numerics import diagnostics
     from sslkit.training.features import knn_accuracy, probe_accuracy
 
     parts = []

@@ -144,7 +144,7 @@ def generated(seed: int) -> np.ndarray:
 
 def views(name: str) -> dict[str, Any]:
     """The crops: local ones for the objectives that have them."""
-    local = sslkit.method_names.signature(name)["views"]
+    local = sslkit.composition.names.signature(name)["views"]
     return CROPS if "n_local" in local else {"scale": CROPS["scale"]}
 
 

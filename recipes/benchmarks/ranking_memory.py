@@ -20,7 +20,7 @@ from evaluation.datasets import open_split
 from evaluation.features.zoo_members import load_member, open_all
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.memory import resident
-from sslkit.allocator import return_freed_memory
+from sslkit.runtime.allocator import return_freed_memory
 
 TASKS = ("digits", "mnist5k", "fashion_mnist_few", "clipart", "fashion_mnist")
 METRICS = ("logme", "h_score_regularized", "sfda", "gbc", "etran", "transrate", "ped+logme")

@@ -35,9 +35,9 @@ from evaluation.ranking.candidates import sampled
 from evaluation.ranking.ground_truth import at_an_end, load_zoo
 from evaluation.ranking.scoring import needs, parse
 from evaluation.results.records import Records, each_once
-from sslkit.allocator import keep_freed_memory
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
+from sslkit.runtime.allocator import keep_freed_memory
 
 OUT = Path(__file__).parent / "results" / "ranking_study.json"
 PED = ("ped+logme", "ped+sfda", "ped+gbc")

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.protocols.detection.clipart_boxes import CLASSES, open_clipart_boxes
-from sslkit.data.sources import open_images
-from sslkit.files import write_whole
+from sslkit.data.sources.named import open_images
+from sslkit.files.writing import write_whole
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from results import keep
 from scipy.stats import weightedtau
 from tqdm import tqdm
 
-from sslkit.text_tables import markdown
+from sslkit.terminal.tables import markdown
 
 TRUTH = Path(__file__).parent / "results" / "ranking_truth.jsonl"
 RESULTS = "seeds_needed"

@@ -28,7 +28,7 @@ from evaluation.features.zoo_members import load_member, members
 from evaluation.protocols.linear_seg import linear_seg
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.windows import open_windows
-from sslkit.text_tables import markdown
+from sslkit.terminal.tables import markdown
 
 RESULTS = "segmentation_ranking"
 IMAGES, SIZE, WHEEL = 500, 128, 32  # scored windows; pixels of the truth, and of networks outside a zoo

@@ -27,8 +27,8 @@ from results import keep, load
 
 import sslkit
 from sslkit.data.decoded import DecodedImages
-from sslkit.data.folder import FolderImages
-from sslkit.data.shard_writer import write_shards
+from sslkit.data.sources.folder import FolderImages
+from sslkit.data.sources.shard_writer import write_shards
 
 RESULTS = "shards_speed"
 CLASSES = 10

@@ -33,7 +33,7 @@ from sslkit.data import in_order
 from sslkit.data.images import Images
 from sslkit.data.in_order import batches_in_order
 from sslkit.data.kept import KeptImages, Room
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
 from sslkit.training.features import features, knn_accuracy

@@ -19,7 +19,7 @@ from scipy.stats import pearsonr, weightedtau
 from truth_budgets import ONE_FOLD, STUDY, read
 
 from evaluation.protocols.fine_tune import SHARE
-from sslkit.text_tables import markdown
+from sslkit.terminal.tables import markdown
 
 AGAIN, FOLDS = STUDY.with_name("ranking_again.jsonl"), STUDY.with_name("ranking_folds.jsonl")
 HEAD = (

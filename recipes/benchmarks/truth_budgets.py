@@ -18,7 +18,7 @@ import numpy as np
 from ranking_truth import titled
 from scipy.stats import pearsonr, weightedtau
 
-from sslkit.text_tables import markdown
+from sslkit.terminal.tables import markdown
 
 STUDY = Path(__file__).parent / "results" / "ranking_truth.jsonl"
 ONE_FOLD, OTHERS = STUDY.with_name("ranking_one_fold.jsonl"), STUDY.with_name("ranking_budgets.jsonl")

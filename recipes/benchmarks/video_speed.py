@@ -29,11 +29,11 @@ from results import keep
 from sklearn.datasets import load_sample_images
 from torchvision.models.video import r3d_18
 
-from sslkit.data.clip_views import augment_clips
 from sslkit.data.loader import EpochRows
-from sslkit.data.recipe import VIDEO
-from sslkit.data.video import Videos, open_videos
-from sslkit.data.views import view_generator
+from sslkit.data.video.clips import Videos, open_videos
+from sslkit.data.views.augmentation import view_generator
+from sslkit.data.views.clip_views import augment_clips
+from sslkit.data.views.recipe import VIDEO
 
 RESULTS = "video_speed"
 SIZE, READ, FRAMES, STRIDE, CLIPS = 112, 128, 16, 2, 2

@@ -25,7 +25,7 @@ from results import keep, load
 from tqdm import tqdm
 
 import sslkit
-from sslkit.data.film_pieces import cut_films, sample_films
+from sslkit.data.video.film_pieces import cut_films, sample_films
 
 RESULTS = "video_study"
 FRAMES, EPOCHS = 8, 40

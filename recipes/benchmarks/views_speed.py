@@ -28,7 +28,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 import sslkit.data.embedded
-from sslkit.data.views import BYOL, SIMCLR, ViewRecipe, augment, view_generator
+from sslkit.data.views.augmentation import BYOL, SIMCLR, ViewRecipe, augment, view_generator
 
 RESULTS = Path(__file__).with_name("results") / "views_speed.json"
 

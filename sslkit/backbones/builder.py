@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from sslkit import own_code
 from sslkit.backbones import clips, timm_allowed
 from sslkit.backbones.base import SMALL, Backbone, Recipe, reason
 from sslkit.errors import UserError
+from sslkit.options import own_code
 
 # The default networks: timm's ResNet with one basic block a stage, 14 million multiply-adds at 28 pixels, and a ViT
 # of four blocks, 23 million with 49 patches of 4 pixels.

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from sslkit import own_code
 from sslkit.backbones import clips, timm_allowed
 from sslkit.errors import UserError
+from sslkit.options import own_code
 
 IDENTITY = "torch.nn.Identity()"
 STRIDES = ("conv1.stride", "conv1.0.stride", "conv_stem.stride", "stem.0.stride")

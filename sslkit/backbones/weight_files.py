@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError, first_line
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
 
 SHOWN = 3  # tensor names in a message
 _ZIP = b"PK\x03\x04"  # how the files of torch begin; those of versions before 1.6 have no checksums

@@ -1,1 +1,1 @@
-"""Images: their sources (`sources`) and their augmented views (`views`)."""
+"""Images: their sources (`sources`), their pixels (`decode`), their augmented views (`views`), and videos (`video`)."""

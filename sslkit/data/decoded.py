@@ -9,15 +9,15 @@ from typing import Any, Protocol, Self
 import numpy as np
 import torch
 
-from sslkit.data.decode import channels_of, square
+from sslkit.data.decode.decoding import channels_of, square
+from sslkit.data.decode.large import TooLarge
+from sslkit.data.decode.looked_at import LOOKED_AT, look, range_of
+from sslkit.data.decode.opening import Opening, Picture
+from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.scale import BYTE, Range
+from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.images import Identity, ImageOptions, Images
-from sslkit.data.large import TooLarge
-from sslkit.data.looked_at import LOOKED_AT, look, range_of
-from sslkit.data.opening import Opening, Picture
 from sslkit.data.path_list import PathList
-from sslkit.data.planes import Planes
-from sslkit.data.scale import BYTE, Range
-from sslkit.data.unreadable import UnreadableImage
 from sslkit.errors import UserError
 
 DEFAULT_SIZE = 256

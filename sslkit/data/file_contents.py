@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.npz import DAMAGED
 from sslkit.data.path_list import PathList
+from sslkit.data.sources.npz import DAMAGED
 from sslkit.errors import UserError
-from sslkit.files import exclusive, write_whole
+from sslkit.files.writing import exclusive, write_whole
 
 _ROW = np.dtype([("name", "<u8"), ("bytes", "<i8"), ("changed", "<i8"), ("content", "S16")])
 _CHUNK = 2**20  # bytes of a file that are read at once

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from sslkit.data import scale
-from sslkit.data.scale import Range
+from sslkit.data.decode import scale
+from sslkit.data.decode.scale import Range
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 FITS = ("squash", "crop")
 INTERPOLATIONS = ("bilinear", "bicubic")
@@ -26,7 +26,10 @@ CACHE = "runs/cache"
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """Options for reading a source; see `sslkit.data.sources.open_images`. Raises UserError for values out of range."""
+    """Options for reading a source, see `sslkit.data.sources.named.open_images`.
+
+    Raises UserError for values out of range.
+    """
 
     split: str = "train"
     image_size: int | None = None
@@ -83,7 +86,8 @@ class Images(Dataset):
     Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and must be picklable: workers may be spawned.
 
     decodes: True if reading a row is slow enough for worker processes.
-    range: the values of pixels of more than 8 bits that become 0 and 255, see `sslkit.data.scale`; None for 8 bits.
+    range: the values of pixels of more than 8 bits that become 0 and 255, see `sslkit.data.decode.scale`; None for 8
+        bits.
     workers: number of these in `in_order.batches_in_order`, or "auto"; a run sets its data.workers.
     """
 

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from sslkit.data.images import Images
 from sslkit.data.loader import plain_errors, workers_for
-from sslkit.data.sources import collate
+from sslkit.data.sources.named import collate
 
 FEWEST = 256  # rows: fewer are decoded faster than workers start
 

@@ -12,9 +12,9 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from sslkit import say
 from sslkit.data.images import Images
 from sslkit.data.in_order import batches_in_order
+from sslkit.terminal import say
 
 IN_MEMORY = 2**30  # bytes of a run's kept images in memory; what does not fit goes to a file
 _SHARE = 2  # a file takes at most 1 / _SHARE of the free space: checkpoints need the rest

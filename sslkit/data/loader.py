@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from sslkit.data.cropped import CroppedImages
 from sslkit.data.images import Images
-from sslkit.data.sources import collate
+from sslkit.data.sources.named import collate
+from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
 
 _MOST_WORKERS = 8

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sslkit import distributed
+from sslkit.runtime import distributed
 
 
 def nearest_distance(z: Tensor) -> Tensor:

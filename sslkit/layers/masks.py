@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sslkit import distributed
+from sslkit.runtime import distributed
 
 Grid = tuple[int, int]
 TRIES, ATTEMPTS = 10, 40  # rectangles tried for a block, as in BEiT, and for an image, whose blocks need few each

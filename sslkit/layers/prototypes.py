@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed
 from sslkit.embeddings import Embeddings, along, each_resolution, stacked
 from sslkit.errors import UserError
 from sslkit.layers.heads import UnitLength
+from sslkit.runtime import distributed
 
 
 @dataclass

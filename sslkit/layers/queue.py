@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed
 from sslkit.errors import UserError
+from sslkit.runtime import distributed
 
 
 class Queue(nn.Module):

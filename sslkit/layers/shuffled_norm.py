@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from sslkit import distributed
+from sslkit.runtime import distributed
 
 
 def encoded(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:

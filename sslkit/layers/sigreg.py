@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sslkit import distributed
 from sslkit.errors import UserError
+from sslkit.runtime import distributed
 
 
 def draw_slices(dim: int, count: int, step: int, *, like: Tensor) -> Tensor:

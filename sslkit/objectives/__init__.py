@@ -1,6 +1,6 @@
 """Self-supervised objectives. One file each; the file name is the name in `method=...`."""
 
-from sslkit import members
+from sslkit.options import members
 
 
 def names() -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.views import BYOL
+from sslkit.data.views.augmentation import BYOL
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Weight, Width
+from sslkit.options.ranges import Weight, Width
 
 EPS = 1e-5  # added to the variance, as in the authors' code: a dead dimension gives 0, not NaN
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.views import ViewRecipe
+from sslkit.data.views.augmentation import ViewRecipe
 from sslkit.embeddings import Embeddings, stacked
 
 if TYPE_CHECKING:
-    from sslkit.data.sources import Images
+    from sslkit.data.sources.named import Images
 
 CONTRACT = "Objective"
 

@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import schedules
-from sslkit.data.views import BYOL as BYOL_VIEWS
+from sslkit.data.views.augmentation import BYOL as BYOL_VIEWS
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
+from sslkit.numerics import schedules
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Share, Width
+from sslkit.options.ranges import Share, Width
 
 MOMENTUM = 0.996
 

@@ -8,14 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed, schedules
-from sslkit.data.recipe import WEAK
-from sslkit.data.views import ViewRecipe
+from sslkit.data.views.augmentation import ViewRecipe
+from sslkit.data.views.recipe import WEAK
 from sslkit.embeddings import Tokens, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
+from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
-from sslkit.ranges import Depth, PartialShare, Share, Size, Weight, Width
+from sslkit.options.ranges import Depth, PartialShare, Share, Size, Weight, Width
+from sslkit.runtime import distributed
 
 NOISE = 0.01  # standard deviation of what stands for a hidden patch in the decoder
 

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import schedules
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import stacked
 from sslkit.layers import teacher
 from sslkit.layers.prototypes import (
@@ -21,8 +20,9 @@ from sslkit.layers.prototypes import (
     prediction_head,
     swapped_prediction,
 )
+from sslkit.numerics import schedules
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Count, Prototypes, Share, Temperature, Width
+from sslkit.options.ranges import Count, Prototypes, Share, Temperature, Width
 
 _VIEW = View(scale=(0.4, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import schedules
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.layers import teacher
 from sslkit.layers.koleo import koleo, nearest_distance
 from sslkit.layers.prototypes import Crops, sinkhorn_of_ranks
+from sslkit.numerics import schedules
 from sslkit.objectives.dino import head
 from sslkit.objectives.ibot import IBOT, MaskedCrops
-from sslkit.ranges import Count, Depth, PartialShare, Prototypes, Share, Temperature, Weight, Width
+from sslkit.options.ranges import Count, Depth, PartialShare, Prototypes, Share, Temperature, Weight, Width
 
 _VIEW = View(scale=(0.32, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from sslkit import distributed
-from sslkit.data.views import SIMCLR
+from sslkit.data.views.augmentation import SIMCLR
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
-from sslkit.prior_targets import Mode, PriorTargets, regression_loss
-from sslkit.ranges import Size, Width
+from sslkit.options.ranges import Size, Width
+from sslkit.priors._targets import Mode, PriorTargets, regression_loss
+from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
-    from sslkit.data.sources import Images
+    from sslkit.data.sources.named import Images
 
 
 class Distill(Objective):
@@ -23,7 +23,7 @@ class Distill(Objective):
 
     With prior=timm:NAME or clip it distils a foundation model into a smaller network, on unlabelled images; with a
     prior without download it is the control of `guide` that says what the prior alone can teach.
-    W: see `sslkit.prior_targets.PriorTargets`.
+    W: see `sslkit.priors._targets.PriorTargets`.
 
     prior: pca, hog, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy or
         package.module:function.

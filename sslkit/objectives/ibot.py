@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import Tokens, along, each_resolution, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.layers.prototypes import Crops, held, mean_over_ranks
 from sslkit.objectives.base import Hidden
 from sslkit.objectives.dino import DINO
-from sslkit.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
+from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
+from sslkit.runtime import distributed
 
 _VIEW = View(scale=(0.25, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 

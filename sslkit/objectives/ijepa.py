@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed, schedules
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import Tokens, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
+from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
-from sslkit.ranges import Count, Depth, Share, Width
+from sslkit.options.ranges import Count, Depth, Share, Width
+from sslkit.runtime import distributed
 
 
 class IJEPA(Objective):

@@ -9,13 +9,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, embed_crops, own_rows
 from sslkit.layers.sigreg import draw_slices, sigreg
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Knots, Rows, Share, Temperature, Width
+from sslkit.options.ranges import Knots, Rows, Share, Temperature, Width
 
 _VIEW = View(scale=(0.3, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, solarize=0.2)
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sslkit import distributed
-from sslkit.data.views import View, ViewRecipe
+from sslkit.data.views.augmentation import View, ViewRecipe
 from sslkit.embeddings import Tokens, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.objectives.base import Hidden, Objective
-from sslkit.ranges import Depth, Share, Width
+from sslkit.options.ranges import Depth, Share, Width
+from sslkit.runtime import distributed
 
 
 class MAE(Objective):

@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.recipe import MOCO
+from sslkit.data.views.recipe import MOCO
 from sslkit.embeddings import Embeddings, stacked
 from sslkit.errors import UserError
 from sslkit.layers import teacher
 from sslkit.layers.queue import Queue
 from sslkit.layers.shuffled_norm import encoded
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Rows, Share, Temperature, Width
+from sslkit.options.ranges import Rows, Share, Temperature, Width
 
 
 class MoCo(Objective):

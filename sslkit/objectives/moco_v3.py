@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import schedules
-from sslkit.data.views import BYOL
+from sslkit.data.views.augmentation import BYOL
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, teacher
 from sslkit.layers.heads import mlp
+from sslkit.numerics import schedules
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Share, Temperature, Width
+from sslkit.options.ranges import Share, Temperature, Width
 
 
 @dataclass

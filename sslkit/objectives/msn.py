@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed, schedules
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import each_resolution, stacked
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
@@ -21,8 +20,10 @@ from sslkit.layers.prototypes import (
     prediction_head,
     sinkhorn_of_ranks,
 )
+from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
-from sslkit.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
+from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
+from sslkit.runtime import distributed
 
 _VIEW = View(scale=(0.3, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 

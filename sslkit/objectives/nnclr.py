@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.recipe import SIMCLR
+from sslkit.data.views.recipe import SIMCLR
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
 from sslkit.layers.queue import Queue
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Rows, Temperature, Width
+from sslkit.options.ranges import Rows, Temperature, Width
 
 
 @dataclass

@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.recipe import MOCO, WEAK, ViewRecipe
+from sslkit.data.views.recipe import MOCO, WEAK, ViewRecipe
 from sslkit.embeddings import Embeddings, stacked
 from sslkit.errors import UserError
 from sslkit.layers import teacher
 from sslkit.layers.queue import Queue
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Rows, Share, Temperature, Width
+from sslkit.options.ranges import Rows, Share, Temperature, Width
 
 
 class ReSSL(Objective):

@@ -4,12 +4,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views import SIMCLR
+from sslkit.data.views.augmentation import SIMCLR
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Temperature, Width
+from sslkit.options.ranges import Temperature, Width
 
 
 class SimCLR(Objective):

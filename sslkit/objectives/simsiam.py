@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.recipe import MOCO
+from sslkit.data.views.recipe import MOCO
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Width
+from sslkit.options.ranges import Width
 
 
 @dataclass

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed
-from sslkit.data.views import SIMCLR
+from sslkit.data.views.augmentation import SIMCLR
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
 from sslkit.objectives.base import Objective
-from sslkit.ranges import PartialShare, Prototypes
+from sslkit.options.ranges import PartialShare, Prototypes
+from sslkit.runtime import distributed
 
 
 @dataclass

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import (
     Crops,
@@ -21,7 +21,7 @@ from sslkit.layers.prototypes import (
 )
 from sslkit.layers.queue import Queue
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Count, Depth, OptionalRows, Prototypes, Temperature, Width
+from sslkit.options.ranges import Count, Depth, OptionalRows, Prototypes, Temperature, Width
 
 _GLOBAL = View(scale=(0.14, 1.0))
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
 from sslkit.objectives.mae import MAE
-from sslkit.ranges import Depth, Share, Weight, Width
+from sslkit.options.ranges import Depth, Share, Weight, Width
 
 
 class UMAE(MAE):

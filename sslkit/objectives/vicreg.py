@@ -5,12 +5,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.views import BYOL, ViewRecipe
+from sslkit.data.views.augmentation import BYOL, ViewRecipe
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
 from sslkit.objectives.barlow_twins import off_diagonal
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Weight, Width
+from sslkit.options.ranges import Weight, Width
 
 EPS = 1e-4  # of the variance, as published
 

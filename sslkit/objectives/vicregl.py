@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views import BYOL, Views
+from sslkit.data.views.augmentation import BYOL, Views
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.objectives.vicreg import covariance, invariance, variance
-from sslkit.ranges import Rows, Share, Weight, Width
+from sslkit.options.ranges import Rows, Share, Weight, Width
 
 
 @dataclass

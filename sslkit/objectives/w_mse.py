@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit import distributed
-from sslkit.data.views import View, ViewRecipe
+from sslkit.data.views.augmentation import View, ViewRecipe
 from sslkit.embeddings import Embeddings, along
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
-from sslkit.ranges import Depth, PartialShare, Rows, Width
+from sslkit.options.ranges import Depth, PartialShare, Rows, Width
+from sslkit.runtime import distributed
 
 _VIEW = View(scale=(0.2, 1.0), grayscale=0.1)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from sslkit import members, own_code
 from sslkit.errors import UserError, nearest
+from sslkit.options import members, own_code
 from sslkit.priors.base import Prior
 
 PRECISIONS = ("float32", "bfloat16")

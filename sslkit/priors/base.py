@@ -12,7 +12,7 @@ from torch import Tensor
 from sslkit.errors import UserError
 
 if TYPE_CHECKING:
-    from sslkit.data.sources import Images
+    from sslkit.data.sources.named import Images
 
 CONTRACT = "Prior"
 _FRAMES_AT_ONCE = 256

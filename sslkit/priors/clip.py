@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from sslkit.backbones.pretrained import unobtainable
 from sslkit.backbones.weight_files import check_records
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 from sslkit.priors.base import NetworkPrior
 
 CLIP_MODEL, CLIP_TAG = "ViT-B-32", "laion2b_s34b_b79k"

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from sslkit.data.npz import DAMAGED
+from sslkit.data.sources.npz import DAMAGED
 from sslkit.errors import UserError
+from sslkit.files.regular_files import regular
 from sslkit.priors.base import Prior
-from sslkit.regular_files import regular
 
 if TYPE_CHECKING:
-    from sslkit.data.sources import Images
+    from sslkit.data.sources.named import Images
 
 _ROWS_READ = 4096  # of the file, at once
 

@@ -2,9 +2,9 @@
 
 import torch
 
-from sslkit import say
 from sslkit.backbones.pretrained import timm_network
 from sslkit.priors.base import NetworkPrior
+from sslkit.terminal import say
 
 
 class TimmPrior(NetworkPrior):

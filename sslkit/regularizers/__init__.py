@@ -1,6 +1,6 @@
 """Regularisers. One file or folder each; its name is the name after the `+` in `method=...`."""
 
-from sslkit import members
+from sslkit.options import members
 
 
 def names() -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.ranges import Ratio, Share
+from sslkit.options.ranges import Ratio, Share
 
 if TYPE_CHECKING:
-    from sslkit.data.sources import Images
+    from sslkit.data.sources.named import Images
 
 CONTRACT = "Regularizer"
 
@@ -22,7 +22,7 @@ class Regularizer(nn.Module):
     reads: the embeddings that it is for, projected (z) or the backbone's (h).
     balance: ratio of the norms of its gradient and the objective's, to which `sslkit.method` scales its terms; None
         leaves them as they are. The factor multiplies the loss, and so the gradients of its own layers too. See
-        `sslkit.balance`.
+        `sslkit.composition.balance`.
     balance_until: finished share of the run from which on the factor is kept; 1 follows the gradients to the end.
     watched: detached scalars of the last call of `terms` to log; not part of the loss.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
@@ -46,8 +46,8 @@ class Regularizer(nn.Module):
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Called once before training with the clean training images, on all ranks; for priors and neighbours.
 
-        cache: folder for files that later runs can reuse, which all ranks may write: `sslkit.waiting` lets them take
-        turns. steps: of the whole run, 0 if unknown.
+        cache: folder for files that later runs can reuse, which all ranks may write: `sslkit.runtime.waiting` lets them
+        take turns. steps: of the whole run, 0 if unknown.
         """
 
     def describe(self) -> str:

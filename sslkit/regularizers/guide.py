@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from sslkit import distributed
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
-from sslkit.prior_targets import Mode, PriorTargets, regression_loss
-from sslkit.ranges import Ratio, Share, Size, Weight, Width
+from sslkit.options.ranges import Ratio, Share, Size, Weight, Width
+from sslkit.priors._targets import Mode, PriorTargets, regression_loss
 from sslkit.regularizers.base import Regularizer
+from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
-    from sslkit.data.sources import Images
+    from sslkit.data.sources.named import Images
 
 
 class Guide(Regularizer):
     """weight * mean[1 - cos(g(h), W (prior(view) - mean))], g a projector of its own on the backbone's features h.
 
     W: the whitened principal components of the prior's features of the clean images, see
-        `sslkit.prior_targets.PriorTargets`. The target of a view is the prior of that view, not of its image, so that
+        `sslkit.priors._targets.PriorTargets`. The target of a view is the prior of that view, not of its image, so that
         the network is not taught to ignore what the views differ in. MAE's parts of a view have one target.
     With a network as prior (timm:NAME, clip) this is distillation of that network.
 
@@ -32,7 +32,7 @@ class Guide(Regularizer):
     mode: features of each view, or of the clean image for all its views (cached); auto: view, but cached for a file.
     components: principal components to regress. hidden: width of the projector g.
     weight: multiplies the term; a balance cancels it, unless it is 0.
-    balance: ratio of its gradient's norm to the objective's, see `sslkit.balance`; None leaves the weight as it is.
+    balance: ratio of its gradient's norm to the objective's, see `sslkit.composition.balance`; None leaves the weight.
     balance_until: finished share of the run in which the ratio is kept. Then the factor is: the ratio falls as the
         prior is learned, and the objective takes over.
     """

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from sslkit.embeddings import Embeddings
 from sslkit.layers.koleo import koleo, nearest_distance
-from sslkit.ranges import Ratio, Share, Weight
+from sslkit.options.ranges import Ratio, Share, Weight
 from sslkit.regularizers.base import Regularizer
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from sslkit.embeddings import Embeddings
 from sslkit.layers.prototypes import own_rows
 from sslkit.layers.sigreg import draw_slices, sigreg
-from sslkit.ranges import Knots, Ratio, Rows, Share, Temperature, Weight
+from sslkit.options.ranges import Knots, Ratio, Rows, Share, Temperature, Weight
 from sslkit.regularizers.base import Regularizer
 
 

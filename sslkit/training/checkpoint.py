@@ -6,8 +6,8 @@ from pathlib import Path
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 
-from sslkit.files import write_whole
-from sslkit.sealed import seal
+from sslkit.files.checksums import seal
+from sslkit.files.writing import write_whole
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.history import History
 

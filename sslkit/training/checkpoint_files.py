@@ -1,6 +1,6 @@
 """checkpoints/last.ckpt: written whole after each epoch, with a checksum; previous.ckpt is the one before it.
 
-For the checksum see `sslkit.sealed`.
+For the checksum see `sslkit.files.checksums`.
 """
 
 import os
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sslkit import sealed
 from sslkit.errors import UserError, first_line
+from sslkit.files import checksums
 
 KINDS = {  # parts of a checkpoint that a run needs
     "epoch": int,
@@ -36,7 +36,7 @@ def previous(folder: Path) -> Path:
 
 def damage(path: Path) -> str | None:
     """Return the damage of a checkpoint, in its bytes or as a missing part; None if there is no damage."""
-    return sealed.damage(path) or _parts_damage(path)
+    return checksums.damage(path) or _parts_damage(path)
 
 
 def newest_whole(folder: Path) -> tuple[Path | None, str | None]:

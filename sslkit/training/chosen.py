@@ -7,8 +7,8 @@ training images, where the 11 objectives of narrow_resnet were all best with thi
 from dataclasses import replace
 from math import sqrt
 
-from sslkit.data.recipe import SMALL, View
-from sslkit.method import Method, classes, signature
+from sslkit.composition.method import Method, classes, signature
+from sslkit.data.views.recipe import SMALL, View
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.given import OPTIONS, filled, given

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sslkit.data import scale
-from sslkit.data.several import joined
+from sslkit.data.decode import scale
+from sslkit.data.sources.several import joined
 from sslkit.errors import UserError
-from sslkit.settings import MOST_SEED, nested, overlaid, setting
+from sslkit.options.settings import MOST_SEED, nested, overlaid, setting
 
 LEAST_POINTS = 5  # images of a t-SNE
 SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X} is {"data": {"source": X}}

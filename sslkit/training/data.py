@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from sslkit import say
-from sslkit.data import class_names
-from sslkit.data.cropped import CroppedImages
+from sslkit.composition.method import Method
+from sslkit.data.decode.scale import Range
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.in_order import batches_in_order
 from sslkit.data.kept import KeptImages, Room
-from sslkit.data.scale import Range
-from sslkit.data.sources import Images, open_images, splits
-from sslkit.data.video import DEFAULT_SIZE, open_videos
+from sslkit.data.sources import class_names
+from sslkit.data.sources.named import Images, open_images, splits
+from sslkit.data.video.clips import DEFAULT_SIZE, open_videos
+from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
-from sslkit.method import Method
-from sslkit.plurals import counted
+from sslkit.terminal import say
+from sslkit.terminal.plurals import counted
 from sslkit.training import run
 from sslkit.training.config import Config
 

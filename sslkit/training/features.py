@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sslkit.composition.method import Method
 from sslkit.data.kept import KeptImages
-from sslkit.diagnostics import EPS, unit_rows
 from sslkit.errors import RunFailed, UserError
-from sslkit.method import Method
+from sslkit.numerics.diagnostics import EPS, unit_rows
 
 
 @torch.no_grad()

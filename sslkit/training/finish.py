@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from sslkit import diagnostics, say
+from sslkit.composition.method import Method
 from sslkit.errors import UserError, first_line
-from sslkit.figures import NoMap
-from sslkit.method import Method
+from sslkit.numerics import diagnostics
+from sslkit.numerics.figures import NoMap
+from sslkit.terminal import say
 from sslkit.training import origin
 from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config

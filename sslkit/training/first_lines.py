@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from sslkit import backbones, members, say
-from sslkit.columns import printable
-from sslkit.method import Method, parse
-from sslkit.plurals import counted
+from sslkit import backbones
+from sslkit.composition.method import Method, parse
+from sslkit.options import members
+from sslkit.terminal import say
+from sslkit.terminal.columns import printable
+from sslkit.terminal.plurals import counted
 from sslkit.training import chosen, launched, origin, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data

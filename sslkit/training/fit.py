@@ -6,10 +6,12 @@ from typing import Any
 
 from torch import nn
 
-from sslkit import members, objectives, say
+from sslkit import objectives
+from sslkit.composition.method import Method, classes, method, parse
+from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.errors import UserError, nearest
-from sslkit.method import Method, classes, method, parse
-from sslkit.step_checks import check_batch, check_clips
+from sslkit.options import members
+from sslkit.terminal import say
 from sslkit.training import checkpoint_files, chosen, origin, own_data, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, normalization, open_data, rescale, settled, withhold

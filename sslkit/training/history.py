@@ -10,8 +10,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from sslkit import say
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
+from sslkit.terminal import say
 from sslkit.training import loggers
 from sslkit.training.epoch_lines import Epoch, epoch_lines
 from sslkit.training.loading import Loading

@@ -5,9 +5,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from sslkit.data.cropped import CroppedImages
 from sslkit.data.images import Images
 from sslkit.data.loader import TimedLoader, make_loader
+from sslkit.data.views.cropped import CroppedImages
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 

@@ -13,9 +13,9 @@ from typing import Any
 from pytorch_lightning import loggers as lightning
 from pytorch_lightning.loggers import Logger
 
-from sslkit import json_files
 from sslkit.errors import UserError, first_line
-from sslkit.files import write_whole
+from sslkit.files import json_files
+from sslkit.files.writing import write_whole
 from sslkit.training.config import Config
 
 PROJECT = "sslkit"  # of runs for which the tracker's own variable names no other

@@ -8,9 +8,9 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from sslkit import distributed
+from sslkit.composition.method import Method
 from sslkit.errors import RunFailed, UserError
-from sslkit.method import Method
+from sslkit.runtime import distributed
 from sslkit.training.config import OptimizerConfig
 from sslkit.training.optimizers import make_optimizer
 from sslkit.training.schedules import make_schedule, set_weight_decay

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 
-from sslkit import diagnostics
+from sslkit.numerics import diagnostics
+from sslkit.runtime.waiting import together
 from sslkit.training.data import Data
 from sslkit.training.features import features, knn_accuracy
 from sslkit.training.history import History
-from sslkit.waiting import together
 
 WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 

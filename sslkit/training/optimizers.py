@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from sslkit.composition.method import Method
 from sslkit.errors import UserError
-from sslkit.method import Method
 from sslkit.training.config import OptimizerConfig
 
 TINY = 1e-30  # weight decay that changes no bit of a step

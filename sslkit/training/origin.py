@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit import members
 from sslkit.backbones.base import Backbone
+from sslkit.composition.method import Method
 from sslkit.errors import UserError
-from sslkit.method import Method
+from sslkit.options import members
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.zoo.start import start

@@ -6,7 +6,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from sslkit.data.images import Images
-from sslkit.data.own_dataset import PREFIX
+from sslkit.data.sources.own_dataset import PREFIX
 
 _KEYS = ("data", "data.source")
 

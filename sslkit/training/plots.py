@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from sslkit.figures import reduced, save_figure, scatter, tsne
+from sslkit.numerics.figures import reduced, save_figure, scatter, tsne
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,9 +15,9 @@ from typing import IO
 import psutil
 
 from sslkit.errors import UserError
-from sslkit.files import lockable
-from sslkit.plurals import counted
-from sslkit.say import line
+from sslkit.files.writing import lockable
+from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import line
 
 LOOK = 0.2  # seconds between two checks of the processes
 GRACE = 15.0  # seconds for a stopped process to end by itself

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from sslkit import say
+from sslkit.terminal import say
 
 SIGNAL = getattr(signal, "SIGUSR1", None)  # not on Windows
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import yaml
 
-from sslkit import file_names, say
-from sslkit.data.sources import name_of_tables
+from sslkit.composition.method import filled
+from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
-from sslkit.files import MACHINE, write_whole
-from sslkit.method import filled
-from sslkit.regular_files import regular
+from sslkit.files import file_names
+from sslkit.files.regular_files import regular
+from sslkit.files.writing import MACHINE, write_whole
+from sslkit.terminal import say
 from sslkit.training import checkpoint_files
 from sslkit.training.config import Config
 from sslkit.training.given import as_in

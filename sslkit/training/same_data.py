@@ -5,11 +5,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sslkit import distributed, say
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
-from sslkit.waiting import from_all
+from sslkit.runtime import distributed
+from sslkit.runtime.waiting import from_all
+from sslkit.terminal import say
 
 _PATIENCE = 3  # seconds of waiting without a word
 

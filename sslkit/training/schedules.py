@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from sslkit.schedules import cosine
+from sslkit.numerics.schedules import cosine
 from sslkit.training.config import Config, OptimizerConfig
 
 IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled

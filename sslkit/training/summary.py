@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sslkit.columns import columns, printable
-from sslkit.command_line import words
-from sslkit.data.builtin import NAMES
-from sslkit.data.own_dataset import PREFIX as OWN
-from sslkit.method import signature
+from sslkit.composition.method import signature
+from sslkit.data.sources.builtin import NAMES
+from sslkit.data.sources.own_dataset import PREFIX as OWN
+from sslkit.options.command_line import words
+from sslkit.terminal.columns import columns, printable
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.features import wilson

@@ -12,10 +12,11 @@ from typing import Any
 
 from filelock import Timeout
 
-from sslkit import objectives, say
+from sslkit import objectives
+from sslkit.composition.method import parse
 from sslkit.errors import UserError
-from sslkit.files import lock
-from sslkit.method import parse
+from sslkit.files.writing import lock
+from sslkit.terminal import say
 from sslkit.training import data, fit, origin, run
 from sslkit.training.checkpoint_files import last, newest_whole
 from sslkit.training.config import Config

@@ -10,11 +10,12 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import Logger
 
-from sslkit import say
-from sslkit.data.cropped import CroppedImages
+from sslkit.composition.method import Method
 from sslkit.data.images import Images
+from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import RunFailed, UserError
-from sslkit.method import Method
+from sslkit.runtime.waiting import together
+from sslkit.terminal import say
 from sslkit.training import launched, loggers, memory, origin, run, same_data
 from sslkit.training.checkpoint import SaveLast
 from sslkit.training.chosen import batches, steps
@@ -33,7 +34,6 @@ from sslkit.training.requeue import Requeue
 from sslkit.training.schedules import peak_lr
 from sslkit.training.trainer import deterministic, leave_group, make_trainer, quiet
 from sslkit.training.view_sheet import save_views
-from sslkit.waiting import together
 from sslkit.zoo.entry import ZooEntry
 
 

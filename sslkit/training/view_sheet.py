@@ -9,14 +9,14 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from sslkit.data.cropped import CroppedImages
-from sslkit.data.crops import Crops
+from sslkit.composition.method import Method
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Images
 from sslkit.data.loader import EpochRows
-from sslkit.data.views import contact_sheet, view_generator
-from sslkit.files import write_whole
-from sslkit.method import Method
+from sslkit.data.views.augmentation import contact_sheet, view_generator
+from sslkit.data.views.cropped import CroppedImages
+from sslkit.data.views.crops import Crops
+from sslkit.files.writing import write_whole
 from sslkit.objectives.base import Hidden
 from sslkit.training.captions import captioned
 

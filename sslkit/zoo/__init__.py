@@ -24,7 +24,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "open": "sslkit.zoo.folder:open",
         "save": "sslkit.zoo.entry:save",
         "update": "sslkit.zoo.entry:update",
-        "write_whole": "sslkit.files:write_whole",
-        "write_whole_folder": "sslkit.files:write_whole_folder",
+        "write_whole": "sslkit.files.writing:write_whole",
+        "write_whole_folder": "sslkit.files.writing:write_whole_folder",
     },
 )

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sslkit import json_files
 from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
 from sslkit.errors import UserError
+from sslkit.files import json_files
 
 # Beyond these limits one input would fill the memory, and a file of a few bytes could ask for it.
 MAX_FRAMES = 1024

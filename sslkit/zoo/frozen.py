@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit import json_files
 from sslkit.errors import UserError
+from sslkit.files import json_files
 from sslkit.zoo import card
 
 FORMAT = 1

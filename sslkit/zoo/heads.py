@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sslkit import json_files
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files import json_files
+from sslkit.files.writing import write_whole
 from sslkit.zoo import weights
 
 if TYPE_CHECKING:

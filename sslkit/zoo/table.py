@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sslkit.columns import columns, folded
 from sslkit.errors import UserError
-from sslkit.plurals import counted
-from sslkit.text_tables import aligned
+from sslkit.terminal.columns import columns, folded
+from sslkit.terminal.plurals import counted
+from sslkit.terminal.tables import aligned
 from sslkit.zoo import weights
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
 
 if TYPE_CHECKING:  # a header is read without torch
     from torch import Tensor, nn

@@ -18,8 +18,8 @@ from evaluation.protocols.detection.trials import Bench
 from sslkit.data import file_contents
 from sslkit.data.file_contents import FileContents
 from sslkit.data.path_list import PathList
-from sslkit.data.shard_writer import write_shards
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
+from sslkit.data.sources.shard_writer import write_shards
 
 
 def folder(root: Path) -> str:

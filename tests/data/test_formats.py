@@ -28,7 +28,7 @@ from image_files import (
     twelve_bits,
 )
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 README = Path(__file__).parents[2] / "sslkit" / "README.md"

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from sslkit.data import in_order
 from sslkit.data.in_order import batches_in_order, batches_of_parts
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 

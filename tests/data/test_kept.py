@@ -11,7 +11,7 @@ from photographs import write_jpegs
 from sslkit.data import in_order, kept
 from sslkit.data.images import Images
 from sslkit.data.kept import KeptImages, Room
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 ROWS = np.array([3, 0, 7, 5, 11, 8, 1])
 SIZE = len(ROWS) * 3 * 32 * 32  # bytes of what is kept

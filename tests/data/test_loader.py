@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from sslkit.data import loader as loader_module
 from sslkit.data.images import Images
 from sslkit.data.loader import EpochBatches, EpochSampler, TimedLoader, make_loader, plain_errors
-from sslkit.data.sources import collate, open_images
+from sslkit.data.sources.named import collate, open_images
 from sslkit.errors import UserError
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 DIGITS = load_digits().images / 16  # (1797, 8, 8) in [0, 1]

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from sslkit.data.cropped import CroppedImages
 from sslkit.data.in_order import batches_in_order
-from sslkit.data.recipe import SIMCLR
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
+from sslkit.data.views.cropped import CroppedImages
+from sslkit.data.views.recipe import SIMCLR
 from sslkit.errors import UserError
 
 DIGITS = load_digits().images / 16  # (1797, 8, 8) in [0, 1]
@@ -102,7 +102,7 @@ def test_auto_reads_all_training_images(tmp_path) -> None:
 
 
 def test_a_sample_is_the_same_each_time(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.data.looked_at.MEASURED", 3)
+    monkeypatch.setattr("sslkit.data.decode.looked_at.MEASURED", 3)
     scans(tmp_path, 3000, n=40)
     found = []
     for _ in range(2):
@@ -154,7 +154,7 @@ def test_rare_kinds_of_files_are_looked_at(tmp_path) -> None:
 
 
 def test_an_image_that_was_not_looked_at_is_said(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.data.looked_at.LOOKED_AT", 2)
+    monkeypatch.setattr("sslkit.data.decode.looked_at.LOOKED_AT", 2)
     for number in range(9):
         save((DIGITS[number] * 255).astype(np.uint8), tmp_path / f"{number}.png")
     save((DIGITS[4] * 65535).astype(np.uint16), tmp_path / "4.png")

@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import Dataset, random_split
 
 from sslkit.data.images import Images
-from sslkit.data.sources import open_images, splits
+from sslkit.data.sources.named import open_images, splits
 
 
 def write(folder: Path, *names: str) -> Path:

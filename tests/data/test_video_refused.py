@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from films import cut, write_film, write_sound
 
-from sslkit.data.video_reader import UnreadableVideo, VideoReader, open_reader
+from sslkit.data.video.reader import UnreadableVideo, VideoReader, open_reader
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from films import numbers_in, write_film
 
 from sslkit.data.loader import EpochRows, make_loader
-from sslkit.data.video import Videos, open_videos
+from sslkit.data.video.clips import Videos, open_videos
 
 EPOCHS = 8
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 from forks import WORLD, start_ranks
 from torch import Tensor
 
-from sslkit import distributed
 from sslkit.layers.koleo import koleo, nearest_distance
+from sslkit.runtime import distributed
 
 
 def embeddings() -> Tensor:

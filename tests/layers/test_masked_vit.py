@@ -8,9 +8,9 @@ from lightly.models import utils as lightly_utils
 from lightly.models.modules import MaskedVisionTransformerTIMM
 from torch import nn
 
-from sslkit import distributed
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
+from sslkit.runtime import distributed
 
 VARIANTS = {
     "class token": {},

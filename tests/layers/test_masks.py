@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from sslkit import distributed
 from sslkit.layers import masks
+from sslkit.runtime import distributed
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -11,8 +11,8 @@ from forks import WORLD, start_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
-from sslkit import distributed
 from sslkit.layers.prototypes import held, swapped_prediction
+from sslkit.runtime import distributed
 
 SMALL = {"prototypes": 9, "dim": 5, "hidden": 12}
 OPTIONS = {

@@ -5,9 +5,9 @@ from collections import deque
 import pytest
 import torch
 
-from sslkit import distributed
 from sslkit.errors import UserError
 from sslkit.layers.queue import Queue
+from sslkit.runtime import distributed
 
 
 def batches(*sizes: int, dim: int = 3) -> list[torch.Tensor]:

@@ -9,10 +9,10 @@ import torch.distributed as dist
 from forks import WORLD, start_ranks
 from torch import Tensor, nn
 
-from sslkit import distributed
 from sslkit.backbones.base import Backbone, Recipe
 from sslkit.layers.shuffled_norm import encoded, would_leak
 from sslkit.objectives.densecl import DenseCL
+from sslkit.runtime import distributed
 
 SIZE, EACH = 8, 3  # pixels, and images of a rank
 

@@ -9,8 +9,8 @@ from lightly.loss import lejepa_loss
 from scipy.integrate import quad
 from torch import Tensor
 
-from sslkit import distributed
 from sslkit.layers.sigreg import draw_slices, sigreg
+from sslkit.runtime import distributed
 
 
 def drawn(*shape: int, seed: int = 0, scale: float = 1.0, shift: float = 0.0) -> Tensor:

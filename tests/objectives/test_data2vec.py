@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.data.recipe import View
+from sslkit.data.views.recipe import View
 from sslkit.embeddings import Tokens
 from sslkit.errors import UserError
 from sslkit.objectives.data2vec import NOISE, ConvolutionalDecoder, Data2Vec

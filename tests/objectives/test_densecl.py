@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.data.recipe import MOCO
+from sslkit.data.views.recipe import MOCO
 from sslkit.errors import UserError
 from sslkit.objectives.densecl import DenseCL, DensePairs, matches
 from sslkit.objectives.moco import MoCo

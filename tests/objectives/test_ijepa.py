@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.data.views import augment
+from sslkit.data.views.augmentation import augment
 from sslkit.embeddings import Tokens
 from sslkit.errors import UserError
 from sslkit.objectives.ijepa import IJEPA

@@ -8,7 +8,7 @@ from lightly.models.modules import MaskedVisionTransformerTIMM
 from torch import Tensor, nn
 
 from sslkit import backbones
-from sslkit.data.views import augment
+from sslkit.data.views.augmentation import augment
 from sslkit.embeddings import Tokens
 from sslkit.errors import UserError
 from sslkit.objectives.mae import MAE

@@ -11,10 +11,11 @@ from forks import WORLD, start_ranks
 from torch import Tensor, nn
 
 import sslkit
-from sslkit import backbones, distributed
+from sslkit import backbones
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.objectives.moco import MoCo
+from sslkit.runtime import distributed
 
 
 def oracle(objective: MoCo, e: Embeddings) -> Tensor:

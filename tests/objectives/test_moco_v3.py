@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones, schedules
+from sslkit import backbones
 from sslkit.errors import UserError
+from sslkit.numerics import schedules
 from sslkit.objectives.moco_v3 import MoCoV3, Queried
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import sslkit
 from sslkit import backbones
-from sslkit.data.recipe import SIMCLR
+from sslkit.data.views.recipe import SIMCLR
 from sslkit.errors import UserError
 from sslkit.objectives.nnclr import NNCLR, Neighbours
 

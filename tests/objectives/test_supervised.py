@@ -5,9 +5,10 @@ import torch
 from sklearn.metrics import log_loss
 from torch import Tensor
 
-from sslkit import backbones, distributed
+from sslkit import backbones
 from sslkit.errors import UserError
 from sslkit.objectives.supervised import Classified, Supervised
+from sslkit.runtime import distributed
 
 
 def oracle(objective: Supervised, e: Classified) -> Tensor:

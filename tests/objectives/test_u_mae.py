@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from sslkit import backbones, members
+from sslkit import backbones
 from sslkit.embeddings import Tokens
 from sslkit.objectives.mae import MAE
 from sslkit.objectives.u_mae import UMAE
+from sslkit.options import members
 
 
 def oracle(objective: UMAE, e: Tokens) -> Tensor:

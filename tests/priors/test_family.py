@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sslkit import members, priors
+from sslkit import priors
 from sslkit.errors import UserError
+from sslkit.options import members
 from sslkit.priors.base import Prior
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
-from sslkit.prior_features import tabulate
 from sslkit.priors import build as build_prior
+from sslkit.priors._features import tabulate
 from sslkit.priors.base import NetworkPrior, resize_and_crop
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ from torch import Tensor
 import sslkit
 from sslkit import backbones, priors, zoo
 from sslkit.backbones import wheels
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.priors.base import resize_and_crop
 

@@ -13,7 +13,7 @@ from hydra._internal.hydra import Hydra
 from hydra.types import RunMode
 from in_process import logging_as_it_was
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

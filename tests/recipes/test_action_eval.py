@@ -22,8 +22,9 @@ from evaluation.protocols.action.words import hint
 from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
-from sslkit import backbones, members, zoo
+from sslkit import backbones, zoo
 from sslkit.errors import UserError
+from sslkit.options import members
 from sslkit.zoo import ZooEntry
 
 RECIPES = Path(__file__).parents[2] / "recipes"

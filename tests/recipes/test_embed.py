@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from evaluation.features import extraction
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 MODEL = ("checkpoint=random:narrow_resnet", "image_size=32", "workers=0")
 

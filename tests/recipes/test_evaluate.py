@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from evaluation import protocols
-from sslkit import backbones, members, zoo
-from sslkit.data.sources import open_images
-from sslkit.settings import declared, plain
+from sslkit import backbones, zoo
+from sslkit.data.sources.named import open_images
+from sslkit.options import members
+from sslkit.options.settings import declared, plain
 
 
 @pytest.fixture

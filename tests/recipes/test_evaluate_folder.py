@@ -8,7 +8,7 @@ from PIL import Image
 from unfolded import unfolded
 
 from evaluation.datasets import open_split
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 
 @pytest.fixture

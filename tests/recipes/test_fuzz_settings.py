@@ -24,10 +24,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from evaluation import protocols
-from sslkit import backbones, members, objectives, regularizers, zoo
-from sslkit.data.sources import open_images
+from sslkit import backbones, objectives, regularizers, zoo
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
-from sslkit.settings import Declared, Limits, declared, plain, takes_text
+from sslkit.options import members
+from sslkit.options.settings import Declared, Limits, declared, plain, takes_text
 
 DRAWS = int(os.environ.get("SSLKIT_FUZZ", "24"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
@@ -93,8 +94,8 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         "evaluation.protocols.detection.trials:train_detector",
         "evaluation.protocols.action.runs:train",
         "evaluation.report.page:page",
-        "sslkit.data.film_pieces:cut_films",
-        "sslkit.data.shard_writer:_write",
+        "sslkit.data.video.film_pieces:cut_films",
+        "sslkit.data.sources.shard_writer:_write",
     ):
         module, _, name = place.partition(":")
         if hasattr(importlib.import_module(module), name):

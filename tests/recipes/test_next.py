@@ -11,7 +11,7 @@ from PIL import Image
 from evaluation.judging.following import following
 from evaluation.judging.run import asked_for
 from evaluation.protocols.base import Judged
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.training.config import Config
 from sslkit.training.summary import again
 

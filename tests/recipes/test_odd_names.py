@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from recipes.words import quoted, unescaped
-from sslkit.command_line import words
+from sslkit.options.command_line import words
 
 PLAIN = ("method=simclr", "data.batch_size=128")
 

@@ -12,7 +12,7 @@ import evaluation
 from evaluation.ranking.published_ranking import rank_published
 from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 ROOT = Path(__file__).parents[2]
 

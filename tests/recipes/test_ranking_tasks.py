@@ -20,7 +20,7 @@ from evaluation.datasets import open_split
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import normal_scores
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 
 def test_a_part_has_the_named_classes_and_keeps_test_images_apart(tmp_path: Path) -> None:

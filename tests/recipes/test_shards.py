@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 import sslkit
-from sslkit.data.shard_writer import write_shards
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
+from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
 from sslkit.training import train
 

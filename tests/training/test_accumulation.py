@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import sslkit
-from sslkit.method import Method
+from sslkit.composition.method import Method
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.module import Pretraining
 from sslkit.training.trainer import make_trainer

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sslkit.errors import UserError
-from sslkit.sealed import seal
+from sslkit.files.checksums import seal
 from sslkit.training.checkpoint_files import CALLBACKS, KINDS, damage, last, newest_whole, previous
 
 

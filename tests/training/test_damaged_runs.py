@@ -9,8 +9,8 @@ import torch
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.figures import NoMap
-from sslkit.files import MACHINE
+from sslkit.files.writing import MACHINE
+from sslkit.numerics.figures import NoMap
 from sslkit.training import finish, sweep, train
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.config import Config

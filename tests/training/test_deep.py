@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 import evaluation
 import sslkit
 from evaluation.features.models import load_model
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.training import train
 from sslkit.training.config import Config

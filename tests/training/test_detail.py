@@ -11,7 +11,7 @@ from forks import exit_code
 from photographs import write_jpegs
 
 import sslkit
-from sslkit.data.cropped import CroppedImages
+from sslkit.data.views.cropped import CroppedImages
 from sslkit.training import train
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn, settled

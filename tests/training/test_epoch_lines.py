@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sslkit.method import method
+from sslkit.composition.method import method
 from sslkit.training.epoch_lines import Epoch, epoch_lines
 
 NOTED = {"knn": 0.662, "probe": 0.721, "rankme": 40.5, "std": 0.84, "images_per_second": 998.2, "waiting": 0.0}

@@ -5,7 +5,7 @@ import torch
 
 import sslkit
 from sslkit import objectives
-from sslkit.method import signature
+from sslkit.composition.method import signature
 from sslkit.training.train import Unreadable
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import objectives
+from sslkit.composition.method import signature
 from sslkit.errors import UserError
-from sslkit.method import signature
 from sslkit.training import train
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
@@ -53,7 +53,7 @@ def colour(small_run) -> dict:
     return {**small_run, "method": "simclr", "epochs": 1, "data": data, "optimizer": {"lr": 1e-3}}
 
 
-def made(config: dict) -> sslkit.method.Method:
+def made(config: dict) -> sslkit.Method:
     checked = Config.from_mapping(config)
     return build_method(checked, open_data(checked))
 

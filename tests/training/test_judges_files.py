@@ -112,7 +112,7 @@ def test_withheld_labels_do_not_depend_on_how_many_images_are_judged(files: Path
 
 
 def test_a_folder_is_listed_once(files: Path, tmp_path: Path, monkeypatch) -> None:
-    from sslkit.data import folder
+    from sslkit.data.sources import folder
 
     listed = []
     walk = folder.walk

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from odd_disks import lockless
 
-from sslkit import files
 from sslkit.errors import UserError
+from sslkit.files import writing
 from sslkit.training import processes
 from sslkit.training.processes import (
     MARGIN,
@@ -129,7 +129,7 @@ def test_leaving_early_stops_what_runs(stubborn: bool, tmp_path, monkeypatch) ->
 def test_a_job_that_outlives_its_parent_is_not_started_twice(has_locks: bool, tmp_path, monkeypatch) -> None:
     (tmp_path / "own").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "own"))
-    monkeypatch.setattr(files, "_SYSTEMS", {})
+    monkeypatch.setattr(writing, "_SYSTEMS", {})
     if not has_locks:
         monkeypatch.setattr(fcntl, "flock", lockless(tmp_path / "logs"))
     code = (

@@ -13,7 +13,7 @@ from forks import free_port
 from PIL import Image
 
 import sslkit
-from sslkit.data.shard_writer import write_shards
+from sslkit.data.sources.shard_writer import write_shards
 
 TRAIN = Path(__file__).parents[2] / "recipes" / "train.py"
 WORDS = ("method=byol", "data=shards:shards/train-*.tar", "data.batch_size=32", "data.image_size=16", "epochs=4")

@@ -21,7 +21,7 @@ from sslkit.training import train
 RUN = """
 import json, sys, torch
 import sslkit
-from sslkit import say
+from sslkit.terminal import say
 torch.set_num_threads(1)
 say.print_lines()
 sslkit.pretrain(json.loads(sys.argv[1]))

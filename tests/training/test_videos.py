@@ -14,7 +14,7 @@ from PIL import Image
 from unfolded import unfolded
 
 import sslkit
-from sslkit.data.video import open_videos
+from sslkit.data.video.clips import open_videos
 from sslkit.errors import UserError
 from sslkit.training import run as runs
 from sslkit.training.config import Config

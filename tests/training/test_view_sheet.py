@@ -162,7 +162,7 @@ def test_rows_without_known_classes_have_no_class(digits) -> None:
 
 @pytest.fixture
 def digits():
-    from sslkit.data.sources import open_images
+    from sslkit.data.sources.named import open_images
 
     found = open_images("digits")
     found.labels = found.labels.copy()

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import sslkit
-from sslkit import backbones, files, zoo
+from sslkit import backbones, zoo
 from sslkit.errors import UserError
+from sslkit.files import writing
 
 CARD = {
     "format": 1,
@@ -186,14 +187,14 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -
         raise RuntimeError
     with zoo.write_whole_folder(tmp_path / "y") as partial:
         (partial / "c").write_text("3")
-    replace = files.os.replace
+    replace = writing.os.replace
 
     def refuse(old, new) -> None:
         if str(old).endswith(".new"):
             raise OSError(28, "No space left on device")
         replace(old, new)
 
-    monkeypatch.setattr(files.os, "replace", refuse)
+    monkeypatch.setattr(writing.os, "replace", refuse)
     with pytest.raises(UserError, match="No space left"), zoo.write_whole_folder(path) as partial:
         (partial / "b").write_text("2")
     monkeypatch.undo()

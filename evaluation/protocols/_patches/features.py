@@ -12,9 +12,9 @@ from torch.utils.data import DataLoader
 from evaluation.features.models import LoadedModel
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from evaluation.results.statistics import generator
-from sslkit.columns import printable
-from sslkit.distributed import rank
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import rank
+from sslkit.terminal.columns import printable
 
 BATCH = 16  # images whose maps are computed at a time
 GRAY = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's

@@ -19,8 +19,8 @@ from evaluation.protocols._patches.pictures import SHOWN, draw_maps
 from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results.result import Result
-from sslkit.distributed import rank
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import rank
 
 Scores = Callable[[Tensor], Tensor]  # (P, F) features of an image's patches -> (P, K) scores
 USUAL = "clipart_boxes"

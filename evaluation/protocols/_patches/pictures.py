@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
-from sslkit.figures import save_figure
+from sslkit.numerics.figures import save_figure
 
 SHOWN = 6  # images
 ACROSS = 2  # images side by side, each with its truth and its prediction

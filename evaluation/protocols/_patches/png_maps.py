@@ -19,11 +19,11 @@ from evaluation.datasets.voc07 import CLASSES as VOC_CLASSES
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from evaluation.protocols.detection.disk_images import DiskImages
 from evaluation.protocols.detection.published import Published
+from sslkit.data.decode.opening import open_image
+from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import CACHE, check_split
-from sslkit.data.opening import open_image
 from sslkit.data.path_list import PathList
-from sslkit.data.unreadable import UnreadableImage
 from sslkit.errors import UserError
 
 VOC_COUNTS = {"train": 1464, "test": 1449}

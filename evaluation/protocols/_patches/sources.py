@@ -12,7 +12,7 @@ from evaluation.protocols._patches.png_maps import open_ade20k, open_voc12
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.sources import open_boxes
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 PNG = {"voc12_seg": open_voc12, "ade20k": open_ade20k}
 MASKS = ("clipart_boxes", "coco2017", "coco")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.protocols.action.datasets.base import Films
-from sslkit.data.video_index import VideoIndex, index_videos
-from sslkit.data.video_reader import VideoFacts, VideoReader, open_reader
+from sslkit.data.video.index import VideoIndex, index_videos
+from sslkit.data.video.reader import VideoFacts, VideoReader, open_reader
 from sslkit.errors import UserError
 
 
@@ -47,7 +47,7 @@ def survey(
 ) -> SurveyedVideos:
     """Index every video, or read the index from the folder `cache`.
 
-    decoder: see `sslkit.data.video_reader.open_reader`. on_error: for undecodable videos: "skip" leaves them out, with
+    decoder: see `sslkit.data.video.reader.open_reader`. on_error: for undecodable videos: "skip" leaves them out, with
     the reason in `films.left_out`, "raise" raises.
     Raises UserError for a missing decoder, for such videos with on_error="raise", and if no video is left.
     """

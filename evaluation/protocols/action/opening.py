@@ -16,7 +16,7 @@ from evaluation.protocols.action.reading import ClipShape, EvalViews
 from evaluation.protocols.action.runs import FEATURES
 from evaluation.tuning.precision import PRECISIONS
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 CHANGES = ("epochs", "batch_size", "lr", "weight_decay", "dropout")  # of a recipe
 

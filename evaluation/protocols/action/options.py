@@ -23,7 +23,7 @@ from evaluation.protocols.action.recipes import PROTOCOLS
 from evaluation.protocols.action.runs import FEATURES
 from evaluation.protocols.action.training import SAVE_SECONDS
 from evaluation.protocols.base import Subject
-from sslkit.settings import Limits
+from sslkit.options.settings import Limits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,11 @@ from torch.utils.data import Dataset, Sampler
 from evaluation.protocols.action.crops import Sizes, crop_places, short_side
 from evaluation.protocols.action.films import SurveyedVideos
 from evaluation.results.statistics import generator
-from sslkit.data.clip_sampling import clip_frames, random_starts, uniform_starts
 from sslkit.data.loader import EpochBatches
-from sslkit.data.video_reader import UnreadableVideo
-from sslkit.distributed import rank, world_size
+from sslkit.data.video.clip_sampling import clip_frames, random_starts, uniform_starts
+from sslkit.data.video.reader import UnreadableVideo
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import rank, world_size
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ClipShape:
 
 @dataclass(frozen=True)
 class EvalViews:
-    """Test views of a video: `clips` in time (rule: see `sslkit.data.clip_sampling`) times `crops` (1 or 3)."""
+    """Test views of a video: `clips` in time (rule: see `sslkit.data.video.clip_sampling`) times `crops` (1 or 3)."""
 
     clips: int = 10
     crops: int = 3

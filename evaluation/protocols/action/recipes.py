@@ -27,9 +27,9 @@ from numbers import Real
 from typing import Any
 
 from evaluation.features.checks import whole_number
-from sslkit.data.recipe import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 PROTOCOLS = ("linear", "fine_tune")
 _PLAIN = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), jitter=0.0, grayscale=0.0, blur=0.0)

@@ -22,8 +22,8 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.outcomes import packed
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks
-from sslkit.distributed import rank
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import rank
 
 NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds")  # of every record
 FEATURES = ("live", "once")

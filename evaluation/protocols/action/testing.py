@@ -16,7 +16,7 @@ from evaluation.protocols.action.training import RunOptions
 from evaluation.tuning.loop import Diverged
 from evaluation.tuning.precision import autocast
 from sslkit.data.loader import plain_errors, workers_for
-from sslkit.data.sources import collate
+from sslkit.data.sources.named import collate
 
 PASS = 15  # views per forward pass: two passes for the 30 views of a video
 

@@ -17,12 +17,12 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import State, Training, fit
 from evaluation.tuning.optimizers import decayed_apart, make_optimizer
 from evaluation.tuning.seeds import dropout_seed
-from sslkit.data.clip_views import augment_clips
 from sslkit.data.loader import plain_errors, workers_for
-from sslkit.data.sources import collate
-from sslkit.data.views import view_generator
-from sslkit.distributed import rank, world_size
-from sslkit.schedules import cosine
+from sslkit.data.sources.named import collate
+from sslkit.data.views.augmentation import view_generator
+from sslkit.data.views.clip_views import augment_clips
+from sslkit.numerics.schedules import cosine
+from sslkit.runtime.distributed import rank, world_size
 
 SAVE_SECONDS = 300.0  # between two checkpoints
 

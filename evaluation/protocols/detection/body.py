@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from evaluation.features.models import LoadedModel
-from sslkit.data.color import LUMA
+from sslkit.data.views.color import LUMA
 from sslkit.errors import UserError
 
 STAGES = ("layer1", "layer2", "layer3", "layer4")

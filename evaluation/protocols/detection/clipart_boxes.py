@@ -17,7 +17,7 @@ from scipy import ndimage
 from evaluation.protocols.detection.boxes import Boxes, Instances
 from evaluation.results.statistics import generator
 from sslkit.data.images import check_split
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 CLASSES = ("animals", "food", "signs_and_symbols", "transportation")
 COUNTS = {"train": 500, "test": 150}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 KINDS = ("box", "mask")
 MAX_DETECTIONS = 100

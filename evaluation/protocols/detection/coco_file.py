@@ -14,7 +14,7 @@ from evaluation.protocols.detection.boxes import LEAST_SIDE, Instances
 from evaluation.protocols.detection.disk_images import few
 from evaluation.protocols.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
-from sslkit.regular_files import regular
+from sslkit.files.regular_files import regular
 
 LARGEST = 2**63  # of int64
 _KEYS = {

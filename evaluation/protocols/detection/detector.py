@@ -10,7 +10,7 @@ from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.sizes import Sizes
 from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN

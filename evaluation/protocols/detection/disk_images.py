@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from PIL import ExifTags, Image, ImageOps
 
-from sslkit.data.decode import rgb
+from sslkit.data.decode.decoding import rgb
+from sslkit.data.decode.looked_at import look, range_of
+from sslkit.data.decode.opening import Opening, Picture, open_image, open_picture
+from sslkit.data.decode.scale import Range
+from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import CACHE, ImageOptions
-from sslkit.data.looked_at import look, range_of
-from sslkit.data.opening import Opening, Picture, open_image, open_picture
 from sslkit.data.path_list import PathList
-from sslkit.data.scale import Range
-from sslkit.data.unreadable import UnreadableImage, unreadable
 from sslkit.errors import UserError
 
 SHOWN = 3  # largest number of names in a message

@@ -22,7 +22,7 @@ from evaluation.protocols.detection.training import Training
 from evaluation.protocols.detection.trials import Bench
 from evaluation.results.result import Result
 from sslkit.errors import UserError
-from sslkit.settings import MOST_SEED
+from sslkit.options.settings import MOST_SEED
 
 Once = Callable[[Hashable, Callable[[], tuple[Boxes, Boxes]]], tuple[Boxes, Boxes]]
 

@@ -21,7 +21,7 @@ from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.detector import ARCHITECTURES
 from evaluation.protocols.detection.recipes import TASKS
 from evaluation.tuning.checkpoint import EVERY
-from sslkit.settings import Limits
+from sslkit.options.settings import Limits
 
 
 @dataclass(frozen=True, kw_only=True)

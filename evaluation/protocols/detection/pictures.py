@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evaluation.protocols.detection.boxes import Boxes
-from sslkit.figures import save_figure
+from sslkit.numerics.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation.datasets.base import COUNTS
 from sslkit.errors import UserError
-from sslkit.regular_files import is_there
+from sslkit.files.regular_files import is_there
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 TASKS = {"boxes": "detection", "masks": "segmentation"}  # the protocol of each
 USUAL = {"task": "boxes", "schedule": "full", "arch": "c4", "trials": 1}

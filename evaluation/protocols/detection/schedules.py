@@ -10,7 +10,7 @@ from numbers import Integral
 
 from evaluation.protocols.detection.sizes import Sizes
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 NAMES = ("full", "full_2x", "short", "smoke")
 PUBLISHED_BATCH = 16

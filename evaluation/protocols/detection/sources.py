@@ -12,7 +12,7 @@ from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
 from evaluation.protocols.detection.voc import open_voc
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 VOC = ("voc07", "voc0712", "voc0712_paper")
 NAMES = ("clipart_boxes", *VOC, "coco2017")

@@ -20,8 +20,8 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import decayed_apart, make_optimizer
 from evaluation.tuning.precision import check_precision
 from evaluation.tuning.seeds import seed_of
-from sslkit.distributed import rank, world_size
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import rank, world_size
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN

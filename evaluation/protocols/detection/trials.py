@@ -21,9 +21,9 @@ from evaluation.results.records import Records, run_id
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded
-from sslkit.columns import printable
-from sslkit.distributed import rank, world_size
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
+from sslkit.runtime.distributed import rank, world_size
+from sslkit.terminal.columns import printable
 
 PICTURED = 6  # images of a picture
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 
 FORMS = ("11point", "area")
 IOUS = np.arange(50, 100, 5) / 100

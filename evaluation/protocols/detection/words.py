@@ -11,7 +11,7 @@ from evaluation.protocols.detection.measure import Opened, planned
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.recipes import TASKS, USUAL, source_of
 from evaluation.protocols.detection.results import described
-from sslkit.distributed import world_size
+from sslkit.runtime.distributed import world_size
 
 OUT = "runs/evaluation"
 UNTOLD = ("progress", "workers", "every", "device")  # they change no number

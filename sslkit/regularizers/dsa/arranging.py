@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from sslkit.embeddings import wide
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 from sslkit.regularizers.dsa.pairwise import KERNELS, pair_scores
 from sslkit.regularizers.dsa.threads import one_thread
 

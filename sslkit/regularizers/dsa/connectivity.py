@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sslkit.prior_features import FeatureTable
-from sslkit.stored import key_of, stored
-from sslkit.waiting import together
+from sslkit.priors._features import FeatureTable
+from sslkit.runtime.kept_arrays import key_of, stored
+from sslkit.runtime.waiting import together
 
 
 def connectivity(

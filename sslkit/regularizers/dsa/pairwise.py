@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sslkit.errors import UserError
-from sslkit.members import nearest
+from sslkit.options.members import nearest
 from sslkit.regularizers.dsa.threads import one_thread
 
 KERNELS = ("auto", "blocked", "compiled")

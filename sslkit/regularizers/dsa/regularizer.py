@@ -12,22 +12,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sslkit import distributed
 from sslkit.embeddings import Embeddings, wide
 from sslkit.errors import UserError
-from sslkit.prior_features import FeatureTable, fit, tabulate
+from sslkit.options.ranges import Count, Ratio, Rows, Share, Size, Temperature, Weight, Width
 from sslkit.priors import build as build_prior
+from sslkit.priors._features import FeatureTable, fit, tabulate
 from sslkit.priors.features import FilePrior
-from sslkit.ranges import Count, Ratio, Rows, Share, Size, Temperature, Weight, Width
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.connectivity import connectivity
 from sslkit.regularizers.dsa.rows import RankRows, of_rank
 from sslkit.regularizers.dsa.threads import one_thread
+from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
-    from sslkit.data.sources import Images
+    from sslkit.data.sources.named import Images
 
 _CHECK_EVERY = 100  # calls between checks of M, which synchronise with a GPU
 _DEAD = 0.1  # share of dead rows above which a warning is given

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sslkit import distributed
+from sslkit.runtime import distributed
 
 
 @dataclass

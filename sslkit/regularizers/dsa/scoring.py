@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sslkit import say
 from sslkit.embeddings import wide
+from sslkit.numerics.ties import among_all, pair_cosines, search_error, settle
 from sslkit.regularizers.dsa.approximate import approximate_neighbours
 from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, without_autocast
 from sslkit.regularizers.dsa.threads import one_thread
-from sslkit.ties import among_all, pair_cosines, search_error, settle
+from sslkit.terminal import say
 
 FROBENIUS = ("squared", "norm")
 RULES = ("threshold", "fraction", "mutual")
@@ -94,7 +94,7 @@ def connectivity_score(
     """Eqs. 14, 15: share of the eta nearest neighbours of i that lead back to i. (N, A) -> (N,) in [0, 1].
 
     With N(i) the neighbours of i, without i, r_ij = #{l in N(j): i in N(l)} for j in N(i) counts the two-hop returns.
-    features: (N, A), compared by cosine; ties go to the smallest row (see `sslkit.ties`). An array may be
+    features: (N, A), compared by cosine; ties go to the smallest row (see `sslkit.numerics.ties`). An array may be
         memory-mapped. Above 100,000 images faiss searches approximately, and the recall is said.
     eta: clamped to N - 1 with a warning.
     rule: "threshold", #{j: r_ij > mu} / eta; "fraction", sum_j r_ij / eta^2; "mutual", #{j: i in N(j)} / eta.

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sslkit import members
 from sslkit.errors import UserError
-from sslkit.files import write_whole, write_whole_folder
+from sslkit.files.writing import write_whole, write_whole_folder
+from sslkit.options import members
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo.exporting.base import Source, Target, about_entry
 from sslkit.zoo.frozen import Frozen

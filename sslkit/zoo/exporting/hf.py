@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from sslkit import json_files
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
+from sslkit.files import json_files
 from sslkit.zoo.exporting._model_card import model_card
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call
 from sslkit.zoo.frozen import About, Frozen

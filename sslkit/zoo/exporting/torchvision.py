@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from sslkit import json_files
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
+from sslkit.files import json_files
 from sslkit.zoo import weights
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of
 from sslkit.zoo.frozen import About, Frozen

@@ -12,7 +12,7 @@ from PIL import Image
 from evaluation.datasets import note_of, open_split, overlap, splits_of
 from evaluation.ranking.summary import rank_tasks
 from sslkit import open_images
-from sslkit.data.shard_writer import write_shards
+from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
 
 DIGITS = open_images("digits")

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 CLASSES = ("animals", "food", "tools")
 EACH = 12

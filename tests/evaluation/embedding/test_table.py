@@ -12,7 +12,7 @@ import evaluation
 from evaluation.embedding import file as files
 from evaluation.embedding.sources import open_parts
 from evaluation.features import cache, extraction
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 

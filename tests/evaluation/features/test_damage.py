@@ -20,10 +20,10 @@ from evaluation.results import store
 from evaluation.results.records import Records, each_once, read_records
 from evaluation.results.result import Result
 from evaluation.results.statistics import share
-from sslkit import members
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
-from sslkit.files import write_whole
+from sslkit.files.writing import write_whole
+from sslkit.options import members
 
 CONTENTS = {
     "empty": b"",

@@ -20,8 +20,8 @@ import evaluation
 import sslkit
 from evaluation.features import cache
 from evaluation.features.models import load_model
-from sslkit import files
 from sslkit.errors import UserError
+from sslkit.files import writing
 
 
 class Counting(nn.Module):
@@ -144,7 +144,7 @@ def extract_on_machine(name: str, folder: Path, log: Path) -> None:
     """On a disk that has no locks."""
     (folder.parent / name).mkdir(exist_ok=True)
     tempfile.tempdir = str(folder.parent / name)
-    files.MACHINE = cache.MACHINE = name
+    writing.MACHINE = cache.MACHINE = name
     fcntl.flock = lockless(folder)
     extract_logged(folder, log, -1)
 

@@ -19,7 +19,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, share
 from sslkit import open_images
 from sslkit.errors import UserError
-from sslkit.figures import NoMap
+from sslkit.numerics.figures import NoMap
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from evaluation.protocols.base import Subject
 from evaluation.protocols.linear import STRENGTHS
 from evaluation.results import store
 from evaluation.results.result import Result
-from sslkit import members
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
+from sslkit.options import members
 
 SMALL = {  # options that make a protocol short enough for a test
     "few_shot": {"episodes": 20, "n_query": 4, "n_way": 3},

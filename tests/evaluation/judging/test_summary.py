@@ -15,7 +15,7 @@ from evaluation.ranking.summary import rank_tasks
 from evaluation.results.result import Result
 from evaluation.results.statistics import share
 from sslkit import backbones, zoo
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 CARD = {"normalize": {"mean": [0.3], "std": [0.4]}}

@@ -9,7 +9,7 @@ import pytest
 from evaluation.learners import neighbours as module
 from evaluation.learners.neighbours import neighbours, unit_rows, vote
 from sslkit.errors import UserError
-from sslkit.ties import ANGLE, search_error
+from sslkit.numerics.ties import ANGLE, search_error
 
 
 def cloud(n: int, d: int, seed: int = 0) -> np.ndarray:

@@ -17,9 +17,9 @@ from evaluation.judging.summary import shown
 from evaluation.protocols.base import Protocol, Subject, Task, Terminal
 from evaluation.results.result import Result
 from evaluation.results.tables import table
-from sslkit import members
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
+from sslkit.options import members
 
 FOLDER = Path(protocols.__file__).parent
 LISTED = sorted(
@@ -36,7 +36,7 @@ from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
-from sslkit.settings import Limits
+from sslkit.options.settings import Limits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ from sklearn.metrics import silhouette_score
 from evaluation.features import Features, as_features
 from evaluation.protocols.crowding import crowding, weighted_pairs
 from evaluation.results.statistics import interval_of
-from sslkit import diagnostics, open_images
+from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.numerics import diagnostics
 
 NAMES = {
     f"{name}/{rule}" for name in ("inter", "intra", "fisher") for rule in ("mean", "unit")

@@ -1,4 +1,4 @@
-"""LiDAR on true views of real images: groups, draws, and the formulas of sslkit.diagnostics."""
+"""LiDAR on true views of real images: groups, draws, and the formulas of sslkit.numerics.diagnostics."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,9 @@ from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
 from evaluation.protocols.lidar import Options, alignment_by_image, lidar, run, view_features
-from sslkit import diagnostics
-from sslkit.data.recipe import View
+from sslkit.data.views.recipe import View
 from sslkit.errors import UserError
+from sslkit.numerics import diagnostics
 
 STILL = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0)
 

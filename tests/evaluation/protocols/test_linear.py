@@ -21,8 +21,8 @@ from evaluation.protocols import linear
 from evaluation.protocols.linear import STRENGTHS, linear_probe
 from evaluation.results.measures import map11
 from evaluation.results.result import Result, rows_digest
-from sslkit import members
 from sslkit.errors import UserError
+from sslkit.options import members
 
 X, Y = load_digits(return_X_y=True)
 X = X.astype(np.float32)

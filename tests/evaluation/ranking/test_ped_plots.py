@@ -9,7 +9,7 @@ import evaluation
 from evaluation.ranking.ped_plots import plot_energy, plot_moves
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.ped import moves
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 

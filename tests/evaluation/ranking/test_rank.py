@@ -16,7 +16,7 @@ from evaluation.ranking.ranking import intervals, ranks_of, tied_with_best
 from evaluation.ranking.scoring import parse
 from evaluation.transferability import feature_dim
 from evaluation.transferability.base import Score
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 

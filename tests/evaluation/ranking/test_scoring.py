@@ -12,7 +12,7 @@ from torch import nn
 
 import evaluation
 from evaluation.ranking.scoring import parse, takes_numbers
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 

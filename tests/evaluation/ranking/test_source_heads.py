@@ -20,7 +20,7 @@ from evaluation.ranking import source_heads
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.source_heads import source_head
 from sslkit import backbones, zoo
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.zoo.heads import Head
 

@@ -11,7 +11,7 @@ import pytest
 from evaluation.results import records
 from evaluation.results.records import Records, each_once, run_id
 from sslkit.errors import UserError
-from sslkit.files import NoLock
+from sslkit.files.writing import NoLock
 
 KEYS = [{"lr": 0.1, "seed": seed} for seed in range(6)]
 

@@ -13,7 +13,7 @@ from torch import nn
 import evaluation
 from evaluation import transferability
 from evaluation.ranking.scoring import needs
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 HEADS = ("Range:", "Cost:", "Source:", "Not for:")
 MODEL = nn.Linear(2, 3)

@@ -12,7 +12,7 @@ import evaluation
 from evaluation.ranking import scoring
 from evaluation.ranking.rank import rank
 from evaluation.ranking.scoring import evaluate_metric, parse
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("error")  # of numpy, scipy and scikit-learn too

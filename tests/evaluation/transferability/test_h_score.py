@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evaluation.ranking.scoring import evaluate_metric, score
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 RNG = np.random.default_rng(0)

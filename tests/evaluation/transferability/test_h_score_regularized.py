@@ -9,7 +9,7 @@ from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability import base
 from evaluation.transferability.h_score_regularized import h_score_regularized, ledoit_wolf, mean_fourth
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 RNG = np.random.default_rng(0)

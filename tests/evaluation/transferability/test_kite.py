@@ -10,7 +10,7 @@ from torch import nn
 import evaluation
 from evaluation.features.models import load_model
 from evaluation.features.untrained import untrained
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 

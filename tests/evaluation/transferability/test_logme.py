@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability.logme import centred_axes, class_targets, evidence, fixed_point, logme, ridge
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
 RNG = np.random.default_rng(0)

@@ -21,9 +21,9 @@ from evaluation.tuning.loop import Diverged
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit import open_images
 from sslkit.data.images import Images
-from sslkit.data.views import augment, view_generator
+from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.errors import UserError
-from sslkit.schedules import cosine
+from sslkit.numerics.schedules import cosine
 
 CPU = torch.device("cpu")
 DIGITS = open_images("digits")

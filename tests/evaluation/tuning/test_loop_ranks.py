@@ -22,8 +22,8 @@ from evaluation.tuning.loop import State, fit
 from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group, same_on_all_ranks
 from sslkit import open_images
-from sslkit.distributed import SyncBatchNorm, rank
 from sslkit.errors import UserError
+from sslkit.runtime.distributed import SyncBatchNorm, rank
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

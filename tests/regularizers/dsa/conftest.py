@@ -2,7 +2,7 @@
 
 import pytest
 
-from sslkit.data.sources import open_images
+from sslkit.data.sources.named import open_images
 
 
 @pytest.fixture(scope="module")

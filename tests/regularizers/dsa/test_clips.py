@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.prior_features import sample, tabulate
 from sslkit.priors import base as prior
 from sslkit.priors import build as build_prior
+from sslkit.priors._features import sample, tabulate
 from sslkit.regularizers.dsa import DSA
 
 N, R, T, SIZE = 7, 2, 5, 20
@@ -76,7 +76,7 @@ def test_pca_is_fitted_to_frames_that_are_shrunk_as_they_are_read(clips) -> None
 
 
 def test_the_table_reads_a_few_videos_at_a_time_and_keeps_their_order(clips, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.prior_features._BATCH", 8)
+    monkeypatch.setattr("sslkit.priors._features._BATCH", 8)
     p = build_prior("hog", size=16)
     table = tabulate(p, clips, cache=tmp_path, device=torch.device("cpu"))
     assert clips.asked == [3, 3, 1]  # 4 * 8 frames of 10 a video

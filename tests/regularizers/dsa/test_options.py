@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sslkit import members
 from sslkit.errors import UserError
+from sslkit.options import members
 from sslkit.regularizers.dsa import DSA, ArrangingMLP
 from sslkit.regularizers.dsa.options import parse_alpha
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from evaluation.protocols.action.datasets._folder import FOLDER, open_folder
 from evaluation.protocols.action.datasets.base import Entry, Films
-from sslkit import members
 from sslkit.errors import UserError
+from sslkit.options import members
 
 __all__ = ["Entry", "Films", "find", "folds_by_name", "folds_of", "names", "open_films"]
 

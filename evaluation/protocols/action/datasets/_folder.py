@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from evaluation.protocols.action.datasets.base import SUFFIXES, Films, Listing, check_split, films_below, present
-from sslkit.data.class_names import matched
-from sslkit.data.folder import folder_of
+from sslkit.data.sources.class_names import matched
+from sslkit.data.sources.folder import folder_of
 from sslkit.errors import UserError
 
 FOLDER = "video"
@@ -13,7 +13,7 @@ FOLDER = "video"
 def open_folder(root: Path, split: str) -> Films:
     """List one split of FOLDER/train/CLASS/FILE and FOLDER/test/CLASS/FILE; the classes are those of train.
 
-    Splits are called, and classes compared, as in `sslkit.data.folder.open_folder`.
+    Splits are called, and classes compared, as in `sslkit.data.sources.folder.open_folder`.
     Raises UserError for another folder structure, videos outside a class folder, and test classes not in train.
     """
     check_split(f"video:{root}", split)

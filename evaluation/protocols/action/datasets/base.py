@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sslkit.data.video_reader import EXTENSIONS
+from sslkit.data.video.reader import EXTENSIONS
 from sslkit.errors import UserError
-from sslkit.members import nearest
-from sslkit.regular_files import is_there
+from sslkit.files.regular_files import is_there
+from sslkit.options.members import nearest
 
 SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
 SPLITS = ("train", "test")

@@ -14,7 +14,7 @@ from evaluation.protocols.action.crops import Sizes, crop_places, short_side
 from evaluation.protocols.action.datasets import open_films
 from evaluation.protocols.action.films import SurveyedVideos, survey
 from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews, Schedule, TrainingClips
-from sslkit.data.sources import collate
+from sslkit.data.sources.named import collate
 from sslkit.errors import UserError
 
 SHAPE = ClipShape(length=4, stride=3, sizes=Sizes(crop=42, short=(48, 60), test=48))

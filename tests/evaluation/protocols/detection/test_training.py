@@ -131,7 +131,7 @@ from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.training import Training, train_detector
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.processes import process_group
-from sslkit.distributed import SyncBatchNorm, rank
+from sslkit.runtime.distributed import SyncBatchNorm, rank
 module.PERIOD = 2
 with process_group("cpu") as device:
     model = narrow()

@@ -1,0 +1,1 @@
+"""Methods: `"byol+dsa"`, its parts, its terms and their balance."""

@@ -1,0 +1,284 @@
+"""`byol+dsa`: an objective and its regularisers as one module, images in, named loss terms out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import backbones
+from sslkit.backbones.published import IMAGENET
+from sslkit.composition import balance, step_checks
+from sslkit.composition.names import classes, filled, key, parse, signature
+from sslkit.data.views.augmentation import ViewRecipe, Views, augment, view_generator
+from sslkit.data.views.clip_views import augment_clips
+from sslkit.data.views.crops import Crops, finish
+from sslkit.data.views.recipe import for_clips
+from sslkit.embeddings import Embeddings
+from sslkit.errors import UserError
+from sslkit.objectives.base import Objective
+from sslkit.options import members
+from sslkit.regularizers.base import Regularizer
+from sslkit.runtime import distributed
+
+if TYPE_CHECKING:
+    from sslkit.data.sources.named import Images
+
+__all__ = ["Method", "classes", "filled", "key", "method", "parse", "signature"]
+
+
+class Method(nn.Module):
+    """One forward is one step's loss: make the views, embed them, sum the terms.
+
+    For a training loop of your own: `terms = method(images, index); terms["loss"].backward(); optimizer.step();
+    method.after_step(progress)`.
+
+    seed: fixes the views, which also depend on `epoch` and on the number of the batch in the epoch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        objective: Objective,
+        plugins: Mapping[str, Regularizer],
+        *,
+        recipe: ViewRecipe,
+        image_size: int,
+        normalize: tuple[tuple[float, ...], tuple[float, ...]],
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.objective = objective
+        self.regularizers = nn.ModuleDict(plugins)
+        self.shares = balance.Shares(plugins)
+        self.recipe = recipe
+        self.image_size = image_size
+        self.normalize = normalize
+        self.seed = seed
+        self.epoch = 0
+        self.batch = 0
+        self.progress = 0.0
+        self.terms_of: dict[str, list[str]] = {}  # names of the last step's terms, by regulariser
+        ones = [1] * (2 if self.backbone.frames is None else 3)
+        mean, std = (torch.tensor(x).view(1, -1, *ones) for x in normalize)
+        self.register_buffer("mean", mean, persistent=False)
+        self.register_buffer("std", std, persistent=False)
+
+    @property
+    def backbone(self) -> backbones.Backbone:
+        return self.objective.backbone
+
+    @property
+    def needs_images(self) -> bool:
+        """Return whether a regulariser reads the whole images of each batch, besides the views."""
+        return any(plugin.needs_images for plugin in self.regularizers.values())
+
+    def check(self, dataset: "Images") -> None:
+        """Let the parts refuse the clean training images before anything is computed. Raises UserError."""
+        for part in (self.objective, *self.regularizers.values()):
+            part.check(dataset)
+
+    def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
+        """Let the parts read the clean training images once, for priors' components and data-set neighbours.
+
+        For videos these are the center clips, `videos.sampled("center")`.
+        Optional in a training loop of your own: without it the regularisers see only the batch.
+        """
+        self.objective.prepare(dataset, cache=cache)
+        for plugin in self.regularizers.values():
+            plugin.prepare(dataset, cache=cache, steps=steps)
+
+    def forward(
+        self, images: Tensor | Crops, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """images: (N, C, H, W) uint8, or float in [0, 1]; for a backbone of clips (N, R, C, T, H, W), R clips of each
+        of N videos; or the `Crops` of N images, from a loader of `sslkit.data.views.cropped.CroppedImages`.
+        index: (N,) rows of the data set.
+
+        aspect: (N,) width / height of the originals if they were squashed to a square.
+        labels: (N,) int64, -1 where unknown; only for an objective that learns from labels.
+        Returns named scalars; "loss" is their sum, over the images of all ranks.
+        """
+        return self.step(images, index, aspect=aspect, labels=labels)[0]
+
+    def step(
+        self, images: Tensor | Crops, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
+    ) -> tuple[dict[str, Tensor], Embeddings]:
+        """Like `forward`, and also return the embeddings of all ranks."""
+        step_checks.check_step(self, images, labels)
+        self.objective.epoch, self.objective.progress = self.epoch, self.progress
+        self.shares.progress = self.progress
+        with balance.outputs_of(self.backbone) as outputs:
+            e = self.embed(images, index, aspect)
+        e.labels = labels if self.objective.needs_labels else None
+        e = e.gathered()
+        with torch.autocast(images.device.type, enabled=False):
+            terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
+            terms = {k: v for k, v in terms.items() if v is not None}
+            whole = images.whole if isinstance(images, Crops) else images
+            plugins = {name: plugin.terms(e, whole) for name, plugin in self.regularizers.items()}
+        self.terms_of = {name: list(own) for name, own in plugins.items()}
+        self._measure(terms, plugins, outputs)
+        for name, own in plugins.items():
+            if own.keys() & terms.keys():
+                raise ValueError(f"{name} returns the terms {sorted(own)}, and some exist already: {sorted(terms)}")
+            factor = self.shares.factor(name)
+            terms |= {key: factor * term for key, term in own.items()}
+        if self.training:
+            with torch.no_grad():
+                self.objective.observe(e)
+        return {**terms, "loss": total(terms)}, e
+
+    def _measure(
+        self, terms: Mapping[str, Tensor], plugins: Mapping[str, Mapping[str, Tensor]], outputs: list[Tensor]
+    ) -> None:
+        """Measure the regularisers' shares, in every so many training steps."""
+        if not (self.training and torch.is_grad_enabled()):
+            return
+        if self.shares.due:
+            losses = {name: total(own) for name, own in plugins.items() if own}
+            self.shares.measure(total(terms), losses, self.backbone, outputs)
+        else:
+            self.shares.watched = {}
+        self.shares.steps += 1
+
+    def embed(self, images: Tensor | Crops, index: Tensor, aspect: Tensor | None = None) -> Embeddings:
+        """Embed this rank's views with the objective. All random numbers come from one generator."""
+        generator = view_generator(self.seed, self.epoch, self.batch)
+        self.batch += 1
+        views = self._augmented(images, aspect, generator)
+        e = self.objective.embed(Views(map(self.normalized, views), views.boxes), index, generator)
+        places = range(len(e.z)) if e.of_views is None else e.of_views
+        e.views = [views[i % len(views)] for i in places]  # MAE embeds two parts of one view
+        return e
+
+    def make_views(self, images: Tensor | Crops, aspect: Tensor | None = None) -> Views:
+        """The views of the next step: V tensors (N, C, S, S) in [0, 1], independent of the number of ranks.
+
+        For clips (N, C, T, S, S), at least as many as each video has clips.
+        """
+        return self._augmented(images, aspect, view_generator(self.seed, self.epoch, self.batch))
+
+    def _augmented(self, images: Tensor | Crops, aspect: Tensor | None, generator: torch.Generator) -> Views:
+        ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
+        with torch.autocast(images.device.type, enabled=False):
+            if isinstance(images, Crops):
+                return finish(images, self.recipe, generator, **ranks)
+            make = augment if self.backbone.frames is None else augment_clips
+            return make(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
+
+    def normalized(self, pixels: Tensor) -> Tensor:
+        """Pixels in [0, 1], normalised for the backbone."""
+        return (pixels - self.mean) / self.std
+
+    def after_step(self, progress: float) -> None:
+        """Call once after every optimiser step. progress: finished share of the run, 0 to 1."""
+        self.progress = progress
+        self.objective.after_step(progress)
+
+    def watched(self) -> dict[str, Tensor]:
+        """Tensors of the objective and the regularisers to log beside the loss terms."""
+        parts = (self.objective, *self.regularizers.values(), self.shares)
+        return {k: v for part in parts for k, v in part.watched.items()}
+
+    def weights(self) -> dict[str, float]:
+        """The factor that a term of the loss contains now, by the term's name; 1 for those left out."""
+        found = {}
+        for name, plugin in self.regularizers.items():
+            factor = float(self.shares.factor(name))
+            own = dict.fromkeys(self.terms_of.get(name, ()), 1.0) | dict(plugin.weights())
+            found |= {term: weight * factor for term, weight in own.items()}
+        return found
+
+    def describe(self) -> dict[str, str]:
+        """One line for the start of a run from each part that has a description."""
+        parts = {parse(self.name)[0]: self.objective, **self.regularizers}
+        return {key(name): text for name, part in parts.items() if (text := part.describe())}
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor([self.epoch, self.batch, self.progress, *self.shares.state()], dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        epoch, batch, self.progress, *shares = state.tolist()
+        self.epoch, self.batch = int(epoch), int(batch)
+        self.shares.restore(shares)
+
+
+def total(terms: Mapping[str, Tensor]) -> Tensor:
+    """The sum of the terms of a loss."""
+    return torch.stack(list(terms.values())).sum()
+
+
+def method(
+    name: str,
+    *,
+    backbone: str | nn.Module = "auto",
+    image_size: int = 224,
+    in_chans: int = 3,
+    frames: int | None = None,
+    objective: Mapping[str, Any] | None = None,
+    views: Mapping[str, Any] | None = None,
+    normalize: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
+    seed: int = 0,
+    **plugins: Mapping[str, Any],
+) -> Method:
+    """Build `objective+regulariser+...`: `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
+
+    name: member names, or `package.module:Class` from outside.
+    backbone: a timm name, `package.module:function` or an nn.Module; initialised at random from the seed. "auto": a
+        small network of the family that the objective was published with (`backbones.default`).
+    frames: of a clip, for a backbone of clips (`sslkit.backbones.clips`); None is 16 there. The views of clips follow
+        `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, with
+        the objective's number of full-size views; a view without colour changes (ReSSL's weak view) keeps that.
+        Local crops are left out unless views.n_local asks for them (v-SwAV has none).
+    objective, and one mapping per regulariser under its name: their options.
+    views: arguments of `ViewRecipe.replace`, to change the recipe of the objective or of clips; None keeps a value.
+    normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
+    Raises UserError for unknown names and options, with the nearest known one.
+    """
+    found, options = _parts(name, objective or {}, plugins)
+    if backbone == "auto":
+        backbone = backbones.default(found["objective"].families[0], image_size, frames)
+    # The weights depend only on the seed, and the caller's random state is unchanged.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
+        head = found["objective"](body, **options["objective"])
+        widths = {"z": head.dim, "h": body.width}
+        parts = {
+            part: found[part](widths[found[part].reads], **own) for part, own in options.items() if part != "objective"
+        }
+    own = found["objective"].views
+    recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
+    step_checks.check_crops(body, recipe, image_size)
+    return Method(
+        name,
+        head,
+        parts,
+        recipe=recipe,
+        image_size=image_size,
+        normalize=normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)),
+        seed=seed,
+    )
+
+
+def _parts(
+    name: str, objective: Mapping[str, Any], plugins: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, type], dict[str, dict[str, Any]]]:
+    """The class and the checked options of each part of a method, the objective's first."""
+    known = signature(name)
+    for given in plugins:
+        if given not in known:
+            raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
+    found, given = classes(name), {"objective": objective, **plugins}
+    return found, {part: members.check_options(found[part], given.get(part) or {}, part) for part in found}
+
+
+def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
+    """The published recipe adapted to the image size, with the user's changes."""
+    if not isinstance(changes, Mapping):
+        raise UserError(f"views must be a mapping of options, got {changes!r}")
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}
+    return recipe.at(image_size, patch=patch).replace(**given)

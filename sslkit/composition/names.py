@@ -1,0 +1,61 @@
+"""The name of a method, `objective+regulariser+...`: its parts, their classes and their options."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sslkit import objectives, regularizers
+from sslkit.errors import UserError
+from sslkit.options import members
+
+
+def parse(name: str) -> tuple[str, list[str]]:
+    """`objective+regulariser+...` -> the objective's name and the regularisers' names."""
+    first, *rest = [part.strip() for part in name.split("+")]
+    if not all([first, *rest]):
+        raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
+    if len({key(part) for part in rest}) < len(rest):
+        raise UserError(f"method {name!r} names a regulariser twice")
+    return first, rest
+
+
+def key(part: str) -> str:
+    """The key of a part's options: `dsa`, or `Class` for `package.module:Class`."""
+    return part.rpartition(":")[2]
+
+
+def signature(name: str) -> dict[str, dict[str, Any]]:
+    """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
+    found = classes(name)
+    views = {"views": found["objective"].views.options()}
+    known = {part: members.options(member) for part, member in found.items()}
+    return {"objective": known.pop("objective")} | views | known
+
+
+def classes(name: str) -> dict[str, type]:
+    """The class of each part of a method, the objective's first: {"objective": BYOL, "dsa": DSA}."""
+    first, rest = parse(name)
+    _check_places(first, rest)
+    return {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
+
+
+def _check_places(first: str, rest: list[str]) -> None:
+    """Raises UserError for a regulariser in the place of the objective, and for an objective after a +."""
+    if first in regularizers.names():
+        raise UserError(f"{first} is a regulariser: add it to an objective, method=simclr+{first}")
+    for part in rest:
+        if part in objectives.names() and part not in regularizers.names():
+            raise UserError(f"{part} is an objective: it comes first, method={part}, and only regularisers after a +")
+
+
+def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
+
+    Raises UserError for options that are no mapping.
+    """
+    given = {"name": given} if isinstance(given, str) else dict(given)
+    for part, known in signature(given["name"]).items():
+        own = given.get(part) or {}
+        if not isinstance(own, Mapping):
+            raise UserError(f"{part} must be a mapping of options, got {own!r}")
+        given[part] = known | own
+    return given

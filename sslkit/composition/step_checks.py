@@ -1,0 +1,109 @@
+"""Checks of a step's input: shapes, numbers of images and views, pixels. Each raises UserError with one line."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from sslkit.backbones.base import Backbone
+from sslkit.data.views.augmentation import ViewRecipe
+from sslkit.data.views.crops import Crops
+from sslkit.errors import UserError
+from sslkit.objectives.base import Objective
+from sslkit.runtime import distributed
+
+
+class Steps(Protocol):
+    """The parts of a `sslkit.Method` that are checked: its name, its backbone and its objective."""
+
+    name: str
+    backbone: Backbone
+    objective: Objective
+    recipe: ViewRecipe
+    image_size: int
+    needs_images: bool
+
+
+def check_step(method: Steps, images: Tensor | Crops, labels: Tensor | None) -> None:
+    """Raises UserError for a batch that the method cannot learn from; images, labels: as in `Method.forward`."""
+    if isinstance(images, Crops):
+        _check_crops(images, method)
+    else:
+        _check_shape(images, method.backbone)
+    if len(images) * distributed.world_size() < 2:
+        raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
+    check_batch(method, len(images) * distributed.world_size())
+    if method.backbone.frames is not None:
+        check_clips(method, images.shape[1])
+    if method.objective.needs_labels and labels is None:
+        raise UserError(f"{method.name} learns from labels: call method(images, index, labels=labels)")
+    # On a GPU the check would stall the step; there a NaN shows in the loss, which stops the training.
+    if isinstance(images, Tensor) and images.is_floating_point() and images.device.type == "cpu":
+        _check_floats(images)
+
+
+def _check_shape(images: Tensor, body: Backbone) -> None:
+    channels, frames = body.in_chans, body.frames
+    if frames is None and (images.dim() != 4 or images.shape[1] != channels):
+        raise UserError(f"images must be (N, {channels}, H, W) for in_chans={channels}, got {tuple(images.shape)}")
+    if frames is not None and (images.dim() != 6 or images.shape[2:4] != (channels, frames)):
+        raise UserError(
+            f"clips must be (N, R, {channels}, {frames}, H, W), R of each video, for frames={frames}, "
+            f"got {tuple(images.shape)}"
+        )
+
+
+def _check_crops(crops: Crops, method: Steps) -> None:
+    sizes = [view.size or method.image_size for view in method.recipe.each()]
+    body = method.backbone
+    if body.frames is not None or (crops.channels, crops.sizes) != (body.in_chans, sizes):
+        raise UserError(
+            f"the batch holds crops of {crops.channels} channels and {crops.sizes} pixels; {method.name} takes "
+            f"{body.in_chans} channels and {'clips' if body.frames is not None else f'{sizes} pixels'}: make "
+            "CroppedImages from the recipe and image_size of this method"
+        )
+    if method.needs_images and crops.whole is None:
+        raise UserError(f"a regulariser of {method.name} reads the whole images: give CroppedImages(..., whole=True)")
+
+
+def check_batch(method: Steps, images: int) -> None:
+    """Raises UserError if a step of `images` images, over all ranks, is too small for the objective."""
+    least = method.objective.least_images
+    if images < least:
+        hint = method.objective.least_images_hint
+        raise UserError(f"{method.name} needs at least {least} images a step, not {images}: raise the batch size{hint}")
+
+
+def check_clips(method: Steps, clips: int) -> None:
+    """Raises UserError if the objective cannot compare `clips` clips of a video."""
+    most = method.objective.most_views
+    if most is not None and clips > most:
+        raise UserError(f"{method.name} compares {most} clips of a video, not {clips}: set data.clips={most}")
+
+
+def check_crops(body: Backbone, recipe: ViewRecipe, image_size: int) -> None:
+    """Raises UserError if the backbone does not accept the size of the local crops."""
+    training = body.training
+    for size in {view.size for view in recipe.each()} - {None, image_size}:
+        try:
+            with torch.no_grad():
+                body.eval()(torch.zeros(2, *body.input_shape(size)))
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(
+                f"backbone {body.recipe.name} takes no local crops of {size} pixels ({reason}): set another "
+                "views.local_size, or views.n_local=0"
+            ) from error
+    body.train(training)
+
+
+def _check_floats(images: Tensor) -> None:
+    if not images.isfinite().all():
+        row = (~images.isfinite()).flatten(1).any(1).nonzero()[0].item()
+        raise UserError(f"image {row} of the batch (row {row} of `images`) has NaN or infinite pixels")
+    low, high = images.aminmax()
+    if low < -1e-3 or high > 1 + 1e-3:
+        raise UserError(
+            f"float images must lie in [0, 1], got {low.item():.3g} to {high.item():.3g}; pass uint8, divide by 255, "
+            "or leave the normalisation to sslkit.method(normalize=...)"
+        )

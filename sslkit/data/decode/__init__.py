@@ -1,0 +1,1 @@
+"""From the content of a file to pixels, of any format and depth."""

@@ -1,0 +1,279 @@
+"""Decode one image file to squares of uint8 pixels (Pillow): the whole picture, or crops of it."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from sslkit.data.arrays import fit_square
+from sslkit.data.decode import rare_formats
+from sslkit.data.decode.opening import Picture
+from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.scale import Range, filled, finite, measured, own, to_bytes
+from sslkit.data.decode.tiff import NODATA, is_unsigned, nodata_of
+from sslkit.data.decode.unreadable import unreadable
+
+# Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
+# no raster image: wmf and emf (drawings), mpg (films), bufr, grib and hdf (data), iim (texts about a picture). Nor rare
+# ones that mostly mean something else: pcd (point clouds), gbr (circuits), fit (sports), rgb (bytes), vst (diagrams);
+# where the content of such a file is certainly a picture's, it is read.
+EXTENSIONS = (
+    "jpg", "jpeg", "png", "webp", "tif", "tiff", "bmp", "gif", "jfif", "jpe", "jp2", "j2k", "jpc", "jpf", "jpx", "j2c",
+    "avif", "avifs", "apng", "ppm", "pgm", "pbm", "pnm", "pfm", "dib", "ico", "cur", "icns", "tga", "psd", "qoi", "dds",
+    "sgi", "pcx", "dcx", "fits", "fli", "flc", "msp", "pxr", "ras", "xbm", "xpm", "blp", "ftc", "ftu",
+    *rare_formats.EXTENSIONS,
+)  # fmt: skip
+_NO_PICTURES = ("BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "WMF")
+_UNSURE = ("DIB", "GBR", "IMT", "MCIDAS", "PCX")  # begin like many other files: only their extensions tell
+_IMAGE_IN_LETTERS = re.compile(rb"P[1-6fF]\s|SIMPLE  =|/\* XPM ")  # how the images that begin like a text do
+_TEXT = re.compile(rb"[\t\n\r\x20-\x7e]*")
+_PILLOWS = 16  # bytes that Pillow looks at
+START = max(_PILLOWS, rare_formats.START)  # bytes of a file that tell its format
+
+_ORIENTATION = 0x0112  # EXIF tag
+SPARE = 2  # with 1, resizing from a smaller JPEG loses up to half of the energy above half of Nyquist's frequency
+_QUARTER_TURN = 5  # the first of the orientations that swap height and width
+_DEEP = ("I", "F")  # the beginnings of Pillow's modes of more than 8 bits
+_SMALLER = ("JPEG", "MPO")  # formats that are decoded at 1/2, 1/4 or 1/8; others have other pictures of smaller sizes
+
+
+@dataclass(frozen=True)
+class Region:
+    """A rectangle of an upright image, in whole pixels, and the side of the square that is made of it."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    side: int
+
+
+def looks_like_an_image(start: bytes) -> bool:
+    """Return whether a file with these first `START` bytes is a picture, by the signatures of the formats."""
+    if rare_formats.is_rare(start[:START]):
+        return True
+    start = start[:_PILLOWS]
+    if not start or (_TEXT.fullmatch(start) and not _IMAGE_IN_LETTERS.match(start)):
+        return False
+    Image.init()
+    return any(_accepts(name, start) for name in Image.OPEN if name not in (*_NO_PICTURES, *_UNSURE))
+
+
+def _accepts(name: str, start: bytes) -> bool:
+    accept = Image.OPEN[name][1]
+    try:
+        return accept is not None and accept(start) in (True, 1)  # a text: the reason why this Pillow cannot read it
+    except Exception:  # a start that is too short
+        return False
+
+
+def channels_of(image: Picture) -> int:
+    """1 for gray images (of any depth, with or without alpha), 3 for colours, else the number of planes.
+
+    Raises UnreadableImage.
+    """
+    try:
+        if isinstance(image, Planes):
+            return image.colours
+        return 1 if is_deep(image) or _eight_bits(image, None).mode in ("L", "LA") else 3
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def is_deep(image: Picture) -> bool:
+    """Return whether the pixels have more than 8 bits; does not decode."""
+    return image.is_deep if isinstance(image, Planes) else image.mode.startswith(_DEEP)
+
+
+def values_of(image: Picture) -> np.ndarray:
+    """Decode the values of an image of more than 8 bits, of any shape. Raises UnreadableImage."""
+    try:
+        return image.values() if isinstance(image, Planes) else finite(measured(_values(image), _nodata(image)))
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def square(
+    image: Picture, size: int, channels: int, fit: str, interpolation: str = "bilinear", scale: Range | None = None
+) -> tuple[np.ndarray, float]:
+    """Decode to pixels (channels, size, size) uint8, and width / height of the shown content.
+
+    Rotated upright by its EXIF orientation.
+    channels: 1 gray, 3 RGB (transparency over white in both), 4 RGBA, or the number of planes of the image.
+    fit: "squash" the whole image to the square; "crop" keeps the square at its centre, ratio 1.
+    interpolation: "bilinear" or "bicubic", antialiased.
+    scale: the values of more than 8 bits that become 0 and 255; None as of `scale.own`.
+    Raises UnreadableImage.
+    """
+    try:
+        if isinstance(image, Planes):
+            pixels = image.pixels(channels, scale)[None]
+            aspect = pixels.shape[3] / pixels.shape[2] if fit == "squash" else 1.0
+            return fit_square(pixels, size, fit, interpolation)[0].numpy(), aspect
+        return _square(image, size, channels, fit, Image.Resampling[interpolation.upper()], scale)
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def regions(
+    image: Picture,
+    wanted: Sequence[Region],
+    channels: int,
+    interpolation: str = "bilinear",
+    scale: Range | None = None,
+) -> list[np.ndarray]:
+    """Decode once, to pixels (channels, side, side) uint8 of each region.
+
+    A JPEG is decoded at the smallest of its scales (1, 1/2, 1/4, 1/8) at which every region keeps `SPARE` pixels for
+    each of its square's, on each axis. Modes, rotation, channels, interpolation and scale as in `square`.
+    Raises UnreadableImage.
+    """
+    try:
+        if isinstance(image, Planes):
+            pixels = image.pixels(channels, scale)[None]
+            return [_cut(pixels, region, interpolation) for region in wanted]
+        return _regions(image, wanted, channels, Image.Resampling[interpolation.upper()], scale)
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def upright_size(image: Picture) -> tuple[int, int]:
+    """Height and width of the image as `regions` and `square` rotate it; does not decode."""
+    width, height = image.size
+    return (width, height) if _orientation(image) >= _QUARTER_TURN else (height, width)
+
+
+def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
+    """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes, scale as in `square`.
+
+    Raises UnreadableImage.
+    """
+    try:
+        return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def _square(
+    image: Image.Image, size: int, channels: int, fit: str, resampling: Image.Resampling, scale: Range | None
+) -> tuple[np.ndarray, float]:
+    height, width = upright_size(image)
+    image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, at least this size
+    image = _upright(image, channels, scale)
+    aspect = width / height if fit == "squash" else 1.0
+    if image.size != (size, size):
+        box = None if fit == "squash" else _centre(image.size)
+        image = image.resize((size, size), resampling, box=box, reducing_gap=2.0)
+    return _planes(image), aspect
+
+
+def _regions(
+    image: Image.Image,
+    wanted: Sequence[Region],
+    channels: int,
+    resampling: Image.Resampling,
+    depth: Range | None,
+) -> list[np.ndarray]:
+    room = min(min(region.height, region.width) // (SPARE * region.side) for region in wanted)
+    scale = next(scale for scale in (8, 4, 2, 1) if room >= scale or scale == 1)
+    width, height = image.size
+    if image.format not in _SMALLER or image.draft(None, (width // scale, height // scale)) is None:
+        scale = 1
+    image = _upright(image, channels, depth)
+    if scale > 1 or channels != 3:
+        return [_planes(_crop(image, region, scale, resampling)) for region in wanted]
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
+    return [_cut(pixels, region, resampling.name.lower()) for region in wanted]
+
+
+def _cut(pixels: Tensor, region: Region, interpolation: str) -> np.ndarray:
+    """The pixels of `_crop` at scale 1, up to two gray levels, in a third of its time. pixels: (1, C, H, W) uint8."""
+    rows, columns = slice(region.top, region.top + region.height), slice(region.left, region.left + region.width)
+    size = (region.side, region.side)
+    return F.interpolate(pixels[:, :, rows, columns], size, mode=interpolation, antialias=True)[0].numpy()
+
+
+def _crop(image: Image.Image, region: Region, scale: int, resampling: Image.Resampling) -> Image.Image:
+    """The square of a region. scale: of the region's pixels to those of the image, which was decoded smaller.
+
+    Cut out first, so that no pixel outside the region is mixed into its border, as in torchvision's resized_crop.
+    """
+    top, left = region.top / scale, region.left / scale
+    bottom, right = top + region.height / scale, left + region.width / scale
+    outer = (int(left), int(top), min(math.ceil(right), image.width), min(math.ceil(bottom), image.height))
+    cut = _cut_out(image, outer)
+    box = (left - outer[0], top - outer[1], min(right - outer[0], cut.width), min(bottom - outer[1], cut.height))
+    return cut.resize((region.side, region.side), resampling, box=box, reducing_gap=2.0)
+
+
+def _cut_out(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    width, height = box[2] - box[0], box[3] - box[1]
+    if Image.MAX_IMAGE_PIXELS and width * height > Image.MAX_IMAGE_PIXELS:  # `crop` refuses what may be allowed here
+        return image.transform((width, height), Image.Transform.EXTENT, box)
+    return image.crop(box)
+
+
+def _upright(image: Image.Image, channels: int, scale: Range | None) -> Image.Image:
+    """Decode, rotate by the EXIF orientation, and convert to this number of channels."""
+    if _orientation(image) != 1:
+        image = ImageOps.exif_transpose(image)
+    return _with_channels(_eight_bits(image, scale), channels)
+
+
+def _planes(image: Image.Image) -> np.ndarray:
+    pixels = np.asarray(image)
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _orientation(image: Picture) -> int:
+    if isinstance(image, Planes):
+        return image.orientation
+    try:
+        return image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # a damaged EXIF block; the pixels may be fine
+        return 1
+
+
+def _centre(size: tuple[int, int]) -> tuple[float, float, float, float]:
+    side = min(size)
+    left, top = (size[0] - side) / 2, (size[1] - side) / 2
+    return left, top, left + side, top + side
+
+
+def _eight_bits(image: Image.Image, scale: Range | None) -> Image.Image:
+    """Convert any mode to L, LA, RGB or RGBA."""
+    if image.mode.startswith(_DEEP):
+        values, nodata = _values(image), _nodata(image)
+        scale = scale or own(finite(measured(values, nodata)))
+        return Image.fromarray(to_bytes(finite(filled(values, nodata, scale[0])), scale))
+    if image.mode == "1":
+        return image.convert("L")
+    see_through = image.has_transparency_data
+    if image.mode in ("L", "LA", "La"):
+        return image.convert("RGBA").convert("LA") if see_through and image.mode != "LA" else image
+    return image.convert("RGBA" if see_through else "RGB")
+
+
+def _values(image: Image.Image) -> np.ndarray:
+    values = np.asarray(image)
+    return values.view(np.uint32) if is_unsigned(image) else values
+
+
+def _nodata(image: Image.Image) -> float | None:
+    return nodata_of(image.tag_v2.get(NODATA)) if image.format == "TIFF" else None
+
+
+def _with_channels(image: Image.Image, channels: int) -> Image.Image:
+    if channels == 4:
+        return image.convert("RGBA")
+    if image.mode in ("LA", "RGBA"):
+        color = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), color)
+    wanted = "L" if channels == 1 else "RGB"
+    return image if image.mode == wanted else image.convert(wanted)

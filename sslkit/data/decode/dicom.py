@@ -1,0 +1,69 @@
+"""DICOM files: their pixels in the units of the modality, such as Hounsfield's."""
+
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
+
+LENGTH = 132  # bytes at the start that tell a DICOM file: a preamble, and its mark
+_MARK = b"DICM"
+
+
+def is_dicom(start: bytes) -> bool:
+    """Return whether a file with these first `LENGTH` bytes is a DICOM file."""
+    return start[LENGTH - len(_MARK) : LENGTH] == _MARK
+
+
+class DicomPlanes(Planes):
+    """The frames of a DICOM file: stored values times slope plus intercept, MONOCHROME1 inverted, colours as RGB.
+
+    A window for display (VOI) is not applied: `data.range` is one for the whole data set.
+    Raises MissingPackage, and UnreadableImage for a file without an image.
+    """
+
+    def __init__(self, source: str | Path | IO[bytes]) -> None:
+        try:
+            import pydicom
+        except ImportError as error:
+            raise MissingPackage("reading DICOM", "pydicom", "dicom") from error
+        if not isinstance(source, (str, Path)):
+            source.seek(0)
+        about = pydicom.dcmread(source, defer_size=2**16)
+        if "PixelData" not in about and "FloatPixelData" not in about and "DoubleFloatPixelData" not in about:
+            raise UnreadableImage("a DICOM file without an image")
+        self._about, self._frame = about, 0
+        kind = about.PhotometricInterpretation
+        colours = 3 if about.SamplesPerPixel == 3 or kind == "PALETTE COLOR" else 1
+        has_units = any(name in about for name in ("RescaleSlope", "ModalityLUTSequence"))
+        has_units = has_units or "PerFrameFunctionalGroupsSequence" in about
+        is_deep = has_units or about.get("BitsAllocated", 8) > 8
+        super().__init__((about.Columns, about.Rows), colours, colours=colours, has_alpha=False, is_deep=is_deep)
+        self.itemsize = about.get("BitsAllocated", 8) // 8 or 1
+        self.n_frames = int(about.get("NumberOfFrames", 1) or 1)
+        self.is_inverted = kind == "MONOCHROME1"
+
+    def seek(self, page: int) -> None:
+        if page >= self.n_frames:
+            raise EOFError(f"there is no frame {page}")
+        self._frame = page
+
+    def _units(self) -> Any:
+        """The part of the file that has slope and intercept: that of the frame, of all frames, or the file itself."""
+        of_frames = self._about.get("PerFrameFunctionalGroupsSequence") or []
+        groups = [*of_frames[self._frame : self._frame + 1], *(self._about.get("SharedFunctionalGroupsSequence") or [])]
+        found = (one for group in groups for one in group.get("PixelValueTransformationSequence") or [])
+        return next(found, self._about)
+
+    def _read(self) -> np.ndarray:
+        from pydicom.pixels import apply_color_lut, apply_modality_lut, pixel_array
+
+        values = pixel_array(self._about, index=self._frame)
+        if self._about.PhotometricInterpretation == "PALETTE COLOR":
+            values = apply_color_lut(values, self._about)
+            values = (values >> 8).astype(np.uint8) if values.dtype == np.uint16 else values
+        elif self.colours == 1:
+            values = apply_modality_lut(values, self._units())
+        return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)

@@ -1,0 +1,59 @@
+"""FITS images of more than 8 bits, whose bytes many releases of Pillow take in the wrong order."""
+
+from math import prod
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from sslkit.data.decode.large import start_of
+from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.unreadable import UnreadableImage
+
+_BLOCK, _CARD, _MOST = 2880, 80, 1000  # bytes of a block and of a card; blocks of a header
+_TYPES = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
+
+
+class FitsPlanes(Planes):
+    """The image at the start of a FITS file, or its planes, in the file's units.
+
+    Raises UnreadableImage for a file whose first part is no image.
+    """
+
+    def __init__(self, source: str | Path | IO[bytes]) -> None:
+        self._source = source
+        cards, self._begin = _header(source)
+        self._shape = tuple(int(cards[f"NAXIS{axis}"]) for axis in range(int(cards["NAXIS"]), 0, -1))
+        if len(self._shape) not in (2, 3):
+            raise UnreadableImage(f"a FITS file with {len(self._shape)} axes at its start")
+        self._type = np.dtype(_TYPES[int(cards["BITPIX"])])
+        self._scale, self._zero = float(cards.get("BSCALE", 1)), float(cards.get("BZERO", 0))
+        self.itemsize = self._type.itemsize
+        count = self._shape[0] if len(self._shape) == 3 else 1
+        super().__init__(self._shape[:-3:-1], count, colours=count, has_alpha=False, is_deep=True)
+
+    def _read(self) -> np.ndarray:
+        length = prod(self._shape) * self._type.itemsize
+        content = start_of(self._source, self._begin + length)[self._begin :]
+        if len(content) < length:
+            raise UnreadableImage("the FITS file is truncated")
+        stored = np.frombuffer(content, self._type).reshape(self.count, *self._shape[-2:])
+        upright = stored[:, ::-1]  # the first row is the lowest
+        if (self._scale, self._zero) == (1, 0):
+            return upright.astype(self._type.newbyteorder("="))
+        values = upright.astype(np.float64) * self._scale + self._zero
+        is_whole = self._type.kind == "i" and self._scale.is_integer() and self._zero.is_integer()
+        return values.astype(np.int64) if is_whole else values
+
+
+def _header(source: str | Path | IO[bytes]) -> tuple[dict[str, str], int]:
+    """The values by their names, and the place of the data."""
+    cards, content = {}, b""
+    for begin in range(0, _BLOCK * _MOST, _CARD):
+        if begin % _BLOCK == 0 and len(content := start_of(source, begin + _BLOCK)) < begin + _BLOCK:
+            break
+        name, _, rest = content[begin : begin + _CARD].decode("latin-1").partition("=")
+        if name.strip() == "END":
+            return cards, -(-(begin + _CARD) // _BLOCK) * _BLOCK
+        cards[name.strip()] = rest.partition("/")[0].strip()
+    raise UnreadableImage("a FITS file whose header has no end")

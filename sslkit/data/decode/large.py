@@ -1,0 +1,80 @@
+"""Images with more pixels than Pillow opens, for a data set that allows them.
+
+Pillow's own limit is one for the whole process; this one holds for one data set, in whatever process it is read.
+"""
+
+import struct
+from pathlib import Path
+from typing import IO
+
+from PIL import Image, UnidentifiedImageError
+
+from sslkit.data.decode.unreadable import UnreadableImage
+
+_START = 16  # bytes that Pillow's formats look at
+
+
+class TooLarge(UnreadableImage):
+    """The image has more pixels than are allowed."""
+
+
+def open_below(source: str | Path | IO[bytes], most: int | None) -> Image.Image:
+    """Open an image of at most so many pixels, by default of Pillow's limit, 179 million.
+
+    Raises TooLarge, and what Pillow raises.
+    """
+    try:
+        return Image.open(source) if most is None else _checked(_identified(source), most)
+    except Image.DecompressionBombError as error:
+        advice = "data.max_pixels=NUMBER allows more" if most is None else "Pillow reads no more of this format"
+        raise TooLarge(
+            f"it has more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels, which a small file can have to fill the memory: "
+            f"{advice}"
+        ) from error
+
+
+def check_size(size: tuple[int, int], width: int, most: int | None) -> None:
+    """Raises TooLarge for an image of more pixels than are allowed. width: bytes of a pixel; 8 count as two pixels."""
+    limit = most or 2 * (Image.MAX_IMAGE_PIXELS or 2**62)
+    pixels = size[0] * size[1] * max(4, width) // 4
+    if pixels > limit:
+        raise TooLarge(f"it has {pixels:,} pixels, more than {limit:,}: data.max_pixels={pixels} allows it")
+
+
+def _checked(image: Image.Image, most: int) -> Image.Image:
+    try:
+        check_size(image.size, 1, most)
+    except TooLarge:
+        image.close()
+        raise
+    return image
+
+
+def _identified(source: str | Path | IO[bytes]) -> Image.Image:
+    """`Image.open` without its limit."""
+    Image.init()
+    start = start_of(source, _START)
+    for name in Image.ID:
+        factory, accept = Image.OPEN[name]
+        if accept is None or accept(start) in (True, 1):
+            try:
+                return factory(source, None)
+            except (SyntaxError, IndexError, TypeError, struct.error):  # of another format
+                _rewind(source)
+    raise UnidentifiedImageError
+
+
+def start_of(source: str | Path | IO[bytes], length: int) -> bytes:
+    """The first bytes of a file, or of one that is open, which is rewound."""
+    if isinstance(source, (str, Path)):
+        with open(source, "rb") as file:
+            return file.read(length)
+    source.seek(0)
+    start = source.read(length)
+    source.seek(0)
+    return start
+
+
+def _rewind(source: str | Path | IO[bytes]) -> None:
+    if not isinstance(source, (str, Path)):
+        source.seek(0)

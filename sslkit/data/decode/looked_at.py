@@ -1,0 +1,194 @@
+"""A look at some images of a data set when it is opened: their depth, their pages, and what of them is not read."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from sslkit.data.decode import scale, tiff
+from sslkit.data.decode.decoding import is_deep, values_of
+from sslkit.data.decode.large import TooLarge
+from sslkit.data.decode.measured import Values
+from sslkit.data.decode.opening import Picture
+from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.scale import Range
+from sslkit.data.decode.unreadable import UnreadableImage, unreadable
+from sslkit.data.file_contents import bar_is_off
+from sslkit.data.path_list import PathList
+from sslkit.terminal.plurals import counted
+
+LOOKED_AT = 32  # images of each kind of file
+MEASURED = 256  # images, for the range of their values
+_PIXELS, _LEAST = 2**26, 16  # pixels that are enough for it, and images that are read in any case
+_PLAIN = ("jpg", "jpeg", "jpe", "jfif")  # of 8 bits and one page
+_ONE_PAGE = ("MPO", "PSD", "ICO", "CUR")  # what stands behind the first picture is no other one
+_LETTERS = 5  # at the end of a name, for its kind
+
+
+class Opened(Protocol):
+    """The part of `DecodedImages` that is looked at."""
+
+    name: str
+    options: Any
+
+    def __len__(self) -> int: ...
+    def path(self, row: int) -> str: ...
+    def names(self) -> PathList | None: ...
+    def _open(self, row: int) -> Picture: ...
+
+
+@dataclass
+class Look:
+    """The images that were opened. deep: how many have more than 8 bits. candidates: rows of files such as these.
+
+    pages: of each that has several. spare: (channels, of them read) of one that is not read whole.
+    large: path and reason of one that is too large.
+    """
+
+    images: int = 0
+    deep: int = 0
+    candidates: list[np.ndarray] = field(default_factory=list)
+    pages: list[int] = field(default_factory=list)
+    spare: tuple[int, int] | None = None
+    large: tuple[str, str] | None = None
+
+    def add(self, image: Picture, reads_pages: bool) -> None:
+        self.images += 1
+        self.deep += is_deep(image)
+        spare = image.spare if isinstance(image, Planes) else tiff.spare_of(image)
+        if spare:
+            read = image.colours if isinstance(image, Planes) else len(image.getbands())
+            self.spare = (read + spare, read)
+        if not reads_pages and (pages := number_of_pages(image)) > 1:
+            self.pages.append(pages)
+
+    def warn(self, name: str) -> None:
+        """Say, in a line each, what is not read."""
+        if self.pages:
+            number = f"{len(self.pages):,} of {counted(self.images, 'file')} looked at"
+            _warn(
+                f"{name}: {number} have several pages (up to {max(self.pages):,}), of which the first is read: "
+                "data.pages=all reads each page as an image"
+            )
+        if self.spare:
+            _warn(
+                f"{name}: of {self.spare[0]} channels {self.spare[1]} are read: data.channels={self.spare[0]} reads all"
+            )
+        if self.large:
+            _warn(f"{name}: left out {self.large[0]}: {self.large[1]}")
+
+
+def look(images: Opened) -> Look:
+    """Open up to `LOOKED_AT` evenly spaced images of each kind of file, without decoding."""
+    found = Look()
+    for rows in _kinds(images):
+        before = found.deep
+        for row in rows[np.unique(np.linspace(0, len(rows) - 1, LOOKED_AT, dtype=int))].tolist():
+            try:
+                with images._open(row) as image:
+                    found.add(image, images.options.pages == "all")
+            except TooLarge as error:
+                found.large = found.large or (images.path(row), str(error))
+            except UnreadableImage:  # told of when it is asked for
+                continue
+        if found.deep > before:
+            found.candidates.append(rows)
+    return found
+
+
+def number_of_pages(image: Picture) -> int:
+    """The number of pictures in a file, without smaller copies and masks of others. Raises UnreadableImage."""
+    return len(pages_of(image))
+
+
+def pages_of(image: Picture) -> Sequence[int]:
+    """The pages that `number_of_pages` counts, to be sought. Raises UnreadableImage."""
+    try:
+        number = 1 if getattr(image, "format", None) in _ONE_PAGE else getattr(image, "n_frames", 1)
+        is_tiff = number > 1 and isinstance(image, Image.Image) and image.format == "TIFF"
+        return tiff.pages_of(image) if is_tiff else range(number)
+    except Exception as error:  # a damaged page
+        raise unreadable(error) from error
+
+
+def range_of(images: Opened, found: Look) -> Range | None:
+    """The range that a data set is read by; None if no image that was looked at has more than 8 bits.
+
+    As given; for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample.
+    Warns of a range that was found, and of one that has no use. Raises UserError for integers among floats.
+    """
+    given = images.options.range
+    if isinstance(given, tuple):
+        if not found.deep and found.images:
+            _warn(scale.unused(given, images.name))
+        return given
+    if not found.deep:
+        return None
+    values = _measured(images, np.concatenate(found.candidates), whole=given == scale.AUTO)
+    if not values.images:
+        return scale.BYTE
+    chosen = values.exact() if given == scale.AUTO else values.usual()
+    others = found.images - found.deep
+    plain = f"; {others} of {found.images} images looked at have 8 bits and stay as they are" if others else ""
+    _warn(
+        f"{images.name}: {values.kind} images ({values.images:,} of {len(images):,} looked at), "
+        f"whose {values.said(chosen)}{plain}"
+    )
+    return chosen
+
+
+def _measured(images: Opened, rows: np.ndarray, *, whole: bool) -> Values:
+    """The values of all rows, or of a sample that is always the same."""
+    found, pixels = Values(), 0
+    if not whole:
+        rows = np.random.default_rng(0).permutation(rows)[:MEASURED]
+    for row in tqdm(rows.tolist(), desc="range", unit="image", delay=2, disable=bar_is_off()):
+        try:
+            with images._open(row) as image:
+                if not is_deep(image):
+                    continue
+                values = values_of(image)
+        except UnreadableImage:
+            continue
+        if not values.size:
+            continue
+        found.add(values)
+        found.add_channels(values if values.ndim == 3 and len(values) > 1 else ())
+        pixels += values.size
+        if not whole and pixels > _PIXELS and found.images >= _LEAST:
+            break
+    return found
+
+
+def _kinds(images: Opened) -> Iterator[np.ndarray]:
+    """The rows of each kind of file that may have more than 8 bits or pages; all together where there are no names."""
+    names = images.names()
+    if names is None:
+        yield np.arange(len(images))
+        return
+    endings, kinds = _endings(names)
+    known = [ending.rpartition(b".")[2].decode("ascii", "replace") for ending in endings]
+    for name in dict.fromkeys(known):
+        if name not in _PLAIN:
+            yield np.flatnonzero(np.isin(kinds, [place for place, one in enumerate(known) if one == name]))
+
+
+def _endings(names: PathList) -> tuple[Sequence[bytes], np.ndarray]:
+    """The last letters that occur, in lower case, and for each name which of them it has, (N,)."""
+    block, ends = np.frombuffer(names._block, np.uint8), names._ends
+    places = ends[1:, None] - np.arange(_LETTERS, 0, -1)
+    letters = np.where(places >= ends[:-1, None], block[np.maximum(places, 0)], np.uint8(ord("/")))
+    codes = np.zeros(len(names), np.int64)
+    for letter in letters.T:
+        codes = codes << 8 | letter
+    found, kinds = np.unique(codes, return_inverse=True)
+    return [int(code).to_bytes(_LETTERS, "big").lower() for code in found], kinds
+
+
+def _warn(text: str) -> None:
+    """Warn from here, whoever opens the images, so that Python shows a text once."""
+    warnings.warn(text, stacklevel=1)

@@ -1,0 +1,100 @@
+"""Images that Pillow cannot hold: of any number of planes, each of more than 8 bits."""
+
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sslkit.data.arrays import convert_channels
+from sslkit.data.decode.scale import BYTE, Range, filled, finite, measured, own, to_bytes
+from sslkit.data.decode.unreadable import UnreadableImage
+
+
+class Planes:
+    """An image that is opened, and read when its values are asked for. Subclasses implement `_read`.
+
+    size: (width, height) as stored. count: of the planes.
+    colours: the number of planes that are the picture, the first ones: 1 gray, 3 RGB, or all of `count`.
+    has_alpha: the plane behind them is opacity, and they are 1 or 3. spare: the number of planes that are not read.
+    is_deep: of more than 8 bits. orientation: as of EXIF. is_inverted: the greatest value is black.
+    n_frames: pages of the file, of which `seek` chooses one. nodata: the value of pixels that have none, maybe NaN.
+    itemsize: bytes of a value.
+    """
+
+    orientation = 1
+    is_inverted = False
+    n_frames = 1
+    spare = 0
+    nodata: float | None = None
+    itemsize = 2
+
+    def __init__(self, size: tuple[int, int], count: int, *, colours: int, has_alpha: bool, is_deep: bool) -> None:
+        self.size, self.count, self.colours, self.has_alpha, self.is_deep = size, count, colours, has_alpha, is_deep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, if this opened it."""
+
+    def seek(self, page: int) -> None:
+        """Choose a page. Raises EOFError for one that is not there."""
+        if page:
+            raise EOFError(f"there is no page {page}")
+
+    def _read(self) -> np.ndarray:
+        """All planes (count, H, W) as stored."""
+        raise NotImplementedError
+
+    def values(self) -> np.ndarray:
+        """The planes of the picture (colours, H, W), without opacity; flat, if some pixels have no value.
+
+        Raises UnreadableImage for NaN and infinity.
+        """
+        return finite(measured(self._read()[: self.colours], self.nodata))
+
+    def becomes(self, channels: int) -> bool:
+        """Return whether the planes can be read as so many channels."""
+        is_whole = channels == self.count and not self.has_alpha
+        return is_whole or channels == self.colours or (self.colours in (1, 3) and channels in (1, 3, 4))
+
+    def pixels(self, channels: int, scale: Range | None) -> Tensor:
+        """Read (channels, H, W) uint8, upright. scale: of values of more than 8 bits.
+
+        Raises UnreadableImage for planes that do not become so many channels, for NaN and for infinity.
+        """
+        if not self.becomes(channels):
+            raise UnreadableImage(f"{self.colours} channels, which cannot become data.channels={channels}")
+        shown = self.count if channels == self.count and not self.has_alpha else self.colours
+        planes = self._read()
+        values = planes[:shown]
+        if self.is_deep:
+            scale = scale or own(finite(measured(values, self.nodata)))
+            values = filled(values, self.nodata, scale[0])
+        picture = to_bytes(finite(values), scale if self.is_deep else BYTE)
+        found = self._turned(255 - picture if self.is_inverted else picture)
+        if self.has_alpha:
+            found = self._with_alpha(found, planes[self.colours])
+        return convert_channels(found[None], channels)[0]
+
+    def _with_alpha(self, picture: Tensor, alpha: np.ndarray) -> Tensor:
+        """RGB and opacity (4, H, W). alpha: (H, W), up to the greatest number of its type, 1 for floats."""
+        opaque = 1 if alpha.dtype.kind == "f" else np.iinfo(alpha.dtype).max
+        return torch.cat([picture.expand(3, -1, -1), self._turned(to_bytes(alpha[None], (0.0, float(opaque))))])
+
+    def _turned(self, planes: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(_upright(planes, self.orientation)))
+
+
+def _upright(planes: np.ndarray, orientation: int) -> np.ndarray:
+    """Planes (C, H, W) turned as EXIF's orientation says."""
+    if orientation in (5, 6, 7, 8):
+        planes = planes.transpose(0, 2, 1)
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return planes[:, ::rows, ::columns]

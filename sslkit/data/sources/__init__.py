@@ -1,0 +1,1 @@
+"""Where images come from: folders, lists, arrays, shards, tables, data sets."""

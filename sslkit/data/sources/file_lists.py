@@ -1,0 +1,239 @@
+"""Lists of image files: a text file of paths, one a line, or a CSV file with columns of paths, labels and splits."""
+
+import codecs
+import csv
+import glob
+import os
+import re
+import unicodedata
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from sslkit.data.sources.label_values import Measured, classes_of
+from sslkit.data.sources.listing import Part, divided
+from sslkit.data.sources.split_words import split_of, usual
+from sslkit.data.sources.walk import chosen
+from sslkit.errors import UserError, first_line
+from sslkit.files.regular_files import regular
+from sslkit.terminal.plurals import counted
+
+TEXTS = (".txt", ".lst", ".list")
+TABLES = (".csv", ".tsv")
+COLUMNS = {  # what a column holds: its names, in small letters and without blanks, _ and -; the first that there is
+    "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid"),
+    "label": ("label", "labels", "class", "classname", "target", "category"),
+    "split": ("split", "set", "subset", "fold"),
+}
+_MOST = 2**30  # bytes of a list
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a list. labels, splits: as written; None without such a column. lines: their numbers in the file."""
+
+    paths: list[str]
+    lines: list[int]
+    labels: list[str] | None = None
+    splits: list[str] | None = None
+
+
+def is_list(path: Path) -> bool:
+    """Return whether a file is a list, by its ending."""
+    return path.suffix.lower() in (*TEXTS, *TABLES)
+
+
+def parts_of_list(file: Path, root: Path | None) -> dict[str, Part]:
+    """The files of each split of a list, "train" first, in the order of the list.
+
+    root: that its paths are relative to; None: the folder of the list. Names are relative to the folder that all share.
+    Splits are those of a column, or else the first folders of the paths, as of a folder; so are classes, by the next
+    folder. Files that are no images are left out, with a warning.
+    Raises UserError for a list that cannot be read, for files that are missing, and for one that is named twice.
+    """
+    rows = _read(file)
+    base = os.path.abspath(file.parent if root is None else root)
+    paths = [_found(os.path.join(base, path)) for path in rows.paths]
+    if missing := [row for row, path in enumerate(paths) if path is None]:
+        raise _missing(file, base, rows, missing)
+    _check_once(file, rows, paths)
+    folder = os.path.commonpath({os.path.dirname(path) for path in paths})
+    below = [path[len(os.path.join(folder, "")) :] for path in paths]
+    found = chosen(Path(folder), below)
+    if not found.paths:
+        raise UserError(f"{file}: none of its {counted(len(paths), 'file')} is an image: {found.others}")
+    found.warn_of_others(str(file), "images")
+    images = set(found.paths)
+    return _parts(file, rows, Path(folder), below, [row for row, path in enumerate(below) if path in images])
+
+
+def splits_of_list(file: Path) -> tuple[str, ...]:
+    """The splits of a list, "train" first, without a look at its files."""
+    rows = _read(file)
+    if rows.splits is not None:
+        return tuple(_of_column(file, rows, range(len(rows.paths))))
+    return tuple(divided(Path(), [os.path.normpath(path) for path in rows.paths], ""))
+
+
+def _parts(file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Sequence[int]) -> dict[str, Part]:
+    """The splits of a list. below: its paths. kept: the rows that are images."""
+    labels = _labels(file, rows)
+    images = [below[row] for row in kept]
+    if labels is None and rows.splits is None:
+        return divided(folder, images, str(file))
+    by_folder = divided(folder, images, "")
+    if labels is None:
+        classes = {path: name for part in by_folder.values() for path, name in part.named()}
+    else:
+        classes = {below[row]: labels[row] for row in kept}
+    of_split = {split: part.paths for split, part in by_folder.items()}
+    if rows.splits is not None:
+        of_split = {split: [below[row] for row in inside] for split, inside in _of_column(file, rows, kept).items()}
+    return {
+        split: Part(folder, paths, [classes.get(path) for path in paths] if classes else None)
+        for split, paths in of_split.items()
+    }
+
+
+def _labels(file: Path, rows: Rows) -> list[str | None] | None:
+    """The class of each row, None for one without; None altogether for a list without labels."""
+    if rows.labels is None:
+        return None
+    try:
+        of_value = classes_of(rows.labels)
+    except Measured as error:
+        said = f"its labels are numbers such as {error}, which are no classes, and not used"
+        warnings.warn(f"{file}: {said}", stacklevel=5)
+        return None
+    return [None if of_value[value] is None else str(of_value[value]).strip() for value in rows.labels]
+
+
+def _of_column(file: Path, rows: Rows, kept: Sequence[int]) -> dict[str, list[int]]:
+    """The rows of each split by the column of splits. Raises UserError for other words, and without rows of train."""
+    found: dict[str, list[int]] = {}
+    nowhere = 0
+    for row in kept:
+        word = rows.splits[row]
+        if not word.strip():
+            nowhere += 1
+            continue
+        if (split := split_of(word)) is None:
+            raise UserError(
+                f"{file}, line {rows.lines[row]}: {word[:80]!r} is no split: these are called train, val (or valid, "
+                "validation, dev) and test; of numbered folds only you know which one is held out"
+            )
+        found.setdefault(split, []).append(row)
+    if nowhere:
+        warnings.warn(f"{file}: {counted(nowhere, 'image')} without a split left out", stacklevel=5)
+    if "train" not in found:
+        raise UserError(f"{file}: its splits are {', '.join(found) or 'empty'}, and there is none to train on")
+    return usual(found) or {"train": found["train"]}
+
+
+def _found(path: str) -> str | None:
+    """The file as it is on the disk, for a list of another system may write accents and separators in another way."""
+    if os.path.isfile(path):
+        return os.path.normpath(path)
+    ways = (*(unicodedata.normalize(form, path) for form in ("NFC", "NFD")), path.replace("\\", "/"))
+    return next((os.path.normpath(way) for way in ways if os.path.isfile(way)), None)
+
+
+def _missing(file: Path, base: str, rows: Rows, missing: Sequence[int]) -> UserError:
+    """The error for rows whose files are missing."""
+    first = os.path.join(base, rows.paths[missing[0]])
+    beside = sorted(glob.glob(f"{glob.escape(first)}.*"))
+    what = "is a folder" if os.path.isdir(first) else "is not there"
+    what = f"is not there, but {os.path.basename(beside[0])} is" if beside else what
+    return UserError(
+        f"{file}: {len(missing):,} of {counted(len(rows.paths), 'file')} cannot be found; the first, in line "
+        f"{rows.lines[missing[0]]}, {what}: {first}. Paths are relative to {base}; for another folder write "
+        f"data={file}:FOLDER"
+    )
+
+
+def _check_once(file: Path, rows: Rows, paths: Sequence[str]) -> None:
+    """Raise UserError for a file that is named twice."""
+    seen: dict[str, int] = {}
+    for row, path in enumerate(paths):
+        if (before := seen.setdefault(path, row)) != row:
+            lines = f"lines {rows.lines[before]} and {rows.lines[row]}"
+            raise UserError(f"{file}: {lines} name the same file, {path}: leave one out")
+
+
+def _read(file: Path) -> Rows:
+    about = file.stat()
+    return _parsed(file, about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=2)  # its splits are asked for several times
+def _parsed(file: Path, size: int, changed: int) -> Rows:
+    """The rows of a list. size, changed: of the file, so that a changed one is read again."""
+    if size > _MOST:
+        raise UserError(f"{file} has {size / 2**30:.1f} GiB, which is no list of files")
+    try:
+        lines = re.split("\r\n|\n|\r", _text(regular(file).read_bytes()))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except UnicodeError as error:
+        raise UserError(f"{file} is no list of files: {first_line(error)}") from error
+    if any("\0" in line for line in lines):
+        raise UserError(f"{file} is no list of files: it has bytes of zero")
+    rows = _table(file, lines) if file.suffix.lower() in TABLES else _paths(lines)
+    if not rows.paths:
+        raise UserError(f"{file} names no file")
+    return rows
+
+
+def _text(content: bytes) -> str:
+    """The text of a list: UTF-8, or UTF-16 as Windows writes it. Names of other bytes stay as they are."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16")
+    return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
+
+
+def _paths(lines: Sequence[str]) -> Rows:
+    found = [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]
+    return Rows([path for _, path in found], [number for number, _ in found])
+
+
+def _table(file: Path, lines: Sequence[str]) -> Rows:
+    try:
+        reader = csv.reader(lines, delimiter=_delimiter(lines))
+        head = next(reader, [])
+        columns = _columns(file, head)
+        rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise UserError(f"{file} is no table: {error}") from error
+    for number, row in rows:
+        if len(row) != len(head) or not row[columns["path"]].strip():
+            said = "names no file" if len(row) == len(head) else f"has {len(row)} cells, and its first line {len(head)}"
+            raise UserError(f"{file}, line {number} {said}")
+    cells = {what: [row[place] for _, row in rows] for what, place in columns.items()}
+    paths = [path.strip() for path in cells["path"]]
+    return Rows(paths, [number for number, _ in rows], cells.get("label"), cells.get("split"))
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    head = lines[0] if lines else ""
+    return max(",;\t", key=head.count)
+
+
+def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
+    """The place of each column that is used, with a warning that names them. Raises UserError without paths."""
+    places: Mapping[str, int] = {_plain(name): place for place, name in reversed(list(enumerate(head)))}
+    found = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
+    if found["path"] is None:
+        raise UserError(
+            f"{file}: its first line names no column of files, called {', '.join(COLUMNS['path'][:5])}; it is "
+            f"{', '.join(head)[:200]!r}"
+        )
+    used = {what: place for what, place in found.items() if place is not None}
+    said = ", ".join(f"{what}s from {head[place].strip()!r}" for what, place in used.items())
+    warnings.warn(f"{file}: its columns are read as {said}", stacklevel=5)
+    return used
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().translate(str.maketrans("", "", " _-"))

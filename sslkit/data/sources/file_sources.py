@@ -1,0 +1,250 @@
+"""Images named in another way than by one folder: several folders, lists of files, patterns of paths, and mixtures.
+
+- `A,B`: folders, lists and patterns together, as one set of images
+- `FILE.txt`, `FILE.csv`, also with `:FOLDER` behind, which their paths are relative to: see `file_lists`
+- `photos/**/*.jpg`: the files that a pattern matches
+"""
+
+import glob
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sslkit.data.decode.decoding import EXTENSIONS
+from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.path_list import PathList
+from sslkit.data.sources.class_names import matched
+from sslkit.data.sources.file_lists import is_list, parts_of_list, splits_of_list
+from sslkit.data.sources.folder import FolderImages, parts_of_folder, splits_of_folder
+from sslkit.data.sources.listing import Part, divided, listing
+from sslkit.data.sources.split_words import split_of, usual
+from sslkit.data.sources.walk import chosen
+from sslkit.errors import UserError
+from sslkit.terminal.plurals import counted
+
+_SHOWN = 3  # names in that of a set
+_SPLITS = ("train", "val", "test")
+
+
+class Named(Protocol):
+    """Files that one word names. name: for tables. word: it says which split these are, if any."""
+
+    name: str
+    word: str
+
+    def parts(self) -> dict[str, Part]: ...
+
+    def splits(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class _Folder:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name or "files"
+
+    @property
+    def word(self) -> str:
+        return self.name
+
+    def parts(self) -> dict[str, Part]:
+        return parts_of_folder(self.path, EXTENSIONS, "images")
+
+    def splits(self) -> Sequence[str]:
+        return splits_of_folder(self.path)
+
+
+@dataclass(frozen=True)
+class _List:
+    """root: that its paths are relative to; None: its own folder."""
+
+    path: Path
+    root: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def word(self) -> str:
+        return self.path.stem
+
+    def parts(self) -> dict[str, Part]:
+        return parts_of_list(self.path, self.root)
+
+    def splits(self) -> Sequence[str]:
+        return splits_of_list(self.path)
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    pattern: str
+
+    @property
+    def root(self) -> Path:
+        """The folder before the first sign of a pattern."""
+        parts = Path(self.pattern).expanduser().parts
+        first = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+        return Path(*parts[:first])
+
+    @property
+    def name(self) -> str:
+        return self.root.resolve().name or "files"
+
+    @property
+    def word(self) -> str:
+        return self.name
+
+    def matches(self) -> tuple[list[str], int]:
+        """The files, relative to the root, sorted, and the number of folders. Raises UserError without files."""
+        found = sorted(glob.iglob(os.path.expanduser(self.pattern), recursive=True))
+        files = [path for path in found if os.path.isfile(path)]
+        if not files:
+            folders = f"matches {counted(len(found), 'folder')} and no file: for the files below write"
+            said = f"{folders} {self.pattern.rstrip('/')}/**/*" if found else "matches no file"
+            raise UserError(f"the pattern {self.pattern} {said}")
+        return [os.path.relpath(path, self.root) for path in files], len(found) - len(files)
+
+    def parts(self) -> dict[str, Part]:
+        files, folders = self.matches()
+        found = chosen(self.root, files)
+        if folders and "**" not in self.pattern:
+            found.left_out["folders that were not looked into"] = folders
+        if not found.paths:
+            raise UserError(f"the pattern {self.pattern} matches no image, and {found.others}")
+        found.warn_of_others(self.pattern, "images")
+        return divided(self.root, found.paths, self.pattern)
+
+    def splits(self) -> Sequence[str]:
+        return tuple(divided(self.root, self.matches()[0], ""))
+
+
+def is_files(text: str) -> bool:
+    """Return whether a source is a folder or named in a way of this module. Raises UserError if a part is missing."""
+    return bool(_items(text))
+
+
+def splits_of_files(text: str) -> tuple[str, ...]:
+    items = _items(text)
+    found = _by_word(items) or {split for item in items for split in item.splits()}
+    return tuple(split for split in _SPLITS if split in found)
+
+
+def name_of_files(text: str) -> str:
+    """A name for tables: those of the folders, lists and patterns, `a+b`."""
+    names = list(dict.fromkeys(item.name for item in _items(text)))
+    return "+".join(names[:_SHOWN]) + (f"+{len(names) - _SHOWN}" if len(names) > _SHOWN else "")
+
+
+def open_files(text: str, options: ImageOptions) -> FolderImages:
+    """Images of one split of what `text` names; an image's name is its path below the folder that all share.
+
+    Splits: those of each folder, list and pattern; or, if these are called train and test (or val) themselves, they are
+    the splits. Classes are compared by name over all of them; images of a folder without classes have no label, with a
+    warning, if another has some.
+    Raises UserError for what is missing, and for a file that is named twice.
+    """
+    items, name = _items(text), name_of_files(text)
+    found = listing(items[0].parts() if len(items) == 1 else _together(items, name), options.split, name)
+    identity = Identity(name, text, found.splits, found.labels, found.classes)
+    return FolderImages(found.folder, PathList(found.paths), identity, options)
+
+
+def _items(text: str) -> list[Named]:
+    """The parts that a source names; [] for another kind of source."""
+    if one := _one(text):
+        return [one]
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    found = [_one(word) or _pattern(word) for word in words]
+    if len(words) > 1 and all(found):
+        return found
+    if len(words) > 1 and any(found) and not glob.has_magic(text):
+        missing = words[found.index(None)]
+        raise UserError(f"data={text} names {missing!r}, and there is no such folder or list of files")
+    whole = _pattern(text)
+    return [whole] if whole else []
+
+
+def _one(text: str) -> _Folder | _List | None:
+    path = _expanded(text)
+    if path.is_dir():
+        return _Folder(path)
+    if path.is_file() and is_list(path):
+        return _List(path)
+    before, colon, after = text.rpartition(":")
+    if colon and is_list(Path(before)) and _expanded(before).is_file():
+        root = _expanded(after)
+        if not (after and root.is_dir()):
+            raise UserError(f"data={text}: there is no folder {after!r}, which the paths in {before} are relative to")
+        return _List(_expanded(before), root)
+    return None
+
+
+def _pattern(text: str) -> _Pattern | None:
+    return _Pattern(text) if glob.has_magic(text) and not _expanded(text).exists() else None
+
+
+def _expanded(text: str) -> Path:
+    """The path with `~` expanded; one that does not exist if the system cannot look it up."""
+    try:
+        path = Path(text).expanduser()
+        path.is_dir()
+    except (OSError, RuntimeError, ValueError):  # a name too long; an unknown user
+        return Path(os.devnull) / "none"
+    return path
+
+
+def _by_word(items: Sequence[Named]) -> dict[str, list[Named]]:
+    """The folders and lists of each split, if all are called like splits; {} otherwise."""
+    of_split: dict[str, list[Named]] = {}
+    for item in items:
+        of_split.setdefault(split_of(item.word) or "", []).append(item)
+    return {} if "" in of_split else usual(of_split)
+
+
+def _together(items: Sequence[Named], name: str) -> dict[str, Part]:
+    """The splits of all items. name: of these, for messages."""
+    if of_split := _by_word(items):
+        found = {split: [part for one in some for part in one.parts().values()] for split, some in of_split.items()}
+    else:
+        each = [item.parts() for item in items]
+        found = {split: [parts[split] for parts in each if split in parts] for split in _SPLITS}
+    parts = [part for some in found.values() for part in some]
+    _warn_of_unlabelled(parts)
+    of_name = matched({str(k): filter(None, part.classes or ()) for k, part in enumerate(parts)}, name)
+    folder = os.path.commonpath([os.path.abspath(part.folder) for part in parts])
+    joined = {split: _joined(some, folder, of_name) for split, some in found.items() if some}
+    _check_once(path for part in joined.values() for path in part.paths)
+    return joined
+
+
+def _joined(parts: Sequence[Part], folder: str, of_name: Mapping[str, str]) -> Part:
+    """One part of several. folder: that all are below. of_name: the class of each name in all of them."""
+    paths: list[str] = []
+    classes: list[str | None] = []
+    for part in parts:
+        start = os.path.relpath(os.path.abspath(part.folder), folder)
+        paths += part.paths if start == "." else [os.path.join(start, path) for path in part.paths]
+        classes += [None] * len(part.paths) if part.classes is None else map(of_name.get, part.classes)
+    return Part(Path(folder), paths, classes if of_name else None)
+
+
+def _warn_of_unlabelled(parts: Sequence[Part]) -> None:
+    without = [part for part in parts if part.classes is None]
+    if 0 < len(without) < len(parts):
+        number = counted(sum(len(part.paths) for part in without), "image")
+        folders = ", ".join(dict.fromkeys(str(part.folder) for part in without))
+        warnings.warn(f"{folders}: no classes there, and so no labels ({number})", stacklevel=5)
+
+
+def _check_once(paths: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for path in paths:
+        if path in seen:
+            raise UserError(f"data= names {path} twice: give each folder once, and none that lies in another")
+        seen.add(path)

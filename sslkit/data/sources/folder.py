@@ -1,0 +1,238 @@
+"""A folder of images, walked recursively; class folders give the labels."""
+
+import os
+import warnings
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.decode.decoding import EXTENSIONS
+from sslkit.data.decode.opening import Picture, open_picture
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.file_contents import FileContents
+from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.path_list import PathList
+from sslkit.data.sources.listing import Listing, Part, listing, part_of
+from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
+from sslkit.data.sources.walk import Found, is_image, is_usual, walk
+from sslkit.data.video.reader import EXTENSIONS as VIDEO_EXTENSIONS
+from sslkit.errors import UserError
+from sslkit.files.regular_files import regular
+
+__all__ = ["FolderImages", "Listing", "list_folder", "open_folder", "splits_of_folder"]
+
+
+class FolderImages(DecodedImages):
+    """The images below `root`, in the order of their relative paths."""
+
+    def __init__(self, root: Path, paths: PathList, identity: Identity, options: ImageOptions) -> None:
+        self.root = root
+        self._files = FileContents(root, paths, options.cache)
+        super().__init__(identity, options)
+
+    def __len__(self) -> int:
+        return len(self._files.paths)
+
+    def path(self, row: int) -> str:
+        return os.path.join(self.root, self._files.paths[row])
+
+    @property
+    def prefix(self) -> str:
+        """The text before an image's name, to tell it from those of other splits: `train/`, or ""."""
+        below = os.path.relpath(self.root, self.source) if isinstance(self.source, Path) else "."
+        return "" if below == "." else f"{below}/".replace(os.sep, "/")
+
+    def image_name(self, row: int) -> str:
+        return self._files.paths[row].replace(os.sep, "/")
+
+    def content(self, row: int) -> bytes:
+        """The encoded image. Raises OSError."""
+        return Path(regular(self.path(row))).read_bytes()
+
+    def content_size(self, row: int) -> int:
+        """Bytes of `content`. Raises OSError."""
+        return os.stat(self.path(row)).st_size
+
+    def _take(self, rows: np.ndarray) -> None:
+        self._files = self._files.take(rows)
+
+    def names(self) -> PathList:
+        return self._files.paths
+
+    def _open(self, row: int) -> Picture:
+        return open_picture(self.path(row), self.opening)
+
+    def _update_listing(self, digest: Any) -> None:
+        self._files.update_listing(digest)
+
+    def _update_digest(self, digest: Any) -> None:
+        self._files.update_content(digest)
+
+
+def splits_of_folder(root: Path) -> tuple[str, ...]:
+    return tuple(split_folders(root))
+
+
+def open_folder(root: Path, options: ImageOptions) -> FolderImages:
+    """All images below `root`: files with an extension of `decode.EXTENSIONS`, and of no or an unknown one those that
+    begin as an image does. Hidden files and folders are left out, links are followed; a warning counts, by kind, the
+    files that are left out.
+
+    Splits: with a sub-folder `train` or `training` and one of `test`, `testing`, `val`, `valid`, `validation`, `dev`,
+    in any case, these are the splits and anything beside them is left out, with a warning. A single held-out folder is
+    the split "test" ("val" works as well); two are "val" and "test". A `train` with no other folder and no image beside
+    it is the source.
+    Labels: if the folder (of each split) has images in at least two sub-folders and none beside them, the sub-folders
+    are the classes, ordered by name, over all splits together. Names that differ between splits in letter case, blanks
+    or the code of an accent alone are one class, with a warning. Another names folders that look like splits.
+    Raises UserError when there is no image, or none that can be read.
+    """
+    found = list_folder(root, options.split, EXTENSIONS, "images")
+    identity = Identity(root.resolve().name, root, found.splits, found.labels, found.classes)
+    return FolderImages(found.folder, PathList(found.paths), identity, options)
+
+
+def list_folder(root: Path, split: str, extensions: Sequence[str], kind: str) -> Listing:
+    """The files of one split below `root` with these extensions, by the rules of `open_folder`.
+
+    kind: their name in messages; "images" are found by their content, too. Raises UserError when there are none, or no
+    such split.
+    """
+    folders = split_folders(root)
+    wanted = asked(split, folders)
+    check_split(str(root), wanted, tuple(folders))
+    return listing(parts_of_folder(root, extensions, kind, (wanted,)), wanted, name_of(root, root))
+
+
+def parts_of_folder(
+    root: Path, extensions: Sequence[str], kind: str, wanted: Collection[str] | None = None
+) -> dict[str, Part]:
+    """The files of every split of a folder, "train" first.
+
+    wanted: the splits that must have files, and of which it is said what is left out; None: all.
+    """
+    folders = split_folders(root)
+    if len(folders) > 1:
+        _warn_of_beside(root, list(folders.values()))
+    return {
+        name: _part(root, folder, extensions, kind, is_asked=wanted is None or name in wanted)
+        for name, folder in folders.items()
+    }
+
+
+def split_folders(root: Path) -> dict[str, Path]:
+    """The folder of each split, "train" first."""
+    found = {split: folder_of(root, split) for split in ("train", "val", "test")}
+    there = {split: folder for split, folder in found.items() if folder}
+    if divided := usual(there):
+        return divided
+    train = there.get("train")
+    return {"train": train if train and _is_alone(train) else root}
+
+
+def name_of(root: Path, folder: Path) -> str:
+    """A folder's name for messages: `photos`, or `photos/train` for one below the root."""
+    below = os.path.relpath(folder, root)
+    name = root.resolve().name or str(root)
+    return name if below == "." else f"{name}/{below}"
+
+
+def _part(root: Path, folder: Path, extensions: Sequence[str], kind: str, *, is_asked: bool) -> Part:
+    """The files of a split. is_asked: raise UserError if there are none, and warn of what is left out."""
+    where = name_of(root, folder)
+    found = walk(folder, extensions, by_content=kind == "images")
+    if not is_asked:
+        return part_of(folder, found.paths, "")
+    if not found.paths:
+        raise UserError(_nothing(folder, found, extensions, kind))
+    found.warn_of_others(where, kind)
+    part = part_of(folder, sorted(found.paths), where)
+    _warn_of_splits_inside(folder, found.folders, are_classes=part.classes is not None)
+    return part
+
+
+def folder_of(root: Path, split: str) -> Path | None:
+    """The first sub-folder called like a split, in small letters, with a large first one, or in large ones."""
+    words = (word for word, of_word in SPLIT_OF_WORD.items() if of_word == split)
+    ways = (root / way for word in words for way in (word, word.capitalize(), word.upper()))
+    return next((way for way in ways if way.is_dir()), None)
+
+
+def _is_alone(folder: Path) -> bool:
+    """Return True if the folder above has no other folder and no image in it, but for hidden ones."""
+    with os.scandir(folder.parent) as entries:
+        others = (one for one in entries if one.name != folder.name and one.name[0] != "." and not is_usual(one.name))
+        return not any(one.is_dir() or _is_image(one.path) for one in others)
+
+
+def _is_image(path: str) -> bool:
+    return path.rpartition(".")[2].lower() in EXTENSIONS or is_image(path)
+
+
+def _warn_of_beside(root: Path, folders: Sequence[Path]) -> None:
+    """Warn of what lies beside the folders of the splits, which nobody reads."""
+    used = {folder.name for folder in folders}
+    with os.scandir(root) as entries:
+        others = sorted(
+            f"{one.name}/" if one.is_dir() else one.name
+            for one in entries
+            if one.name not in used and one.name[0] != "." and not is_usual(one.name)
+        )
+    if others:
+        named = " and ".join(f"{folder.name}/" for folder in folders)
+        shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
+        warnings.warn(f"{name_of(root, root)}: {named} are its splits; left out beside them: {shown}", stacklevel=4)
+
+
+def _warn_of_splits_inside(folder: Path, folders: Sequence[str], *, are_classes: bool) -> None:
+    """Warn of sub-folders called like splits whose images are read together with others.
+
+    folders: all below `folder`. are_classes: those right below are, of which `listing` warns.
+    """
+    inside: dict[str, dict[str, str]] = {}
+    for path in folders:
+        above, name = os.path.split(path)
+        if split := split_of(name):
+            inside.setdefault(above, {})[split] = name
+    alone = inside.pop("", {})
+    if alone and not are_classes:
+        said = f"{next(iter(alone.values()))}/ is read as any folder, since other folders or images lie beside it"
+        warnings.warn(f"{folder}: {said}", stacklevel=5)
+    divided = {above: usual(found) for above, found in inside.items() if usual(found)}
+    if divided:
+        above, found = min(divided.items())
+        names = " and ".join(f"{name}/" for name in found.values())
+        whole = f"data={folder / above}" if len(divided) == 1 else f"the folders {found['train']}/ above the others"
+        more = f" and in {len(divided) - 1} other folders" if len(divided) > 1 else ""
+        said = f"{names} in {above}/{more} are read together, held-out images too"
+        warnings.warn(f"{folder}: {said}; to tell them apart, give {whole}", stacklevel=5)
+
+
+def _nothing(folder: Path, found: Found, extensions: Sequence[str], kind: str) -> str:
+    """The message of a folder without any file of the kind."""
+    looked_for = " ".join(f".{extension}" for extension in extensions[:_NAMED])
+    more = f" and {len(extensions) - _NAMED} more extensions" if len(extensions) > _NAMED else ""
+    by_content = ", and for any file that begins as an image does" if kind == "images" else ""
+    such = f" ({found.others}), such as {found.one_of_them}" if found.left_out else ""
+    source = _other_source(folder, found) if kind == "images" else ""
+    number = found.left_out.total()
+    there = f"there are {number:,} other files{such}{source}"
+    return f"no {kind} in {folder} or below: looked for {looked_for}{more}{by_content}; {there}"
+
+
+def _other_source(folder: Path, found: Found) -> str:
+    """The end of a message: the source that reads these files, if there is one."""
+    for kind, source, extensions in (
+        ("videos", "video:", VIDEO_EXTENSIONS),
+        ("images in tar files", "shards:", ("tar",)),
+        ("a Hugging Face data set", "hf:", ("arrow", "parquet")),
+    ):
+        if any(f".{extension}" in found.left_out for extension in extensions):
+            return f"; for {kind}: data={source}{folder}"
+    return ""
+
+
+_SHOWN = 3  # names of files and folders in a warning
+_NAMED = 10  # extensions in a message

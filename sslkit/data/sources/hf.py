@@ -1,0 +1,245 @@
+"""Hugging Face data sets with an image column: on disk (Arrow or Parquet), or by their name on the hub."""
+
+import hashlib
+import io
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from tqdm import tqdm
+
+from sslkit.data.decode.opening import Picture, open_picture
+from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.file_contents import bar_is_off, remembered
+from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.sources.hf_labels import labels_of
+from sslkit.data.sources.split_words import asked, split_of, usual
+from sslkit.errors import UserError, first_line
+from sslkit.files.regular_files import regular
+from sslkit.options.members import nearest
+
+PREFIX = "hf:"
+
+
+class HfImages(DecodedImages):
+    """The rows of one split of a data set, each read when it is asked for."""
+
+    def __init__(self, table: Any, column: str, identity: Identity, options: ImageOptions) -> None:
+        import datasets
+
+        self._table = table.select_columns([column]).cast_column(column, datasets.Image(decode=False))
+        self._column = column
+        super().__init__(identity, options)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def path(self, row: int) -> str:
+        return f"{self.name}, {self.split}, row {row}"
+
+    def image_name(self, row: int) -> str:
+        """The number of the row in the data set's split."""
+        return str(row)
+
+    def _take(self, rows: np.ndarray) -> None:
+        self._table = self._table.select(rows)
+
+    def content(self, row: int) -> bytes:
+        """The encoded image; b"" of a row without one. Raises OSError."""
+        image = self._table[row][self._column]
+        if image is None:
+            return b""
+        return regular(Path(image["path"])).read_bytes() if image["bytes"] is None else image["bytes"]
+
+    def content_size(self, row: int) -> int:
+        """Bytes of `content`."""
+        return len(self.content(row))
+
+    def _open(self, row: int) -> Picture:
+        try:
+            image = self._table[row][self._column]
+        except Exception as error:  # Arrow raises its own
+            raise UnreadableImage(first_line(error)) from error
+        if image is None:
+            raise UnreadableImage("the row has no image")
+        return open_picture(io.BytesIO(image["bytes"]) if image["bytes"] is not None else image["path"], self.opening)
+
+    def _update_listing(self, digest: Any) -> None:
+        digest.update(f"{len(self)} {self._column}".encode())
+
+    def _update_digest(self, digest: Any) -> None:
+        self._update_listing(digest)
+        files = [os.stat(file["filename"]) for file in self._table.cache_files]
+        about = (self._table._fingerprint, self._column, [(file.st_size, file.st_mtime_ns) for file in files])
+        digest.update(remembered(self.options.cache, repr(about), self._content).encode())
+
+    def _content(self) -> str:
+        """sha256 (hex) of the encoded images; the table's own fingerprint depends on where it lies."""
+        digest = hashlib.sha256()
+        for row in tqdm(range(len(self)), desc="content", unit="image", delay=2, disable=bar_is_off()):
+            digest.update(hashlib.sha256(self.content(row)).digest())
+        return digest.hexdigest()
+
+
+def splits_of_hf(source: str) -> tuple[str, ...]:
+    return tuple(_usual(_loaded(_parsed(source)[0])))
+
+
+def open_hf(source: str, options: ImageOptions) -> HfImages:
+    """One split of `hf:PATH[#COLUMN]` or `hf:NAME[#COLUMN]`.
+
+    PATH: a folder that `save_to_disk` wrote, or one with Parquet or Arrow files, which the library converts once in its
+    own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images; default: the only
+    one.
+    Splits: "train" first, or the first there is, with a warning, as of those that are not read; they are called as of a
+    folder, and a single held-out split is "test". Labels: see `hf_labels.labels_of`.
+    Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
+    for streamed ones.
+    """
+    where, column = _parsed(source)
+    tables = _loaded(where)
+    known = _usual(tables)
+    wanted = asked(options.split, known)
+    check_split(source, wanted, tuple(known))
+    _warn_of_splits(name_of_hf(source), known, tables)
+    chosen = {split: tables[own] for split, own in known.items()}
+    return of_tables(chosen, wanted, name_of_hf(source), column, source, options)
+
+
+def name_of_hf(source: str) -> str:
+    """A name for tables: the last part of the path, or of the name on the hub."""
+    return _parsed(source)[0].rstrip("/").rpartition("/")[2] or "hf"
+
+
+def of_tables(
+    tables: dict[str, Any], split: str, name: str, column: str | None, source: str | None, options: ImageOptions
+) -> HfImages:
+    """Images of one split of several `datasets.Dataset`.
+
+    Raises UserError for a streamed one, for one without rows, and one without a column of images.
+    """
+    import datasets
+
+    table = tables[split]
+
+    if not isinstance(table, datasets.Dataset):
+        raise UserError(
+            f"{name} is a streamed data set, whose rows have no numbers, so that they cannot be shuffled or resumed: "
+            "load it without streaming, or write it to disk with save_to_disk"
+        )
+    if not len(table):
+        raise UserError(f"{name}, split {options.split}: there are no rows")
+    identity = Identity(name, source, tuple(tables), **labels_of(table, list(tables.values()), name))
+    return HfImages(table, _image_column(table, column, name), identity, options)
+
+
+def _parsed(source: str) -> tuple[str, str | None]:
+    where, _, column = source.removeprefix(PREFIX).partition("#")
+    return where, column or None
+
+
+def _loaded(where: str) -> dict[str, Any]:
+    """The splits of a data set by their own names."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise UserError(f"hf:{where} needs the package datasets: pip install datasets") from error
+    if not where:
+        raise UserError("hf: names no data set: give hf:PATH of a folder, or hf:NAME on the hub")
+    path = Path(where).expanduser()
+    if path.is_file():
+        raise UserError(
+            f"hf:{where} is a file: give the folder that holds the Arrow or Parquet files, hf:{path.parent}"
+        )
+    whole = any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+    if os.sep in where and not path.exists() and where.count("/") != 1:
+        raise UserError(f"hf:{where}: there is no folder {path}")
+    load = datasets.load_from_disk if whole else datasets.load_dataset
+    if path.is_dir():
+        _check_local(path, whole)
+    try:
+        found = load(str(path) if path.exists() else where)
+    except IndexError as error:  # of datasets, which does not look whether there is a file
+        raise UserError(f"cannot load hf:{where}: it has no rows") from error
+    except Exception as error:  # of datasets, the hub and Arrow
+        raise UserError(f"cannot load hf:{where}: {type(error).__name__}: {first_line(error)}") from error
+    return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}
+
+
+def _check_local(folder: Path, whole: bool) -> None:
+    """Raises UserError if the library would leave the folder for a URL that its files name, or wait at one of them.
+
+    whole: `save_to_disk` wrote the folder, whose other files name no data.
+    """
+    try:
+        for file in folder.rglob("*"):
+            if file.exists():
+                regular(file)
+        named = {} if whole else _named_data(folder)
+    except Exception as error:  # of YAML and the hub
+        raise UserError(f"cannot load hf:{folder}: {first_line(error)}") from error
+    for file, content in named.items():
+        for text in _texts(content):
+            if "://" in text or "::" in text:
+                raise UserError(
+                    f"cannot load hf:{folder}: its {file} names data at {text[:200]!r}, and a local folder is read "
+                    "without the network: download the data into it, and name the files there"
+                )
+
+
+def _named_data(folder: Path) -> dict[str, Any]:
+    """Return the entries on data in the settings of a folder, by the name of their file."""
+    from datasets import config
+    from huggingface_hub import DatasetCard
+
+    card, more = folder / config.REPOCARD_FILENAME, folder / config.REPOYAML_FILENAME
+    found = {card.name: DatasetCard.load(card).data.to_dict()} if card.is_file() else {}
+    if more.is_file():
+        found[more.name] = yaml.safe_load(more.read_text(encoding="utf-8"))
+    return {name: content.get("configs") for name, content in found.items() if isinstance(content, dict)}
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """The texts in nested lists and mappings, each of which is looked at once: YAML can repeat them without end."""
+    pending, seen = [content], set()
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, (dict, list)) and id(one) not in seen:
+            seen.add(id(one))
+            pending += [*one, *one.values()] if isinstance(one, dict) else one
+
+
+def _usual(tables: dict[str, Any]) -> dict[str, str]:
+    """The data set's split for each of the usual names."""
+    known = {split_of(name) or name: name for name in tables}
+    first = "train" if "train" in known else next(iter(known))
+    held_out = {name: own for name, own in known.items() if name in ("val", "test") and name != first}
+    return usual({"train": known[first], **held_out}) or {"train": known[first]}
+
+
+def _warn_of_splits(name: str, known: Mapping[str, str], tables: Mapping[str, Any]) -> None:
+    """Warn of splits that are not read, and if one of another name is learned from."""
+    if split_of(known["train"]) != "train" and len(tables) > 1:
+        warnings.warn(f"{name} has no split train: its split {known['train']} is learned from", stacklevel=5)
+    if others := [own for own in tables if own not in known.values()]:
+        warnings.warn(f"{name}: its splits {', '.join(others)} are not read", stacklevel=5)
+
+
+def _image_column(table: Any, wanted: str | None, name: str) -> str:
+    import datasets
+
+    images = [column for column, kind in table.features.items() if isinstance(kind, datasets.Image)]
+    if wanted is not None and wanted not in images:
+        raise UserError(f"{name} has no column of images {wanted!r}: {nearest(wanted, images)}")
+    if not images:
+        raise UserError(f"{name} has no column of images: its columns are {', '.join(table.features)}")
+    if wanted is None and len(images) > 1:
+        raise UserError(f"{name} has several columns of images, {', '.join(images)}: name one, hf:...#{images[0]}")
+    return wanted or images[0]

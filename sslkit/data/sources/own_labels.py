@@ -1,0 +1,88 @@
+"""The labels of a Dataset of a Python program."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from types import NoneType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import ConcatDataset, Subset
+from tqdm import tqdm
+
+from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.file_contents import bar_is_off
+from sslkit.data.sources.label_values import Measured, classes_of
+
+
+def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.ndarray | None, list[str] | None]:
+    """labels (N,) int64, -1 for none, and the names of the classes; None without labels.
+
+    item: reads one, and raises UnreadableImage. name: of the data set, in the warning that its labels are not used.
+    """
+    values = _targets(dataset)
+    if values is None:
+        values = _labels_of_items(item, len(dataset))
+    if values is None:
+        return None, None
+    other = next((value for value in values if not isinstance(value, (int, float, str, NoneType))), None)
+    try:
+        of_value = classes_of(values) if other is None else {}
+    except Measured as error:
+        other = f"numbers such as {error}"
+    if other is not None:
+        said = other if isinstance(other, str) else f"of {type(other).__name__}"
+        warnings.warn(f"{name}: its labels are {said}, which are no classes, and not used", stacklevel=4)
+        return None, None
+    found = sorted({one for one in of_value.values() if one is not None})
+    if not found:
+        return None, None
+    named = _names(dataset, found)
+    number = {None: -1, **({one: one for one in found} if named else {one: k for k, one in enumerate(found)})}
+    return np.array([number[of_value[value]] for value in values], np.int64), named or list(map(str, found))
+
+
+def _names(dataset: Any, classes: Sequence[Any]) -> list[str] | None:
+    """The data set's own names of its classes, if these are numbers of them."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    known = getattr(dataset, "classes", None)
+    whole = all(isinstance(one, int) and not isinstance(one, bool) for one in classes)
+    return list(map(str, known)) if isinstance(known, (list, tuple)) and whole and classes[-1] < len(known) else None
+
+
+def _targets(dataset: Any) -> list[Any] | None:
+    """The label of each item without reading it, if the data set has a list of them."""
+    if isinstance(dataset, Subset):
+        inner = _targets(dataset.dataset)
+        return None if inner is None else [inner[index] for index in dataset.indices]
+    if isinstance(dataset, ConcatDataset):
+        each = [_targets(part) for part in dataset.datasets]
+        return None if None in each else [value for part in each for value in part]
+    for key in ("targets", "labels"):
+        values = getattr(dataset, key, None)
+        if values is not None and hasattr(values, "__len__") and len(values) == len(dataset):
+            return [_plain(value) for value in values]
+    return None
+
+
+def _labels_of_items(item: Callable[[int], Any], count: int) -> list[Any] | None:
+    """The second part of every item; None if the first that can be read has none."""
+    found: list[Any] = []
+    for row in tqdm(range(count), desc="labels", unit="image", delay=2, disable=bar_is_off()):
+        try:
+            one = item(row)
+        except UnreadableImage:
+            found.append(None)
+            continue
+        if not (isinstance(one, (tuple, list)) and len(one) > 1):
+            return None
+        found.append(_plain(one[1]))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A label as a Python number or text."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) and value.size == 1 else value

@@ -1,0 +1,206 @@
+"""Images in tar files, as WebDataset writes them, on a local disk or behind an fsspec URL."""
+
+import io
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.decode.opening import Picture, open_picture
+from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.decoded import DecodedImages
+from sslkit.data.file_contents import FileContents
+from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.path_list import PathList
+from sslkit.data.sources import shard_files
+from sslkit.data.sources.sample_images import is_image_of_sample, kinds_of
+from sslkit.data.sources.shard_files import ShardFiles
+from sslkit.data.sources.shard_labels import labels_of
+from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, usual
+from sslkit.data.sources.tar_index import TarIndex, index_shards
+from sslkit.data.sources.walk import kinds
+from sslkit.errors import UserError
+from sslkit.terminal.plurals import counted
+
+PREFIX = "shards:"
+
+
+class ShardImages(DecodedImages):
+    """The images of all shards, in the order of the shards and of their members; a row is read by its offset."""
+
+    def __init__(self, files: ShardFiles, index: TarIndex, identity: Identity, options: ImageOptions) -> None:
+        self.files = files
+        self.index = index
+        super().__init__(identity, options)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def path(self, row: int) -> str:
+        """`SHARD/MEMBER`, or `SHARD/MEMBER#2` if an image before it has the same name."""
+        return f"{self._shard(row)}/{self.index.names[row]}"
+
+    def image_name(self, row: int) -> str:
+        """The `path`, its shard without the folder that all shards share: no two images have the same."""
+        return self.path(row)[self._shared :]
+
+    def _shard(self, row: int) -> str:
+        return self.index.shards[self.index.shard[row]].name
+
+    @cached_property
+    def _shared(self) -> int:
+        """Length of the path of the folder that all shards are below, with its slash."""
+        return _shared([shard.name for shard in self.index.shards])
+
+    def _take(self, rows: np.ndarray) -> None:
+        self.index = self.index.rows(rows)
+
+    def content(self, row: int) -> bytes:
+        """The encoded image. Raises OSError."""
+        return self.files.read(self._shard(row), int(self.index.offset[row]), int(self.index.size[row]))
+
+    def content_size(self, row: int) -> int:
+        """Bytes of `content`."""
+        return int(self.index.size[row])
+
+    def names(self) -> PathList:
+        return self.index.names
+
+    def _open(self, row: int) -> Picture:
+        try:
+            content = self.content(row)
+        except OSError as error:
+            raise UnreadableImage(f"{type(error).__name__}: {error}") from error
+        return open_picture(io.BytesIO(content), self.opening)
+
+    def _update_listing(self, digest: Any) -> None:
+        self.index.update_digest(digest)
+        if self._contents is None:
+            for shard in self.index.used:
+                state = shard.state
+                digest.update(f"{shard.name[self._shared :]}\0{state.bytes} {state.changed}\n".encode())
+        else:
+            self._contents.update_listing(digest)
+
+    def _update_digest(self, digest: Any) -> None:
+        self._update_listing(digest)
+        if self._contents is not None:
+            self._contents.update_content(digest)
+
+    @property
+    def _contents(self) -> FileContents | None:
+        """The shards that are used; None behind a URL, where a tag stands for the content."""
+        if self.files.is_remote:
+            return None
+        shards = [shard.name[self._shared :] for shard in self.index.used]
+        return FileContents(Path(self.index.shards[0].name[: self._shared]), PathList(shards), self.options.cache)
+
+
+def splits_of_shards(source: str) -> tuple[str, ...]:
+    return tuple(_by_split(shard_files.find(source.removeprefix(PREFIX))[1]))
+
+
+def open_shards(source: str, options: ImageOptions) -> ShardImages:
+    """The images of one split of `shards:PATTERN`; PATTERN is as of `shard_files.find`.
+
+    A row is a sample with an image, as WebDataset groups members: adjacent ones whose names are the same up to the
+    first dot of their last part. A dot before a number belongs to the name (`img.01.jpg`). Of several images in a
+    sample one is read, see `sample_images.is_image_of_sample`. Images are known by their extension, or without a known
+    one by how they begin. Links are followed within the shard, and archives in one file behind each other all read.
+    Hidden members are left out; a warning counts, by kind, what is left out.
+    Splits: shards whose name, or folder below that of all shards, has a word of `split_words` belong to it, if there
+    are some of train and of another; otherwise all are "train". A single held-out one is "test", as of a folder.
+    Labels: from the kind of file that labels most images. `.cls`: a whole number, -1 for none; several for several
+    classes, with spaces or commas between them (an empty file is none of them); or a name, if there are no numbers.
+    `.json`: a number, a name or a list of them under a key of `tar_labels.KEYS`. `.txt`: a whole number, if all are.
+    Without any, the folders of the members' names, below those that all share, if there are at least two and no image
+    is beside them. The classes of all splits are numbered together.
+    options.cache: folder of the index, see `tar_index.index_shards`.
+    Raises UserError for a pattern without shards, shards without images, and what cannot be reached.
+    """
+    files, shards = shard_files.find(source.removeprefix(PREFIX))
+    by_split = _by_split(shards)
+    wanted = asked(options.split, by_split)
+    check_split(source, wanted, tuple(by_split))
+    index = index_shards(files, shards, None if options.cache is None else Path(options.cache))
+    split = _split_of_shards(shards, by_split)[index.shard]
+    chosen = is_image_of_sample(index)
+    others = kinds_of(index, np.flatnonzero(~chosen & (split == wanted)))
+    left_out = _left_out(index, by_split[wanted])
+    if not (chosen & (split == wanted)).any():
+        raise UserError(_nothing(source, by_split[wanted], left_out + others))
+    if not chosen.all():
+        index, split = index.rows(np.flatnonzero(chosen)), split[chosen]
+    rows, where = np.flatnonzero(split == wanted), name_of_shards(source)
+    labels, unused = labels_of(index, split, wanted, where)
+    for line in _said(index, rows, others, left_out + unused, by_split[wanted]):
+        warnings.warn(f"{where}: {line}", stacklevel=3)
+    identity = Identity(where, source, tuple(by_split), **labels)
+    return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
+
+
+def _by_split(shards: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    shared = _shared(shards)
+    for name in shards:
+        words = re.findall(r"[a-z]+", name[shared:].lower())
+        split = next((SPLIT_OF_WORD[word] for word in reversed(words) if word in SPLIT_OF_WORD), "train")
+        found.setdefault(split, []).append(name)
+    return usual(found) or {"train": shards}
+
+
+def _shared(shards: Sequence[str]) -> int:
+    """Length of the path of the folder that all shards are in or below, with its slash."""
+    return os.path.commonprefix(shards).rfind("/") + 1  # noqa: RUF071  (commonpath changes URLs)
+
+
+def _split_of_shards(shards: Sequence[str], by_split: Mapping[str, Sequence[str]]) -> np.ndarray:
+    """(S,) str."""
+    found = {name: split for split, names in by_split.items() for name in names}
+    return np.array([found.get(name, "") for name in shards])
+
+
+def _nothing(source: str, shards: Sequence[str], left_out: Counter[str]) -> str:
+    """The message of shards without an image."""
+    there = f"; left out {counted(left_out.total(), 'other member')}: {kinds(left_out)}" if left_out else ""
+    return f"{source}: there is no image in {counted(len(shards), 'shard')}, such as {shards[0]}{there}"
+
+
+def _left_out(index: TarIndex, shards: Sequence[str]) -> Counter[str]:
+    """The number of members of some shards that are neither images nor labels, by kind."""
+    inside = set(shards)
+    return sum((shard.left_out for shard in index.shards if shard.name in inside), Counter())
+
+
+def _said(
+    index: TarIndex, rows: np.ndarray, others: Counter[str], left_out: Counter[str], shards: Sequence[str]
+) -> Iterator[str]:
+    """Lines on what was left out, or is not as WebDataset writes it. others: images beside these `rows`."""
+    if others:
+        yield f"samples with several images: read {kinds(kinds_of(index, rows))}; left out {kinds(others)}"
+    if left_out:
+        number = counted(left_out.total(), "other member")
+        yield f"{counted(len(rows), 'image')}; left out {number}: {kinds(left_out)}"
+    inside = set(shards)
+    used = [shard for shard in index.shards if shard.name in inside]
+    if apart := sum(shard.apart for shard in used):
+        said = "stand apart from their images (an unsorted tar) and are matched by name"
+        yield f"{counted(apart, 'label')} {said}"
+    if again := sum(shard.again for shard in used):
+        said = "with the name of an earlier one in the shard; each is a row of its own, as NAME#2"
+        yield f"{counted(again, 'image')} {said}"
+
+
+def name_of_shards(source: str) -> str:
+    """A name for tables: the last part of the pattern that is more than a split, without braces, stars and ending."""
+    for part in reversed(source.removeprefix(PREFIX).split("://")[-1].split("/")):
+        name = re.sub(r"[{*?].*", "", part).removesuffix(".tar").strip("-_.")
+        if name and not set(re.findall(r"[a-z]+", name.lower())) <= set(SPLIT_OF_WORD):
+            return name
+    return "shards"

@@ -1,0 +1,207 @@
+"""An index of the images in shards: read once from the tar headers, in parallel, and kept in one file.
+
+A shard's rows are valid while its size and its modification time, or tag, are unchanged.
+"""
+
+import hashlib
+import json
+import os
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.path_list import PathList
+from sslkit.data.sources.shard_files import ShardFiles, State
+from sslkit.data.sources.tar_samples import Label, Members
+from sslkit.data.sources.tar_scan import scan
+from sslkit.errors import UserError, first_line
+from sslkit.files.writing import exclusive, write_whole
+
+FORMAT = 4
+_BAR_FROM = 20  # shards
+_NUMBERS = ("offset", "size", "sample")
+_COLUMNS = (*_NUMBERS, "role", "label")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard, and what is to be said of its members, see `Members`."""
+
+    name: str
+    state: State
+    left_out: Counter[str]
+    apart: int
+    again: int
+
+
+@dataclass(frozen=True, eq=False)
+class TarIndex:
+    """The images of all shards, a row each.
+
+    shard: (N,) int32 the shard of a row. sample: (N,) int64, of the shard. The others as of `Members`.
+    """
+
+    shards: list[Shard]
+    shard: np.ndarray
+    names: PathList
+    offset: np.ndarray
+    size: np.ndarray
+    sample: np.ndarray
+    role: np.ndarray
+    roles: list[str]
+    label: np.ndarray
+    labels: list[tuple[Label, ...] | None]
+
+    @classmethod
+    def of(cls, found: dict[str, Members]) -> "TarIndex":
+        members = list(found.values())
+        columns = {
+            name: np.concatenate([np.empty(0, np.int64), *(getattr(one, name) for one in members)]) for name in _NUMBERS
+        }
+        shards = [Shard(name, one.state, one.left_out, one.apart, one.again) for name, one in found.items()]
+        shard = np.repeat(np.arange(len(members), dtype=np.int32), [len(one.names) for one in members])
+        role, roles = _one_table([(one.role, one.roles) for one in members])
+        label, labels = _one_table([(one.label, one.labels) for one in members])
+        names = PathList.joined([one.names for one in members])
+        return cls(shards, shard, names, role=role, roles=roles, label=label, labels=labels, **columns)
+
+    def __len__(self) -> int:
+        return len(self.shard)
+
+    def rows(self, rows: np.ndarray) -> "TarIndex":
+        """The rows (n,) int64, in their order."""
+        columns = {name: getattr(self, name)[rows] for name in ("shard", *_COLUMNS)}
+        return replace(self, names=self.names.take(rows), **columns)
+
+    @property
+    def used(self) -> list[Shard]:
+        """The shards with a row."""
+        return [self.shards[place] for place in np.unique(self.shard).tolist()]
+
+    def update_digest(self, digest: Any) -> None:
+        """Feed what is known of the rows to a hashlib object: names of members, and where their bytes are."""
+        digest.update(self.names._ends.tobytes())
+        digest.update(self.names._block)
+        for column in (np.unique(self.shard, return_inverse=True)[1], self.offset, self.size):
+            digest.update(np.ascontiguousarray(column))
+
+
+def _one_table(columns: Sequence[tuple[np.ndarray, list[Any]]]) -> tuple[np.ndarray, list[Any]]:
+    """Places in several tables as places in one, and that table."""
+    table: dict[Any, int] = {}
+    known: dict[int, np.ndarray] = {}  # shards that were read before share their tables
+    found = [np.empty(0, np.int32)]
+    for places, values in columns:
+        if id(values) not in known:
+            known[id(values)] = np.array([table.setdefault(value, len(table)) for value in values], np.int32)
+        found.append(known[id(values)][places])
+    return np.concatenate(found), list(table)
+
+
+def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -> TarIndex:
+    """The index of these shards, in their order; only new or changed ones are read.
+
+    cache: folder of the index files, one for each list of shards; None keeps nothing. One process at a time works on a
+    file, others wait for it. A damaged shard is named in a warning, and the images before the damage are used.
+    Raises UserError when the cache cannot be written, before anything is read, and for a shard that is missing.
+    """
+    if cache is None:
+        return TarIndex.of(_scanned(files, shards, {}, None))
+    key = hashlib.sha256("\n".join([str(FORMAT), *map(_absolute, shards)]).encode(errors="surrogateescape")).hexdigest()
+    file = cache / f"shards-{key[:32]}.npz"
+    with exclusive(file, "the index of shards") as refused:
+        known = _read(file)
+        found = _scanned(files, shards, known, refused)
+        if any(known.get(name) is not one for name, one in found.items()):
+            _write(file, found)
+    return TarIndex.of(found)
+
+
+def _absolute(shard: str) -> str:
+    return shard if "://" in shard else os.path.abspath(shard)
+
+
+def _scanned(
+    files: ShardFiles, shards: Sequence[str], known: dict[str, Members], refused: UserError | None
+) -> dict[str, Members]:
+    """The members of each shard. refused: raised if one has to be read, since the index cannot be written."""
+    from tqdm import tqdm
+
+    def members(shard: str) -> Members:
+        state = files.state(shard)
+        old = known.get(shard)
+        if old is not None and old.state == state and (refused or not old.reason):
+            return old
+        if refused:
+            raise refused
+        return scan(files, shard, state)
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    bar = tqdm(total=len(shards), desc="index", unit="shard", disable=True if len(shards) <= _BAR_FROM else None)
+    found = {}
+    with bar, ThreadPoolExecutor(max(cores, 16 if files.is_remote else 1)) as pool:
+        for shard, one in zip(shards, pool.map(members, shards), strict=True):
+            found[shard] = one
+            bar.update()
+            if one.reason:
+                warnings.warn(
+                    f"the shard {shard} is damaged ({one.reason}): its first {len(one.names)} images are used",
+                    stacklevel=3,
+                )
+    return found
+
+
+def _write(file: Path, found: dict[str, Members]) -> None:
+    index, members = TarIndex.of(found), found.values()
+    said = [{"left_out": one.left_out, "apart": one.apart, "again": one.again, "reason": one.reason} for one in members]
+    about = {
+        "counts": np.array([len(one.names) for one in members], np.int64),
+        "bytes": np.array([one.state.bytes for one in members], np.int64),
+        "changed": _packed([one.state.changed for one in members]),
+        "shards": _packed(list(found)),
+        "names": np.frombuffer(index.names._block, np.uint8),
+        "ends": index.names._ends,
+        "tables": np.frombuffer(json.dumps([said, index.roles, index.labels]).encode(), np.uint8),
+    }
+    with write_whole(file) as partial, partial.open("wb") as opened:
+        np.savez_compressed(opened, **about, **{name: getattr(index, name) for name in _COLUMNS})
+
+
+def _packed(texts: list[str]) -> np.ndarray:
+    return np.array([os.fsencode(text) for text in texts], dtype=np.bytes_)
+
+
+def _texts(packed: np.ndarray) -> list[str]:
+    return [os.fsdecode(text) for text in packed]
+
+
+def _read(file: Path) -> dict[str, Members]:
+    if not file.is_file():
+        return {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return _unpacked({name: arrays[name] for name in arrays.files})
+    except Exception as error:  # zip, zlib and numpy raise their own classes; another archive lacks arrays
+        warnings.warn(f"{file} is damaged ({first_line(error)}); the shards are indexed again", stacklevel=3)
+        return {}
+
+
+def _unpacked(kept: dict[str, np.ndarray]) -> dict[str, Members]:
+    ends, start, found = kept["ends"], 0, {}
+    names = PathList.of_block(kept["names"].tobytes(), ends)
+    said, roles, labels = json.loads(kept["tables"].tobytes())
+    labels = [some if some is None else tuple(Label(*one) for one in some) for some in labels]
+    states = map(State, kept["bytes"].tolist(), _texts(kept["changed"]))
+    for name, state, count, more in zip(_texts(kept["shards"]), states, kept["counts"].tolist(), said, strict=True):
+        stop = start + count
+        columns = {column: kept[column][start:stop] for column in _COLUMNS}
+        more["left_out"] = Counter(more["left_out"])
+        found[name] = Members(state, names.part(start, stop), **columns, roles=roles, labels=labels, **more)
+        start = stop
+    return found

@@ -1,0 +1,57 @@
+"""One tar file, read from its headers."""
+
+import tarfile
+from typing import IO
+
+from sslkit.data.sources.shard_files import ShardFiles, State, compressed
+from sslkit.data.sources.tar_archives import Links, is_compressed, members
+from sslkit.data.sources.tar_samples import Members, Samples
+from sslkit.errors import UserError, first_line
+
+
+def scan(files: ShardFiles, shard: str, state: State) -> Members:
+    """Read the headers and the labels of a shard. Raises UserError for a compressed one."""
+    samples, reason = Samples(), ""
+    try:
+        with files.stream(shard) as stream:
+            if is_compressed(stream):
+                raise compressed(shard)
+            try:
+                _read(stream, state.bytes, samples, None)
+            except _HasLinks:
+                samples = Samples()
+                _read(stream, state.bytes, samples, Links(stream, state.bytes))
+    except UserError:
+        raise
+    except Exception as error:  # tarfile, and each file system of fsspec, raise their own
+        reason = first_line(error) or type(error).__name__
+    return samples.members(state, reason)
+
+
+class _HasLinks(Exception):
+    """The members that links point at must be found first: some come later."""
+
+
+def _read(stream: IO[bytes], size: int, samples: Samples, links: Links | None) -> None:
+    try:
+        for member in members(stream, size):
+            if member is None:
+                samples.end()
+            elif member.islnk() or member.issym():
+                _follow(stream, samples, member, links)
+            elif member.isreg() and member.issparse():
+                samples.left_out["sparse (tar -S)"] += 1
+            elif member.isreg():
+                samples.add(stream, member.name, member.offset_data, member.size)
+    finally:
+        samples.end()
+
+
+def _follow(stream: IO[bytes], samples: Samples, member: tarfile.TarInfo, links: Links | None) -> None:
+    if links is None:
+        raise _HasLinks
+    place = links.place(member)
+    if place is None:
+        samples.left_out["links to no file in the shard"] += 1
+    else:
+        samples.add(stream, member.name, *place)

@@ -1,0 +1,1 @@
+"""Videos, read as clips."""

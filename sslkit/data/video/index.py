@@ -1,0 +1,201 @@
+"""An index of a folder's videos: surveyed once, kept in one .npz file, updated where files change.
+
+A row is valid while the file's size and modification time are unchanged.
+"""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from sslkit.data.path_list import PathList
+from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
+from sslkit.errors import UserError
+from sslkit.files.writing import exclusive, write_whole
+
+FORMAT = 2
+_BAR_FROM = 20  # videos
+_SAVE_EVERY = 1000  # surveyed videos: the most that a stopped run loses
+_NUMBERS = {  # one number per video
+    "bytes": np.int64,
+    "changed": np.int64,
+    "frames": np.int64,
+    "fps": np.float64,
+    "height": np.int32,
+    "width": np.int32,
+    "aspect": np.float64,
+    "decoded": np.bool_,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file. bytes, changed: its size, and its modification time in ns. facts: None if unreadable.
+
+    reason: why it cannot be read, "" if it can.
+    """
+
+    bytes: int
+    changed: int
+    facts: VideoFacts | None
+    reason: str = ""
+
+
+@dataclass
+class VideoIndex:
+    """The entries of N videos as arrays, in the order of `paths`; `row` returns one entry.
+
+    key_ends: (N + 1,) bounds of each video's key frames in key_pts and key_numbers.
+    """
+
+    paths: PathList
+    reasons: PathList
+    numbers: dict[str, np.ndarray]
+    key_ends: np.ndarray
+    key_pts: np.ndarray = field(repr=False)
+    key_numbers: np.ndarray = field(repr=False)
+
+    @classmethod
+    def of(cls, entries: dict[str, Entry]) -> "VideoIndex":
+        """An index of entries by path."""
+        rows = list(entries.values())
+        none = np.empty(0, dtype=np.int64)
+        keys = [(r.facts.key_pts, r.facts.key_numbers) if r.facts else (none, none) for r in rows]
+        numbers = {name: np.array([_number(row, name) for row in rows], dtype=kind) for name, kind in _NUMBERS.items()}
+        return cls(
+            PathList(list(entries)),
+            PathList([row.reason for row in rows]),
+            numbers,
+            np.cumsum([0, *(len(pts) for pts, _ in keys)], dtype=np.int64),
+            np.concatenate([none, *(pts for pts, _ in keys)]),
+            np.concatenate([none, *(numbers for _, numbers in keys)]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def row(self, place: int) -> Entry:
+        """One entry. Raises IndexError beyond the last."""
+        n = {name: values[place].item() for name, values in self.numbers.items()}
+        keys = slice(self.key_ends[place], self.key_ends[place + 1])
+        shape = (n["frames"], n["fps"], n["height"], n["width"], n["aspect"], "decoded" if n["decoded"] else "packets")
+        facts = VideoFacts(*shape, self.key_pts[keys], self.key_numbers[keys]) if n["frames"] else None
+        return Entry(n["bytes"], n["changed"], facts, self.reasons[place])
+
+    def entries(self) -> dict[str, Entry]:
+        return {self.paths[place]: self.row(place) for place in range(len(self))}
+
+    def manifest(self) -> str:
+        """sha256 (hex) of path, size, frames, height and width of each video. Without modification times, so that two
+        copies of a data set can be compared."""
+        digest = hashlib.sha256()
+        for place in range(len(self)):
+            values = [self.numbers[name][place] for name in ("bytes", "frames", "height", "width")]
+            digest.update(f"{self.paths[place]}\0{values}\n".encode(errors="surrogateescape"))
+        return digest.hexdigest()
+
+
+def _number(entry: Entry, name: str) -> int | float | bool:
+    if name in ("bytes", "changed"):
+        return getattr(entry, name)
+    if entry.facts is None:
+        return 0
+    return entry.facts.counted == "decoded" if name == "decoded" else getattr(entry.facts, name)
+
+
+def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: Path | None) -> VideoIndex:
+    """The index of these files, in their order; only new or changed files are surveyed.
+
+    paths: relative to `root`. cache: folder of the index files, one for each root and decoder, which also keep the rows
+    of other videos of the root; None keeps nothing. One process at a time works on a file, others wait for it.
+    Raises UserError when the cache cannot be written, before anything is surveyed, or a file is missing.
+    """
+    if cache is None:
+        known: dict[str, Entry] = {}
+        for _ in _survey(root, _changed(root, paths, known), reader, known):
+            pass
+        return VideoIndex.of({path: known[path] for path in paths})
+    key = hashlib.sha256(f"{FORMAT}\n{reader.name}\n{root.resolve()}".encode(errors="surrogateescape")).hexdigest()
+    file = cache / f"videos-{key[:32]}.npz"
+    with exclusive(file, "the index of videos") as refused:
+        known = _read(file)
+        changed = _changed(root, paths, known, again=not refused)
+        if changed and refused:
+            raise refused
+        for _ in _survey(root, changed, reader, known):
+            _write(file, VideoIndex.of(known))
+    return VideoIndex.of({path: known[path] for path in paths})
+
+
+def _changed(
+    root: Path, paths: Sequence[str], known: dict[str, Entry], again: bool = True
+) -> list[tuple[str, int, int]]:
+    """(path, size, modification time) of the files whose rows are missing or outdated.
+
+    again: survey an unreadable file again: the obstacle may be gone without a change of the file.
+    """
+    changed = []
+    for path in paths:
+        try:
+            stat = os.stat(root / path)
+        except OSError as error:
+            raise UserError(f"cannot read the video {root / path}: {error.strerror}") from error
+        entry = known.get(path)
+        is_old = entry is None or (entry.bytes, entry.changed) != (stat.st_size, stat.st_mtime_ns)
+        if is_old or (again and entry.facts is None):
+            changed.append((path, stat.st_size, stat.st_mtime_ns))
+    return changed
+
+
+def _survey(
+    root: Path, files: list[tuple[str, int, int]], reader: VideoReader, known: dict[str, Entry]
+) -> Iterator[None]:
+    """Put the entries of these files into `known`; yields whenever they should be saved, and at the end."""
+    from tqdm import tqdm
+
+    def entry(file: tuple[str, int, int]) -> tuple[str, Entry]:
+        path, size, changed = file
+        try:
+            return path, Entry(size, changed, reader.survey(str(root / path)))
+        except UnreadableVideo as error:
+            return path, Entry(size, changed, None, str(error))
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    bar = tqdm(total=len(files), desc="index", unit="video", disable=True if len(files) <= _BAR_FROM else None)
+    with bar, ThreadPoolExecutor(cores) as pool:  # FFmpeg works outside the GIL
+        for start in range(0, len(files), _SAVE_EVERY):
+            for path, found in pool.map(entry, islice(files, start, start + _SAVE_EVERY)):
+                known[path] = found
+                bar.update()
+            yield
+
+
+def _write(file: Path, index: VideoIndex) -> None:
+    arrays = {f"number_{name}": values for name, values in index.numbers.items()}
+    texts = {name: _packed(getattr(index, name)) for name in ("paths", "reasons")}
+    keys = {name: getattr(index, name) for name in ("key_ends", "key_pts", "key_numbers")}
+    with write_whole(file) as partial, partial.open("wb") as opened:
+        np.savez_compressed(opened, **arrays, **texts, **keys)
+
+
+def _packed(texts: PathList) -> np.ndarray:
+    return np.array([os.fsencode(texts[row]) for row in range(len(texts))], dtype=np.bytes_)
+
+
+def _read(file: Path) -> dict[str, Entry]:
+    if not file.is_file():
+        return {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            numbers = {name: arrays[f"number_{name}"] for name in _NUMBERS}
+            texts = (PathList(list(map(os.fsdecode, arrays[name].tolist()))) for name in ("paths", "reasons"))
+            return VideoIndex(*texts, numbers, *(arrays[n] for n in ("key_ends", "key_pts", "key_numbers"))).entries()
+    except Exception as error:  # zip, zlib and numpy raise their own classes
+        warnings.warn(f"{file} is damaged ({error}); the videos are surveyed again", stacklevel=2)
+        return {}

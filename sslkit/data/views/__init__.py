@@ -1,0 +1,1 @@
+"""The augmented views of a batch."""

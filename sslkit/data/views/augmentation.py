@@ -1,0 +1,241 @@
+"""The augmented views of a batch of images: SimCLR's and BYOL's augmentations as batched tensor operations.
+
+Crop, flip and blur are one separable resampling (resample.py), the colours one linear map per image (color.py), both
+built from random numbers drawn on the CPU from one torch.Generator. So blur comes before the colours, where the papers
+blur after them; the two commute except for the clamp to [0, 1].
+
+Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXiv 2006.07733, appendix B.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from sslkit.data.views import color, resample
+from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
+from sslkit.errors import UserError
+
+__all__ = ["BYOL", "SIMCLR", "View", "ViewRecipe", "Views", "augment", "contact_sheet", "view_generator"]
+
+
+class Views(list[Tensor]):
+    """V tensors (N, C, S, S), and the position of each in its image.
+
+    boxes: (V, N, 5) top, left, height, width as shares of the image, and 1 if the crop was mirrored; on the CPU.
+    """
+
+    def __init__(self, pixels: Iterable[Tensor], boxes: Tensor) -> None:
+        super().__init__(pixels)
+        self.boxes = boxes
+
+
+def view_generator(seed: int, epoch: int, step: int) -> torch.Generator:
+    """The CPU generator of one step: the same three numbers give the same views."""
+    digest = hashlib.blake2b(f"{seed}/{epoch}/{step}".encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The random numbers for one view of N images or clips, on the CPU; `to` copies them to the pixels' device."""
+
+    box: Tensor  # (N, 4) top, left, height, width
+    flip: Tensor  # (N,) 1 for flipped
+    sigma: Tensor  # (N,) 0 for not blurred
+    threshold: Tensor  # (N,) 2 for not solarised
+    deviation: Tensor  # (N, C, C), see color.py
+    mean: Tensor  # (N, C, C)
+
+    def to(self, device: torch.device) -> "Draw":
+        """Copy everything in one transfer, without waiting."""
+        if device.type == "cpu":
+            return self
+        parts = [getattr(self, field.name) for field in fields(self)]
+        flat = torch.cat([part.flatten(1) if part.dim() > 1 else part[:, None] for part in parts], 1)
+        moved = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat.to(device)
+        pieces = moved.split([part[0].numel() for part in parts], dim=1)
+        return Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
+
+    def place(self, height: int, width: int) -> Tensor:
+        """(N, 5) the box as shares of the image, and the flip."""
+        return torch.cat([self.box / torch.tensor([height, width, height, width]), self.flip[:, None]], 1)
+
+    def __getitem__(self, rows: slice) -> "Draw":
+        return Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+_COLUMNS = [resample.BOX_UNIFORMS, 1, 1, 4, 4, 1, 1, 1, 1]  # uniforms for each part of a draw
+
+
+def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, unit: float) -> Draw:
+    """Turn rows of uniforms (N, sum(_COLUMNS)) into one view. unit: the pixel value of white."""
+    box, flip, jitter, strengths, order, grayscale, blur, sigma, solarize = uniform.split(_COLUMNS, dim=1)
+    channels, height, width = shape
+    low, high = view.sigma
+    maps = _colors(view, jitter[:, 0] < view.jitter, strengths, order, grayscale[:, 0] < view.grayscale, channels)
+    return Draw(
+        box=resample.draw_boxes(box, view.scale, view.ratio, height, width, aspect).float(),
+        flip=(flip[:, 0] < view.flip).float(),
+        sigma=torch.where(blur < view.blur, low + (high - low) * sigma, 0)[:, 0],
+        threshold=torch.where(solarize < view.solarize, view.threshold, 2.0)[:, 0],
+        deviation=maps[0] / unit,
+        mean=maps[1] / unit,
+    )
+
+
+def _colors(view: View, jittered: Tensor, strengths: Tensor, order: Tensor, grayed: Tensor, channels: int) -> Tensor:
+    """The maps (2, N, C, C) of jitter in random order, then grayscale; saturation, hue and gray need three channels."""
+    signed = (2 * strengths - 1) * jittered[:, None]
+    operations = [
+        color.brightness(1 + signed[:, 0] * view.brightness, channels),
+        color.contrast(1 + signed[:, 1] * view.contrast, channels),
+    ]
+    if channels != 3:
+        return color.compose(torch.stack(operations), order[:, :2].argsort(1))
+    operations += [color.saturation(1 + signed[:, 2] * view.saturation, 3), color.hue(signed[:, 3] * view.hue)]
+    jitter = color.compose(torch.stack(operations), order.argsort(1))
+    return color.saturation(1 - grayed.float(), 3) @ jitter
+
+
+@torch.no_grad()
+def augment(
+    images: Tensor,
+    recipe: ViewRecipe,
+    size: int,
+    generator: torch.Generator,
+    *,
+    aspect: Tensor | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+) -> Views:
+    """The views of a batch: V tensors (N, C, S, S), float32 in [0, 1], on the device of the images.
+
+    images: (N, C, H, W) uint8, or float in [0, 1]; any number of channels.
+    size: S of the views without their own size.
+    generator: on the CPU; the only source of randomness.
+    aspect: (N,) width / height of the originals if the images were squashed, so that the crop's ratio refers to them.
+    rank, world_size: draws are made for the world_size * N images of all processes (N is equal on all), of which this
+    one has the rows rank, rank + world_size, ...: together they make the views that one process would make.
+    Raises UserError for another shape or type.
+    """
+    if images.dim() != 4 or not images.numel():
+        raise UserError(f"images must have the shape (N, C, H, W), N > 0, got {tuple(images.shape)}")
+    check(images, size, aspect, generator)
+    views = recipe.each()
+    with full_precision("cpu"), full_precision(images.device.type):
+        draws = draw_views(views, images, generator, aspect, rank, world_size)
+        made = [render(images, draw, view.size or size, view) for view, draw in zip(views, draws, strict=True)]
+    return Views(made, boxes_of(draws, images))
+
+
+def draw_views(
+    views: Sequence[View], images: Tensor, generator: torch.Generator, aspect: Tensor | None, rank: int, world_size: int
+) -> list[Draw]:
+    """One draw of each view for each of N images (N, C, H, W) or clips (N, C, T, H, W); other arguments: `augment`."""
+    n, channels, *_, height, width = images.shape
+    unit = 255.0 if images.dtype == torch.uint8 else 1.0
+    aspect = torch.full((n,), width / height) if aspect is None else aspect.cpu()
+    uniform = torch.rand(len(views), n * world_size, sum(_COLUMNS), generator=generator)[:, rank::world_size]
+    shape = (channels, height, width)
+    return [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
+
+
+def boxes_of(draws: Sequence[Draw], images: Tensor) -> Tensor:
+    """`Views.boxes` of these draws."""
+    return torch.stack([draw.place(*images.shape[-2:]) for draw in draws])
+
+
+def full_precision(device: str) -> AbstractContextManager:
+    """Compute matrix products in float32, even under the caller's autocast."""
+    known = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if known else nullcontext()
+
+
+def check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
+    """Raises UserError for images or clips of another type, and for a wrong size, generator or aspect."""
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise UserError(f"images must be uint8, or float in [0, 1], got {images.dtype}")
+    if size < 1:
+        raise UserError(f"image_size must be at least 1, got {size}")
+    if generator.device.type != "cpu":
+        raise UserError(f"views are drawn on the CPU; give a CPU generator, not one on {generator.device}")
+    if aspect is not None and aspect.shape != images.shape[:1]:
+        raise UserError(
+            f"aspect has the shape {tuple(aspect.shape)}: give ({len(images)},), width / height of each image"
+        )
+
+
+CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; enough memory to keep a GPU busy
+
+
+def render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
+    """One view (N, C, size, size), made in chunks; for clips (N, C, T, H, W) it is (N, C, T, size, size)."""
+    n, *planes, h, w = images.shape
+    out = images.new_empty(n, *planes, size, size, dtype=torch.float32)
+    moved = draw.to(images.device)
+    each = 4 * (math.prod(planes) * (h * w + h * size + 2 * size * size) + size * (h + w))
+    for rows in in_chunks(n, each, images.device):
+        _render_chunk(images[rows], draw[rows], moved[rows], view.sigma[1], out[rows])
+    return out
+
+
+def in_chunks(n: int, each: int, device: torch.device) -> Iterator[slice]:
+    """The rows 0..n-1 in chunks that suit the device. each: bytes that one row needs."""
+    step = max(1, CHUNK_BYTES.get(device.type, 2**30) // each)
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def _render_chunk(images: Tensor, draw: Draw, moved: Draw, longest: float, out: Tensor) -> None:
+    """Write the view of a few images to `out`. longest: an upper bound of sigma.
+
+    Steps that can be skipped are read from `draw`, on the CPU, so that no device waits.
+    """
+    size = out.shape[-1]
+    top, left = draw.box[:, :2].amin(0).int().tolist()
+    bottom, right = (draw.box[:, :2] + draw.box[:, 2:]).amax(0).int().tolist()
+    y, x, h, w = moved.box.unbind(1)
+    rows = resample.axis_weights(y, h, size, range(top, bottom))
+    columns = resample.axis_weights(x, w, size, range(left, right), moved.flip)
+    if draw.sigma.any():
+        blur = resample.blur_matrix(moved.sigma, size, longest)
+        rows, columns = blur @ rows, blur @ columns
+    pixels = resample.resample(images[..., top:bottom, left:right], rows, columns)
+    recolor(pixels, draw, moved, out)
+
+
+def recolor(pixels: Tensor, draw: Draw, moved: Draw, out: Tensor) -> None:
+    """Write the pixels with the draw's colours to `out`, solarised where the draw says so."""
+    color.apply(pixels, moved.deviation, moved.mean, out)
+    if (draw.threshold <= 1).any():
+        threshold = moved.threshold.view(-1, *[1] * (out.dim() - 1))
+        out.copy_(torch.where(out >= threshold, 1 - out, out))
+
+
+def contact_sheet(images: Tensor, views: Sequence[Tensor], rows: int = 8) -> Image.Image:
+    """A picture of the views: one row for each of the first images, the image on the left and its views beside it.
+
+    images: (N, C, H, W) uint8 or float in [0, 1]. views: from `augment`. Unless there are 1 or 3 channels, only the
+    first is shown.
+    """
+    size = max(view.shape[-1] for view in views)
+    whole = images[:rows].float() / (255 if images.dtype == torch.uint8 else 1)
+    whole = torch.nn.functional.interpolate(whole, (size, size), mode="bilinear", antialias=True)
+    shown = [_on_canvas(view[:rows], size) for view in views]
+    tiles = torch.stack([whole, *shown], 1).cpu()  # (rows, 1 + V, C, size, size)
+    tiles = tiles if tiles.shape[2] == 3 else tiles[:, :, :1].expand(-1, -1, 3, -1, -1)
+    tiles = torch.nn.functional.pad(tiles, (1, 1, 1, 1), value=1.0)
+    grid = tiles.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
+    return Image.fromarray((grid * 255).round().clamp(0, 255).byte().numpy())
+
+
+def _on_canvas(view: Tensor, size: int) -> Tensor:
+    """Centre a smaller view on white, without scaling it."""
+    missing = size - view.shape[-1]
+    before, after = missing // 2, missing - missing // 2
+    return torch.nn.functional.pad(view, (before, after, before, after), value=1.0)

@@ -1,0 +1,1 @@
+"""Files: written whole or not at all, with checksums, and read without surprises."""

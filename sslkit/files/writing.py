@@ -1,0 +1,189 @@
+"""Files and folders that are written whole or not at all."""
+
+import errno
+import hashlib
+import os
+import platform
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from sslkit.errors import RunFailed, UserError
+from sslkit.terminal import say
+
+ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
+
+
+def _machine() -> str:
+    """8 hexadecimal digits of this machine since its start; of a container too, which has process ids of its own."""
+    about = platform.node()  # which two machines, or all containers of one image, may share
+    with suppress(OSError):  # systems without these files
+        about += Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(about.encode()).hexdigest()[:8]
+
+
+MACHINE = _machine()
+_SYSTEMS: dict[int, bool] = {}  # which file systems have locks
+
+
+@contextmanager
+def write_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`, synced and renamed over it at the end; on failure `path` is unchanged.
+
+    Raises UserError, with the reason, when the file cannot be written.
+    """
+    if path.is_dir() or not path.name:
+        raise UserError(f"cannot write {path}: it is a folder; name a file in it")
+    partial = path.with_name(f".{path.name}.{of_this_process()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        _sync(partial)
+        os.replace(partial, path)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_whole_folder(path: Path) -> Iterator[Path]:
+    """Like `write_whole`, for a folder of files: a new temporary folder replaces `path` at the end."""
+    partial, old = (path.with_name(f".{path.name}.{of_this_process()}.{kind}") for kind in ("new", "old"))
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        for file in partial.iterdir():
+            _sync(file)
+        if path.exists():
+            os.replace(path, old)
+        os.replace(partial, path)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    finally:
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+class NoLock:
+    """Stands in for a lock on a file system that has none: `acquire` and `release` do nothing."""
+
+    def acquire(self, **_: object) -> None: ...
+
+    def release(self) -> None: ...
+
+
+def lock(path: Path, **options: Any) -> FileLock | NoLock:
+    """Return the lock of a lock file, whose folder is made; the system frees it with the process that holds it.
+
+    options: of `filelock.FileLock`. Raises OSError if nothing can be written there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = lockable(path)
+    return NoLock() if place is None else FileLock(place, **options)
+
+
+def lockable(path: Path) -> Path | None:
+    """Return the file to lock for one in an existing folder: itself, if its file system has locks.
+
+    Else one on this machine, since commands on one machine are the most likely to meet; None without any. Raises
+    OSError like `lock`.
+    """
+    if has_locks(path.parent):
+        return path
+    folder = _own_folder()
+    return folder and folder / f"{hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]}.lock"
+
+
+def has_locks(folder: Path) -> bool:
+    """Return whether the file system of a folder has locks; a warning says once if not. Raises OSError like `lock`."""
+    system = folder.stat().st_dev
+    if system not in _SYSTEMS:
+        _SYSTEMS[system] = _can_lock(folder)
+        if not _SYSTEMS[system]:
+            who = "two commands" if _own_folder() is None else "commands on two machines"
+            say.warning(
+                f"warning: the file system of {folder} has no locks (flock): {who} that write there at the same time "
+                "each do all of the work; do not start a zoo or a fine-tuning twice there"
+            )
+    return _SYSTEMS[system]
+
+
+def _own_folder() -> Path | None:
+    """A folder on this machine for locks, in which no other user can put a file; None if there can be none."""
+    try:
+        folder = Path(tempfile.gettempdir()) / f"sslkit-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder if folder.lstat().st_uid == os.getuid() and _can_lock(folder) else None
+    except OSError:
+        return None
+
+
+def _can_lock(folder: Path) -> bool:
+    """Try it on a file that no one else has."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where filelock has another way
+        return True
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # ENOSYS, ENOLCK, EOPNOTSUPP
+            return False
+    return True
+
+
+@contextmanager
+def exclusive(file: Path, what: str) -> Iterator[UserError | None]:
+    """Let one process at a time work on a file or folder of a cache; others wait.
+
+    Without a lock if it is there and nothing can be written beside it: a cache that is read-only can be read. Then the
+    error is yielded that is to be raised before any work on another content.
+    what: is in the file, for the message. Raises UserError if it is not there and cannot be made.
+    """
+    held: FileLock | NoLock = NoLock()
+    refused = None
+    try:
+        held = lock(file.with_name(f".{file.stem}.lock"))
+        try:
+            held.acquire(blocking=False)
+        except Timeout:
+            say.line(f"another process makes {what} in {file.parent}: waiting for it")
+            held.acquire()
+    except OSError as error:
+        held = NoLock()
+        refused = UserError(f"cannot write {what} in {file.parent}: {error.strerror or error}; {ELSEWHERE}")
+        if not file.exists():
+            raise refused from error
+    try:
+        yield refused
+    finally:
+        held.release()
+
+
+def of_this_process() -> str:
+    """A part of a temporary file's name that no other writer has, here or on another machine, even one of this name."""
+    return f"{MACHINE}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def refusal(error: OSError) -> type[UserError]:
+    """Return the class for a file that cannot be written: RunFailed for a disk that is full or broken."""
+    return RunFailed if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else UserError
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def _unwritten(path: Path, error: OSError) -> UserError:
+    return refusal(error)(f"cannot write {path}: {error.strerror or error}; the old content is unchanged")

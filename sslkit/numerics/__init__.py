@@ -1,0 +1,1 @@
+"""Numbers: measures of features, order without ties, schedules."""

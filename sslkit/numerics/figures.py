@@ -1,0 +1,81 @@
+"""Shared parts of feature pictures: the t-SNE map, its points by class, and an atomic file write."""
+
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sslkit.errors import UserError
+from sslkit.files.writing import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SAME = 1e-6  # spread of unit rows that are equal up to rounding
+COMPONENTS = 50  # principal components in the input of a map
+PERPLEXITY = 30
+
+
+class NoMap(UserError):
+    """Raised for features that t-SNE cannot map."""
+
+
+def reduced(x: np.ndarray, seed: int) -> np.ndarray:
+    """(N, min(F, 50)): l2-normalised rows, reduced to 50 principal components if there are more than 50 rows.
+
+    x: (N, F).
+    """
+    from sklearn.decomposition import PCA
+
+    z = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    return PCA(COMPONENTS, random_state=seed).fit_transform(z) if z.shape[1] > COMPONENTS < len(z) else z
+
+
+def tsne(z: np.ndarray, seed: int, iterations: int = 1000) -> tuple[np.ndarray, float]:
+    """The t-SNE map (N, 2) and its KL divergence (van der Maaten & Hinton 2008), started from principal components.
+
+    z: (N, F) from `reduced`. Perplexity 30, or a third of the rows if there are few; scikit-learn's "auto" learning
+    rate. Raises NoMap if all rows are equal: scikit-learn would start from NaN and crash.
+    """
+    from sklearn.manifold import TSNE
+
+    if not np.ptp(z, axis=0).max() > SAME:
+        raise NoMap(f"the features of all {len(z)} images are equal: t-SNE cannot map them")
+
+    model = TSNE(
+        perplexity=min(PERPLEXITY, (len(z) - 1) / 3),
+        init="pca",
+        learning_rate="auto",
+        random_state=seed,
+        max_iter=iterations,
+    )
+    flat = model.fit_transform(z)
+    return flat, float(model.kl_divergence_)
+
+
+def scatter(
+    axis: "Axes",
+    flat: np.ndarray,
+    y: np.ndarray,
+    names: dict[int, str],
+    colours: Sequence[Any],
+    markers: str = "o",
+    **style: Any,
+) -> None:
+    """Draw the points of a map by class, with a legend at the right.
+
+    flat: (N, 2). y: (N,) labels. names: label -> name of the labels to show, in order. colours: one each.
+    markers: repeated in turn. style: of the points.
+    """
+    for (label, name), colour, marker in zip(names.items(), colours, cycle(markers), strict=False):
+        axis.scatter(*flat[y == label].T, color=colour, marker=marker, label=name, **style)
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=3)
+
+
+def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a PNG, whole or not at all. metadata: text stored inside the file."""
+    with write_whole(path) as partial:
+        figure.savefig(partial, format="png", dpi=130, metadata=metadata)

@@ -1,0 +1,1 @@
+"""Options: settings with types and ranges, members by name, code of one's own."""

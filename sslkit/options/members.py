@@ -1,0 +1,123 @@
+"""A family (objectives, regularizers, ...) is a package; a member is a file or folder in it, found by its name.
+
+The member's class is the one that its file defines on the family's base class; its keyword arguments are
+its options. Nothing is registered by hand.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from sslkit.errors import UserError, nearest
+from sslkit.options import own_code
+from sslkit.options.settings import Declared, plain
+
+
+@cache
+def names(family: str) -> tuple[str, ...]:
+    """Every member of a family, by listing its folder: `names("sslkit.objectives")`."""
+    package = importlib.import_module(family)
+    found = (info.name for info in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
+
+
+def find(family: str, name: str) -> type:
+    """The class of a member, or of `package.module:Class` from outside.
+
+    Raises UserError for an unknown name, with the nearest known one.
+    """
+    base = importlib.import_module(f"{family}.base")
+    contract = getattr(base, base.CONTRACT)
+    if ":" in name:
+        return _from_outside(name, contract)
+    if name not in names(family):
+        raise UserError(f"there is no {contract.__name__.lower()} {name!r}: {nearest(name, names(family))}")
+    module = importlib.import_module(f"{family}.{name}")
+    own = [
+        member
+        for member in vars(module).values()
+        if inspect.isclass(member)
+        and issubclass(member, contract)
+        and f"{member.__module__}.".startswith(f"{module.__name__}.")
+    ]
+    if len(own) != 1:
+        raise TypeError(f"{module.__name__} must define exactly one {contract.__name__}, it has {len(own)}")
+    return own[0]
+
+
+def _from_outside(name: str, contract: type) -> type:
+    member = own_code.find(name, "package.module:Class", "")
+    if not (inspect.isclass(member) and issubclass(member, contract)):
+        raise UserError(f"{name!r} is not a subclass of {contract.__module__}.{contract.__name__}")
+    return member
+
+
+def options(member: type) -> dict[str, Any]:
+    """The options of a member and their defaults: the keyword-only arguments of its constructor."""
+    parameters = inspect.signature(member).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def texts(documented: Any) -> dict[str, str]:
+    """The meaning of each option of a class or function: the first sentence of its `name: text` in the docstring.
+
+    `a, b: text` stands for both. What a class does not say, its bases may.
+    """
+    found: dict[str, str] = {}
+    for one in reversed(inspect.getmro(documented) if inspect.isclass(documented) else (documented,)):
+        found |= _sentences(vars(one).get("__doc__") if inspect.isclass(one) else one.__doc__)
+    return found
+
+
+_NAMES = re.compile(r"(?:^|(?<=\. ))([a-z_]\w*(?:, [a-z_]\w*)*): ")
+
+
+def _sentences(doc: str | None) -> dict[str, str]:
+    paragraphs: list[str] = []
+    for line in inspect.cleandoc(doc or "").splitlines():
+        if line.startswith(" ") and paragraphs:
+            paragraphs[-1] += f" {line.strip()}"
+        else:
+            paragraphs.append(line)
+    found = {}
+    for paragraph in paragraphs:
+        _, *parts = _NAMES.split(paragraph)
+        for listed, text in zip(parts[::2], parts[1::2], strict=True):
+            found |= dict.fromkeys(listed.split(", "), re.split(r"(?<! al)\. (?=[A-Z0-9])|\.? *$", text)[0])
+    return found
+
+
+def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return `given` as a dict, once every key is an option of `member` and every value fits its annotation.
+
+    An annotation may carry its range, `Annotated[float, Limits(above=0)]`: see `sslkit.options.ranges`.
+    Raises UserError for an unknown key, with the nearest one, and for a value of another type or out of range.
+    """
+    if not isinstance(given, Mapping):
+        raise UserError(f"{where} must be a mapping of options, got {given!r}")
+    known, parameters, checked = options(member), inspect.signature(member).parameters, {}
+    for name, value in given.items():
+        if name not in known:
+            raise UserError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
+        kind, limits = plain(parameters[name].annotation)
+        checked[name] = Declared(f"{where} option {name}", kind, limits, known[name], "").check(value)
+    return checked
+
+
+def summary(member: type) -> str:
+    """The first line of a member's module docstring, a one-line description."""
+    doc = inspect.getdoc(inspect.getmodule(member)) or inspect.getdoc(member) or ""
+    return doc.strip().splitlines()[0] if doc.strip() else ""
+
+
+def callable_module(name: str, function: Callable[..., Any]) -> None:
+    """Make the module `name` callable as `function`: `sslkit.method(...)` beside `sslkit.method.Method`."""
+    module = sys.modules[name]
+    module.__class__ = type("CallableModule", (types.ModuleType,), {"__call__": staticmethod(function)})
+    module.__signature__ = inspect.signature(function)  # otherwise the first argument is taken as the module itself

@@ -1,0 +1,168 @@
+"""A prior's features of the clean images of a data set, computed once and cached by content."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sslkit.data.in_order import batches_in_order
+from sslkit.errors import UserError
+from sslkit.priors.base import Prior
+from sslkit.priors.features import FilePrior
+from sslkit.priors.pca import PcaPrior
+from sslkit.runtime.distributed import rank, world_size
+from sslkit.runtime.kept_arrays import key_of, stored
+from sslkit.runtime.waiting import from_first, together
+
+if TYPE_CHECKING:
+    from sslkit.data.sources.named import Images
+
+_BATCH = 128  # images; for videos a quarter as many frames
+_BAR_FROM = 2000  # smallest number of images with a progress bar
+_FRAMES_OF_CLIP = 4  # frames of a clip used to fit a prior
+_MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
+_ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
+
+
+class FeatureTable:
+    """(N, A) features by image row, memory-mapped or in memory."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self._resident: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """(n,) rows -> (n, A) float32 on the index's device. On the CPU raises UserError for rows out of range."""
+        if index.is_cuda and self.array.nbytes <= _ON_DEVICE:  # avoids synchronising with the GPU in every step
+            if self._resident is None or self._resident.device != index.device:
+                self._resident = self.all().to(index.device)
+            return self._resident[index]
+        places = index.cpu().numpy()
+        low, high = places.min(initial=0), places.max(initial=0)
+        if low < 0 or high >= len(self):
+            raise UserError(f"rows {low} to {high} are out of range: the prior has features of {len(self)} images")
+        return torch.from_numpy(np.asarray(self.array[places], dtype=np.float32)).to(index.device)
+
+    def all(self) -> Tensor:
+        """The whole table, (N, A) float32, on the CPU."""
+        return torch.from_numpy(np.array(self.array, dtype=np.float32))
+
+
+def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: torch.device) -> FeatureTable:
+    """Read or compute the prior's features of every image of the data set. All ranks must call this.
+
+    cache: folder for a .npy file named by the sha256 of the prior's identity and the data set's digest; read if it
+        exists, otherwise written atomically, of several ranks each computes its part of the rows. None, or a prior of
+        unknown identity (a function), keeps them in memory, and every rank computes them.
+    Raises UserError for a features file that does not fit the data set, see `Prior.check`, or if the cache cannot be
+    written.
+    """
+    if isinstance(prior, FilePrior):
+        prior.check(dataset)
+        return FeatureTable(prior.array)
+    what, rows = f"the features of prior {prior.name}", range(len(dataset))
+    if cache is None or prior.identity is None:
+        with together(what):
+            return FeatureTable(np.concatenate(list(_batches(prior, dataset, device, rows))))
+    path = Path(cache) / f"prior-{key_of(prior.identity, digest_of(dataset))}.npy"
+    compute = partial(_batches, prior, dataset, device)
+    return FeatureTable(stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset)))
+
+
+def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
+    """Fit the prior to a sample of the data set, or read what an earlier fit found. All ranks must call this."""
+    what = f"the fit of prior {prior.name}"
+    if cache is None:
+        with together(what):
+            prior.fit(sample(prior, dataset))
+        return
+
+    def fitted(_: range) -> Iterator[np.ndarray]:
+        prior.fit(sample(prior, dataset))
+        yield prior.components_of_fit()
+
+    rows = _spaced(len(dataset), prior.most_images)
+    fitted_to = from_first("the content of the fitted images", lambda: _digest(dataset, rows))
+    path = Path(cache) / f"fit-{key_of(prior.identity, fitted_to)}.npy"
+    prior.restore(stored(path, None, fitted, what=what), dataset.channels)
+
+
+def digest_of(dataset: "Images") -> str:
+    """Return the data set's digest, for which its files may have to be read: by the first rank. All must call this."""
+    return from_first("the content of the images", lambda: dataset.digest)
+
+
+def _digest(dataset: "Images", rows: Sequence[int]) -> str:
+    """sha256 (hex) of the names of all images and the content of some: reading all could take longer than a fit."""
+    if not hasattr(dataset, "content"):
+        return dataset.digest
+    digest = hashlib.sha256(dataset.listing.encode())
+    for row in rows:
+        with suppress(OSError):  # it is left out of the sample, too
+            digest.update(hashlib.sha256(dataset.content(row)).digest())
+    return digest.hexdigest()
+
+
+def some_features(prior: Prior, dataset: "Images", table: FeatureTable | None, device: torch.device) -> Tensor:
+    """(n, A) float32 on the CPU, the prior's features of at most 10,000 clean images, evenly spaced.
+
+    table: of all images, if there is one. Raises UserError for features that are not finite.
+    """
+    rows = _spaced(len(dataset), _MOST_TO_FIT)
+    if table is not None:
+        return table.rows(torch.tensor(rows))
+    return torch.from_numpy(np.concatenate(list(_batches(prior, dataset, device, rows))))
+
+
+def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
+    """Return the images to fit a prior: up to most_images images or frames (n, C, H, W), evenly spaced.
+
+    Float in [0, 1] and at most of the prior's input size; of videos up to four frames of a clip.
+    """
+    if not _of_clips(dataset):
+        rows = _spaced(len(dataset), prior.most_images)
+        return torch.cat([prior.shrunk(batch["images"]) for _, batch in batches_in_order(dataset, rows, _BATCH)])
+    shown = _spaced(dataset.frames, _FRAMES_OF_CLIP)
+    rows = _spaced(len(dataset), prior.most_images // (len(shown) * dataset.clips))
+    parts = []
+    for _, batch in batches_in_order(dataset, rows, _rows_at_once(dataset)):
+        clips = batch["images"][:, :, :, shown]  # (n, R, C, T, H, W)
+        parts.append(prior.shrunk(clips.transpose(2, 3).flatten(0, 2)))
+    return torch.cat(parts)
+
+
+def _spaced(length: int, most: int) -> list[int]:
+    return torch.linspace(0, length - 1, min(length, most)).long().tolist()
+
+
+def _of_clips(dataset: "Images") -> bool:
+    return hasattr(dataset, "frames")
+
+
+def _rows_at_once(dataset: "Images") -> int:
+    return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if _of_clips(dataset) else _BATCH
+
+
+def _batches(prior: Prior, dataset: "Images", device: torch.device, own: Sequence[int]) -> Iterator[np.ndarray]:
+    from tqdm import tqdm
+
+    step = _rows_at_once(dataset)
+    read = batches_in_order(dataset, own, step, readers=world_size())
+    shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": -(-len(own) // step)}
+    hidden = len(own) <= _BAR_FROM or rank() > 0
+    for rows, batch in tqdm(read, **shown, disable=True if hidden else None):
+        features = prior(batch["images"].to(device))
+        if not features.isfinite().all():
+            raise UserError(
+                f"prior {prior.name} returned features that are not finite for rows {rows[0]} to {rows[-1]}"
+            )
+        yield features.cpu().numpy()
