@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "distributed": "sslkit.runtime.distributed",
         "exporting": "sslkit.zoo.exporting",
         "heads": "sslkit.layers.heads",
+        "lightning_module": "sslkit.training.lightning_module:lightning_module",
         "method": "sslkit.composition.method:method",
         "objectives": "sslkit.objectives",
         "regularizers": "sslkit.regularizers",

@@ -93,7 +93,8 @@ class TimedLoader:
     """A DataLoader that measures the time spent waiting for it.
 
     waited: seconds spent in getting batches; images: rows delivered; both since construction.
-    sampler, batch_sampler: the loader's `EpochBatches`; Lightning calls `sampler.set_epoch` before each epoch.
+    sampler, batch_sampler: the loader's `EpochBatches`, whose `set_epoch` is called before each epoch;
+        Lightning's Trainer does so, too.
     """
 
     def __init__(self, loader: DataLoader) -> None:

@@ -1,1 +1,1 @@
-"""Pretraining: one LightningModule for every method, exact resume, and a zoo entry at the end."""
+"""Pretraining: one step for every method, exact resume, and a zoo entry at the end."""

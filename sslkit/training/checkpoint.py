@@ -1,19 +1,20 @@
 """Write checkpoints/last.ckpt after each epoch; `checkpoint_files` describes the folder."""
 
 import os
+from io import BytesIO
 from pathlib import Path
 
-import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Checkpoint
+import torch
 
 from sslkit.files.checksums import seal
 from sslkit.files.writing import write_whole
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.checkpoint_files import last, previous
 from sslkit.training.history import History
 
 
-class SaveLast(Checkpoint):
-    """Runs after every other callback (Lightning sorts checkpoints last), so it saves their final state.
+class SaveLast(Hook):
+    """The last hook of a loop, so that it saves the final state of all others.
 
     resumed: the checkpoint that the run continues from. Any other last.ckpt is damaged: the next checkpoint
     replaces it, and a whole previous.ckpt is kept.
@@ -24,13 +25,14 @@ class SaveLast(Checkpoint):
         self.history = history
         self.is_whole = resumed == self.path
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.history.close_epoch(trainer)
-        if not trainer.is_global_zero:
-            trainer.save_checkpoint(self.path)  # every rank helps to collect the state; only rank 0 writes
+    def epoch_end(self, loop: Loop) -> None:
+        self.history.close_epoch(loop)
+        if not loop.is_main:
             return
         with write_whole(self.path) as partial:
-            trainer.save_checkpoint(partial)
+            content = BytesIO()  # torch's own writing of files does not say that a disk is full
+            torch.save(loop.state(), content)
+            partial.write_bytes(content.getbuffer())
             seal(partial)
             if self.is_whole:
                 os.replace(self.path, self.previous)

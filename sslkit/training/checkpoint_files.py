@@ -13,15 +13,14 @@ from sslkit.files import checksums
 
 KINDS = {  # parts of a checkpoint that a run needs
     "epoch": int,
-    "global_step": int,
-    "pytorch-lightning_version": str,
-    "state_dict": dict,
-    "optimizer_states": list,
-    "lr_schedulers": list,
-    "loops": dict,
-    "callbacks": dict,
+    "step": int,
+    "module": dict,
+    "optimizer": dict,
+    "schedule": dict,
+    "precision": dict,
+    "hooks": dict,
 }
-CALLBACKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"), "Unreadable": ("paths",)}
+HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"), "Unreadable": ("paths",)}
 
 
 def last(folder: Path) -> Path:
@@ -79,7 +78,7 @@ def _missing(state: Any) -> Iterator[str]:
     """Yield the names of required parts that this state lacks."""
     held = state if isinstance(state, dict) else {}
     yield from (name for name, kind in KINDS.items() if not isinstance(held.get(name), kind))
-    callbacks = held.get("callbacks") or {}
-    for name, keys in CALLBACKS.items():
-        part = callbacks.get(name) if isinstance(callbacks.get(name), dict) else {}
+    hooks = held.get("hooks") or {}
+    for name, keys in HOOKS.items():
+        part = hooks.get(name) if isinstance(hooks.get(name), dict) else {}
         yield from (f"{name}.{key}" for key in keys if key not in part)

@@ -7,17 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
 from sslkit.backbones.base import Backbone
 from sslkit.errors import UserError, first_line
+from sslkit.runtime.loop import Hook, Loop
 
 BACKEND = "inductor"
 
 
-class Compiled(pl.Callback):
+class Compiled(Hook):
     """Puts compiled functions into the networks, student's and teacher's, at the start of each epoch, and removes
     them at its end: kNN and probe run on batches of other sizes, each of which would be compiled again.
     """
@@ -25,10 +25,10 @@ class Compiled(pl.Callback):
     def __init__(self) -> None:
         self.functions: list[tuple[nn.Module, str, Callable[..., Any]]] = []
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def epoch_begin(self, loop: Loop) -> None:
         if not self.functions:
             found = dict.fromkeys(
-                part for body in module.modules() if isinstance(body, Backbone) for part in parts(body)
+                part for body in loop.module.modules() if isinstance(body, Backbone) for part in parts(body)
             )
             self.functions = [
                 (owner, name, torch.compile(getattr(owner, name), backend=BACKEND, dynamic=False))
@@ -36,14 +36,14 @@ class Compiled(pl.Callback):
             ]
         self._insert()
 
-    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        if module.method.shares.due:
+    def batch_begin(self, loop: Loop) -> None:
+        if loop.module.method.shares.due:
             self._remove()
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self._insert()
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def epoch_end(self, loop: Loop) -> None:
         self._remove()
 
     def _insert(self) -> None:

@@ -31,7 +31,7 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     """
     config, own = (config, None) if isinstance(config, Config) else own_data.named(config)
     config = config if isinstance(config, Config) else Config.from_mapping(config)
-    from sslkit.training import train, trainer  # load Lightning, too slow for `--help`
+    from sslkit.training import train, trainer  # load Fabric, too slow for `--help`
 
     check_parts(config)
     trainer.check_trainer(config)

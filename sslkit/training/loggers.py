@@ -8,15 +8,15 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pytorch_lightning import loggers as lightning
-from pytorch_lightning.loggers import Logger
+from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError, first_line
 from sslkit.files import json_files
 from sslkit.files.writing import write_whole
 from sslkit.training.config import Config
+
+if TYPE_CHECKING:
+    from pytorch_lightning.loggers import Logger
 
 PROJECT = "sslkit"  # of runs for which the tracker's own variable names no other
 IDS = "loggers.json"  # in the run's folder: the trackers' identifiers of the run, so that a resumed run goes on there
@@ -63,11 +63,13 @@ def check(config: Config) -> None:
             )
 
 
-def start(config: Config, folder: Path) -> dict[str, Logger]:
+def start(config: Config, folder: Path) -> dict[str, "Logger"]:
     """Start the loggers of a run and log its settings, on the first process only. A resumed run goes on in each.
 
     Raises UserError, with the reason, for one that cannot start.
     """
+    from pytorch_lightning import loggers as lightning
+
     known, started = _ids(folder), {}
     for name in chosen(config):
         try:
@@ -90,7 +92,7 @@ def start(config: Config, folder: Path) -> dict[str, Logger]:
     return started
 
 
-def log(loggers: Iterable[Logger], values: Mapping[str, float], step: int) -> None:
+def log(loggers: Iterable["Logger"], values: Mapping[str, float], step: int) -> None:
     """Log values to each logger; a warning says which of them does not take them, and the run goes on."""
     for logger in loggers:
         try:
@@ -103,7 +105,7 @@ def log(loggers: Iterable[Logger], values: Mapping[str, float], step: int) -> No
             )
 
 
-def finish(loggers: Mapping[str, Logger]) -> None:
+def finish(loggers: Mapping[str, "Logger"]) -> None:
     """Close W&B's run, which would otherwise take the metrics of the next run of this process as well."""
     if "wandb" in loggers:
         loggers["wandb"].experiment.finish()

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import pytorch_lightning as pl
 import torch
+from torch import nn
 
 from sslkit.errors import RunFailed, UserError
+from sslkit.runtime.loop import Loop
 from sslkit.training import checkpoint_files, launched
 from sslkit.training.config import Config
-from sslkit.training.module import Pretraining
 from sslkit.training.processes import free_memory
 
 GIB = 2**30
@@ -36,9 +36,7 @@ def is_exhausted(error: BaseException) -> bool:
 
 
 @contextmanager
-def explained(
-    config: Config, image_size: int, folder: Path, trainer: pl.Trainer, module: Pretraining
-) -> Iterator[None]:
+def explained(config: Config, image_size: int, folder: Path, loop: Loop) -> Iterator[None]:
     """Turn an error that memory has run out, or that a loader's worker was killed, into a RunFailed; others pass."""
     try:
         yield
@@ -47,7 +45,7 @@ def explained(
             raise RunFailed(_killed(config, folder)) from error
         if isinstance(error, UserError) or not is_exhausted(error):
             raise
-        raise RunFailed(_line(str(error), config, image_size, folder, trainer, module)) from error
+        raise RunFailed(_line(str(error), config, image_size, folder, loop)) from error
 
 
 def _killed(config: Config, folder: Path) -> str:
@@ -58,15 +56,15 @@ def _killed(config: Config, folder: Path) -> str:
     )
 
 
-def _line(said: str, config: Config, image_size: int, folder: Path, trainer: pl.Trainer, module: Pretraining) -> str:
-    device = trainer.strategy.root_device
+def _line(said: str, config: Config, image_size: int, folder: Path, loop: Loop) -> str:
+    device = loop.device
     asked, peak = _asked(said), _peak(device)
-    where = f"epoch {trainer.current_epoch + 1}, step {trainer.global_step + 1}"
+    where = f"epoch {loop.epoch + 1}, step {loop.step + 1}"
     of = [f"{_gib(asked)} more asked for"] if asked else []
     of += [_free(said, device), f"{_gib(peak)} in use at the peak"]
     each = config.data.batch_size // launched.processes(config)
     step = f"with {each} of {image_size} px a step in each process"
-    lower = ", ".join(_lower(config, module, device, each, peak + asked))
+    lower = ", ".join(_lower(config, loop.module, device, each, peak + asked))
     kept = checkpoint_files.last(folder).is_file() or checkpoint_files.previous(folder).is_file()
     state = "the last checkpoint is whole" if kept else "no epoch has ended yet"
     new = "more trainer.devices" if config.trainer.checkpoint_activations else "trainer.checkpoint_activations=true"
@@ -76,10 +74,10 @@ def _line(said: str, config: Config, image_size: int, folder: Path, trainer: pl.
     )
 
 
-def _lower(config: Config, module: Pretraining, device: torch.device, each: int, need: int) -> Iterator[str]:
+def _lower(config: Config, module: nn.Module, device: torch.device, each: int, need: int) -> Iterator[str]:
     """Yield settings that need less, the batch with an estimate from what was measured."""
     if each > 1 and config.data.batch_size % 2 == 0:
-        fixed = _fixed(module)
+        fixed = _fixed(module, config.optimizer.name)
         half = fixed + max(0, need - fixed) / 2
         yield f"data.batch_size={config.data.batch_size // 2} (about {_gib(half)} instead of {_gib(need)})"
     if not config.trainer.checkpoint_activations:
@@ -90,10 +88,10 @@ def _lower(config: Config, module: Pretraining, device: torch.device, each: int,
     yield "a smaller backbone"
 
 
-def _fixed(module: Pretraining) -> int:
+def _fixed(module: nn.Module, optimizer: str) -> int:
     """Bytes that do not depend on the batch: weights, their gradients, the optimiser's state, and buffers."""
     weights = [(p.numel() * p.element_size(), p.requires_grad) for p in module.parameters()]
-    moments = 2 if module.optimizer.name == "adamw" else 1
+    moments = 2 if optimizer == "adamw" else 1
     buffers = sum(b.numel() * b.element_size() for b in module.buffers())
     return buffers + sum(size * (2 + moments if trained else 1) for size, trained in weights)
 

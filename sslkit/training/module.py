@@ -1,91 +1,91 @@
-"""The LightningModule of every method."""
+"""The training step of every method, and what a method needs to know of the run."""
 
 import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sslkit.composition.method import Method
-from sslkit.errors import RunFailed, UserError
+from sslkit.errors import RunFailed
 from sslkit.runtime import distributed
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.optimizers import make_optimizer
-from sslkit.training.schedules import make_schedule, set_weight_decay
+from sslkit.training.schedules import set_weight_decay
 
 
-class Pretraining(pl.LightningModule):
-    """method: the trained method. lr: learning rate at the peak. steps: optimiser steps of the whole run."""
+class Pretraining(nn.Module):
+    """A batch in, the terms of its loss and the first view's embeddings out."""
 
-    def __init__(self, method: Method, optimizer: OptimizerConfig, *, lr: float, steps: int) -> None:
+    def __init__(self, method: Method) -> None:
         super().__init__()
         self.method = method
-        self.optimizer = optimizer
-        self.lr = lr
-        self.steps = steps
+        self.steps_done = 0
         self._pending: dict[str, Tensor] | None = None
 
-    def setup(self, stage: str) -> None:
-        if self.trainer.world_size > 1:
-            distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load as torch does. Raises UserError for the state of another network or method."""
-        try:
-            return super().load_state_dict(state_dict, strict, assign)
-        except (RuntimeError, AttributeError, TypeError, ValueError) as error:
-            said = " ".join(str(error).split())[:300]
-            raise UserError(f"the checkpoint is of another network or method: {said}; start a new run") from error
-
-    def on_train_epoch_start(self) -> None:
-        self.method.epoch, self.method.batch = self.current_epoch, 0
-
-    def training_step(self, batch: dict[str, Any], batch_idx: int) -> dict[str, Tensor]:
+    def forward(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """batch: of the loader, on the device. number: of the batch in its epoch. Raises RunFailed."""
         # Dropout and stochastic depth are seeded by the step, so that a resumed run equals an uninterrupted one.
-        torch.manual_seed(_mix(self.method.seed, self.global_rank, self.current_epoch, batch_idx))
+        torch.manual_seed(_mix(self.method.seed, distributed.rank(), self.method.epoch, number))
         terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
-        self.check_finite(terms)
+        self._check({name: term.detach() for name, term in terms.items()})
         return {
-            "loss": terms["loss"] * self._share(batch_idx),
-            "terms": {k: v.detach() for k, v in terms.items()},
+            "loss": terms["loss"],
+            "terms": {name: term.detach() for name, term in terms.items()},
             "z": e.z[0].detach(),
         }
 
-    def _share(self, batch_idx: int) -> float:
-        """Factor by which the gradient of an optimiser step is the mean over its batches.
-
-        Lightning divides each loss by trainer.accumulate, also in the last step of an epoch, which may have fewer.
-        """
-        most = self.trainer.accumulate_grad_batches
-        first = batch_idx - batch_idx % most
-        return most / min(most, self.trainer.num_training_batches - first)
-
-    def check_finite(self, terms: dict[str, Tensor]) -> None:
+    def _check(self, now: dict[str, Tensor]) -> None:
         """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it."""
-        now = {k: v.detach() for k, v in terms.items()}
-        late = now["loss"].is_cuda and not self.trainer.is_last_batch
-        due, self._pending = (self._pending, now) if late else (now, None)
-        if due is None or due["loss"].isfinite():
+        due, self._pending = (self._pending, now) if now["loss"].is_cuda else (now, None)
+        self._refuse(due)
+
+    def check_last(self) -> None:
+        """Check the step that is not checked yet. Raises RunFailed."""
+        due, self._pending = self._pending, None
+        self._refuse(due)
+
+    def _refuse(self, terms: dict[str, Tensor] | None) -> None:
+        if terms is None or terms["loss"].isfinite():
             return
-        guilty = [k for k, v in due.items() if k != "loss" and not v.isfinite()] or ["loss"]
-        values = ", ".join(f"{k} = {due[k].item()}" for k in guilty)
+        guilty = [name for name, term in terms.items() if name != "loss" and not term.isfinite()] or ["loss"]
+        values = ", ".join(f"{name} = {terms[name].item()}" for name in guilty)
         raise RunFailed(
-            f"the loss is not finite at epoch {self.current_epoch}, step {self.global_step}: {values}. "
+            f"the loss is not finite at epoch {self.method.epoch}, step {self.steps_done}: {values}. "
             "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
         )
 
-    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        set_weight_decay(self.trainer.optimizers[0], self.optimizer, self.trainer.global_step, self.steps)
-        super().optimizer_step(*args, **kwargs)
-        # Lightning counts the step only after this hook.
-        self.method.after_step(min((self.trainer.global_step + 1) / self.steps, 1.0))
 
-    def configure_optimizers(self) -> dict[str, Any]:
-        optimizer = make_optimizer(self.method, self.optimizer, self.lr)
-        schedule = make_schedule(optimizer, self.steps, self.optimizer.warmup)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+class Progress(Hook):
+    """Tells the method, and the optimiser's weight decay, how far the run is. steps: of the whole run."""
+
+    def __init__(self, module: Pretraining, optimizer: OptimizerConfig, steps: int) -> None:
+        self.module, self.optimizer, self.steps = module, optimizer, steps
+
+    def begin(self, loop: Loop) -> None:
+        self.module.steps_done = loop.step
+
+    def epoch_begin(self, loop: Loop) -> None:
+        self.module.method.epoch, self.module.method.batch = loop.epoch, 0
+
+    def before_step(self, loop: Loop) -> None:
+        self.set_decay(loop.optimizer, loop.step)
+
+    def after_step(self, loop: Loop) -> None:
+        self.moved(loop.step)
+
+    def set_decay(self, optimizer: torch.optim.Optimizer, step: int) -> None:
+        """step: number of finished ones."""
+        set_weight_decay(optimizer, self.optimizer, step, self.steps)
+
+    def moved(self, step: int) -> None:
+        """step: number of finished ones."""
+        self.module.steps_done = step
+        self.module.method.after_step(min(step / self.steps, 1.0))
+
+    def epoch_end(self, loop: Loop) -> None:
+        self.module.check_last()
 
 
 def _mix(*numbers: int) -> int:

@@ -1,16 +1,17 @@
 """Detect learning and collapse: kNN, an online linear probe, rank and spread, after each epoch."""
 
 import math
+import warnings
 from collections import deque
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 
+from sslkit.composition.method import Method
 from sslkit.numerics import diagnostics
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
 from sslkit.training.data import Data
 from sslkit.training.features import features, knn_accuracy
@@ -45,7 +46,7 @@ class Probe(nn.Module):
         return (self.linear(x).argmax(1) == y).float().mean().item()
 
 
-class Monitor(pl.Callback):
+class Monitor(Hook):
     """Evaluates every `every` epochs, writes into the history, warns when the embedding collapses.
 
     data: bank and query are used if it has labels; only rank 0 reads them.
@@ -59,54 +60,53 @@ class Monitor(pl.Callback):
         self.probe: Probe | None = None
         self.restored: dict[str, Any] | None = None
 
-    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def begin(self, loop: Loop) -> None:
         if self.bank is None:
             return
         with torch.random.fork_rng(devices=[]):
-            self.probe = Probe(module.method.backbone.width, len(self.bank.images.classes)).to(module.device)
+            self.probe = Probe(loop.module.method.backbone.width, len(self.bank.images.classes)).to(loop.device)
         if self.restored:
             self.probe.load_state_dict(self.restored["probe"])
             self.probe.optimizer.load_state_dict(self.restored["optimizer"])
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self.z.append(outputs["z"])
         while sum(map(len, self.z)) - len(self.z[0]) >= WINDOW:
             self.z.popleft()
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def epoch_end(self, loop: Loop) -> None:
         z = torch.cat(list(self.z))[-WINDOW:].cpu()
         self.z.clear()  # the window starts empty in each epoch, also after a resume
-        last = trainer.current_epoch + 1 == trainer.max_epochs
-        if not last and (trainer.current_epoch + 1) % self.every:
+        last = loop.epoch + 1 == loop.epochs
+        if not last and (loop.epoch + 1) % self.every:
             return
         with together("the judgement of an epoch"):
-            if trainer.is_global_zero:
-                self.history.note(**self._spread(z, trainer.current_epoch))
+            if loop.is_main:
+                self.history.note(**self._spread(z, loop.epoch))
                 if self.probe is not None:
-                    self.history.note(**self._judge(module))
+                    self.history.note(**self._judge(loop.module.method, loop.device))
 
     def _spread(self, z: Tensor, epoch: int) -> dict[str, float]:
         rank, std = spread(z)
         reason = collapse(rank, std, *z.shape)
         if reason:
-            rank_zero_warn(f"epoch {epoch + 1}: the embedding is collapsing: {reason}")
+            warnings.warn(f"epoch {epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
         return {"rankme": rank, "std": std}
 
-    def _judge(self, module: pl.LightningModule) -> dict[str, float]:
-        x, y = features(module.method, self.bank)
-        query, query_y = features(module.method, self.query)
-        device = module.device
+    def _judge(self, method: Method, device: torch.device) -> dict[str, float]:
+        x, y = features(method, self.bank)
+        query, query_y = features(method, self.query)
         mean, std = scale_of(x)
         self.probe.learn(((x - mean) / std).to(device), y.to(device))
         probe = self.probe.accuracy(((query - mean) / std).to(device), query_y.to(device))
         return {"knn": knn_accuracy(x, y, query, query_y, k=self.k), "probe": probe}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         if self.probe is None:
             return {}
         return {"probe": self.probe.state_dict(), "optimizer": self.probe.optimizer.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.restored = state
 
 

@@ -1,8 +1,7 @@
 """Slurm: a job that is about to be stopped goes back into the queue, and resumes its run when it starts again.
 
 `sbatch --signal=USR1@90 --requeue` sends SIGUSR1 to the processes of `srun` 90 seconds before the time limit or the
-end of a preemption's grace time. Lightning's own handler saves wherever training happens to be, between the parts of a
-step as well; here a run always continues after the last whole epoch, with the weights of an unbroken run.
+end of a preemption's grace time. A run always goes on after the last whole epoch, with the weights of an unbroken one.
 """
 
 import os
@@ -13,19 +12,16 @@ import threading
 from types import FrameType
 from typing import Any
 
-import pytorch_lightning as pl
-
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 
 SIGNAL = getattr(signal, "SIGUSR1", None)  # not on Windows
 
 
-class Requeue(pl.Callback):
+class Requeue(Hook):
     """On SIGUSR1 in a Slurm job: requeue it and end the process, after the step if one is being computed.
 
     Rank 0 requeues the job, and Slurm ends its other processes. If Slurm refuses, training goes on.
-    Lightning leaves this signal alone if it has a handler after `setup`, so its own is never used. Its handler of
-    SIGTERM, which would end training after the step as if all were done, gives way to that of the program.
     """
 
     def __init__(self) -> None:
@@ -33,26 +29,21 @@ class Requeue(pl.Callback):
         self.in_step = False
         self.asked = False
         self._before: Any = None
-        self._terminate = signal.getsignal(signal.SIGTERM)
 
-    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        self.is_main = trainer.is_global_zero
+    def begin(self, loop: Loop) -> None:
+        self.is_main = loop.is_main
         if SIGNAL and "SLURM_JOB_ID" in os.environ and _in_main_thread():
             self._before = signal.signal(SIGNAL, self._ask)
-
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if _in_main_thread():
-            signal.signal(signal.SIGTERM, self._terminate)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
         if not self.in_step:
             self._stop()
 
-    def on_train_batch_start(self, *_: Any) -> None:
+    def batch_begin(self, loop: Loop) -> None:
         self.in_step = True
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self.in_step = False
         if self.asked:
             self._stop()
@@ -68,16 +59,7 @@ class Requeue(pl.Callback):
         say.line(f"job {job} is back in the queue; it will resume this run")
         sys.exit(0)
 
-    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
-        """End the other processes of a run that is stopped: once one has ended, Lightning kills this one as well."""
-        started = getattr(trainer.strategy.launcher, "procs", [])
-        if isinstance(exception, KeyboardInterrupt):
-            for process in started:
-                process.kill()
-                process.wait()
-            started.clear()  # Lightning watches those in this list
-
-    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+    def end(self, loop: Loop) -> None:
         if self._before is not None:
             signal.signal(SIGNAL, self._before)
             self._before = None

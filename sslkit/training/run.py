@@ -43,7 +43,7 @@ OLD = 24 * 3600  # seconds after its last write in which the writer on another m
 
 def is_main() -> bool:
     """Return whether this is the first process, from the launcher's variables, before Lightning connects the ranks."""
-    from pytorch_lightning.utilities import rank_zero_only
+    from lightning_fabric.utilities.rank_zero import rank_zero_only
 
     node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
     return not rank_zero_only.rank and int(node) == 0

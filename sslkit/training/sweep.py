@@ -136,7 +136,7 @@ def _can_go_on(folder: Path, config: Config, facts: _Facts) -> bool:
     import torch
 
     state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    begun = state["callbacks"]["Start"]
+    begun = state["hooks"]["Start"]
     same = begun["listing"] == facts.listing and begun["digest"] in (
         None,
         facts.digest,

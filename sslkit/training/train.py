@@ -1,19 +1,21 @@
-"""One run: announce it, train it with Lightning, then call `finish`."""
+"""One run: announce it, train it, then call `finish`."""
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.loggers import Logger
 
 from sslkit.composition.method import Method
 from sslkit.data.images import Images
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import RunFailed, UserError
+from sslkit.layers import norm_statistics
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import launched, loggers, memory, origin, run, same_data
@@ -25,19 +27,20 @@ from sslkit.training.data import Data, rows_to_learn
 from sslkit.training.finish import finish, judge
 from sslkit.training.first_lines import announce
 from sslkit.training.history import History
-from sslkit.training.loading import Loading
-from sslkit.training.module import Pretraining
+from sslkit.training.loading import Loading, to_device
+from sslkit.training.module import Pretraining, Progress
 from sslkit.training.monitor import Monitor
+from sslkit.training.optimizers import make_optimizer
+from sslkit.training.precision import precision
 from sslkit.training.progress import Bar
-from sslkit.training.recomputing import Recomputed
 from sslkit.training.requeue import Requeue
-from sslkit.training.schedules import peak_lr
-from sslkit.training.trainer import deterministic, leave_group, make_trainer, quiet
+from sslkit.training.schedules import make_schedule, peak_lr
+from sslkit.training.trainer import deterministic, leave_group, make_fabric, quiet
 from sslkit.training.view_sheet import save_views
 from sslkit.zoo.entry import ZooEntry
 
 
-class Start(pl.Callback):
+class Start(Hook):
     """Before the first step, on the device: save a picture of the views and evaluate the initial weights.
 
     init: sha256 of these weights; None for random ones.
@@ -56,18 +59,18 @@ class Start(pl.Callback):
         self.content = content
         self.judged: dict[str, float] | None = None
 
-    def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
+    def begin(self, loop: Loop) -> None:
         with together("the judgement of the first weights"):
-            if trainer.is_global_zero and self.judged is None:
-                save_views(module.method, self.shown, self.folder / "views.png")
-                self.judged = judge(module.method, self.data, self.k)
+            if loop.is_main and self.judged is None:
+                save_views(loop.module.method, self.shown, self.folder / "views.png")
+                self.judged = judge(loop.module.method, self.data, self.k)
                 if self.data.bank is not None and not self.judged:
                     say.line(f"too few of the labelled {self.data.unit} can be read: this run is not evaluated")
 
-    def state_dict(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {"judged": self.judged, **self.content.state(), "init": self.init}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         if run.is_main():  # `Prepare` compares the processes
             self.content.check(state, self.folder)
         if state.get("init") != self.init:
@@ -75,39 +78,37 @@ class Start(pl.Callback):
         self.judged = state["judged"]
 
 
-class Prepare(pl.Callback):
+class Prepare(Hook):
     """Lets the regularisers read the clean images, on all ranks at the same time, once these see the same ones."""
 
-    def __init__(self, data: Data, cache: Path) -> None:
+    def __init__(self, data: Data, cache: Path, steps: int) -> None:
         self.train, self.images = data.train, data.train if data.clean is None else data.clean
-        self.cache = cache
+        self.cache, self.steps = cache, steps
 
-    def on_fit_start(self, trainer: pl.Trainer, module: Pretraining) -> None:
+    def begin(self, loop: Loop) -> None:
         same_data.check(self.train)
-        module.method.prepare(self.images, cache=self.cache, steps=module.steps)
+        loop.module.method.prepare(self.images, cache=self.cache, steps=self.steps)
 
 
-class Unreadable(pl.Callback):
+class Unreadable(Hook):
     """Collects the paths that the loader could not read."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, *_: Any
-    ) -> None:
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self.paths.update(batch["bad"])
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.world_size > 1:
-            ranks: list[set[str]] = [set()] * trainer.world_size
+    def epoch_end(self, loop: Loop) -> None:
+        if loop.world_size > 1:
+            ranks: list[set[str]] = [set()] * loop.world_size
             torch.distributed.all_gather_object(ranks, self.paths)
             self.paths = set().union(*ranks)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {"paths": sorted(self.paths)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.paths = set(state["paths"])
 
 
@@ -120,9 +121,7 @@ def train(
     """
     try:
         return _train(config, data, method, folder, checkpoint, asked)
-    except (KeyboardInterrupt, SystemExit) as stop:
-        if isinstance(stop, SystemExit) and not isinstance(stop.__context__, KeyboardInterrupt):  # not Lightning's
-            raise
+    except KeyboardInterrupt as stop:
         raise KeyboardInterrupt(f"stopped; the same command with resume=true continues {folder}") from stop
 
 
@@ -136,39 +135,60 @@ def _train(
     loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
-    monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     # History comes before the monitor, so that its clock stops before the evaluation starts.
+    monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     shown = rows_to_learn(config, data, method, whole=True)
     content = same_data.Content(data.train, read=run.is_main())
     start = Start(data, shown, folder, config.eval.k, origin.digest(method), content)
-    prepare = Prepare(data, Path(config.out) / ".cache")  # first: a prior that does not fit the data ends the run
-    callbacks = [prepare, start, history, monitor, unreadable, Requeue(), *_asked_for(config, loading)]
-    if config.trainer.compile:
-        callbacks.insert(0, Compiled())  # removed before kNN and probe
-    trainer = make_trainer(config, folder, [*callbacks, SaveLast(folder, history, checkpoint)])
-    module = Pretraining(method, config.optimizer, lr=peak_lr(config, batches(config, data)), steps=steps(config, data))
-    _fit(trainer, module, loading, folder, checkpoint)
-    if not trainer.is_global_zero:
+    module, count = Pretraining(method), steps(config, data)
+    prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
+    hooks = [Compiled()] if config.trainer.compile else []  # first: what it compiles is removed before kNN and probe
+    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable, Requeue()]
+    if config.trainer.progress and sys.stderr.isatty():
+        hooks.append(Bar(loading))
+    hooks.append(SaveLast(folder, history, checkpoint))
+    loop = make_loop(config, module, loading, peak_lr(config, batches(config, data)), count, hooks)
+    _fit(loop, config, data, folder, checkpoint)
+    if not loop.is_main:
         return None
-    with memory.explained(config, data.image_size, folder, trainer, module):
-        module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
+    with memory.explained(config, data.image_size, folder, loop):
         content.wait()
         seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
-        return finish(config, data, method, folder, **seen, computed=computed(trainer), asked=asked)
+        return finish(config, data, method, folder, **seen, computed=computed(loop, config), asked=asked)
 
 
-def _fit(trainer: pl.Trainer, module: Pretraining, loading: Loading, folder: Path, checkpoint: Path | None) -> None:
-    """Fit `module`, with the settings' loggers, which are finished in any case, as is the process group."""
-    config = loading.config
+def make_loop(
+    config: Config, module: Pretraining, loading: Loading, lr: float, steps: int, hooks: Sequence[Hook]
+) -> Loop:
+    """The loop of a run with its optimiser. lr: at the peak. steps: of the whole run."""
+    optimizer = make_optimizer(module.method, config.optimizer, lr)
+    return Loop(
+        make_fabric(config),
+        module,
+        optimizer,
+        make_schedule(optimizer, steps, config.optimizer.warmup),
+        loading.load,
+        move=to_device,
+        epochs=config.epochs,
+        accumulate=config.trainer.accumulate,
+        clip=config.optimizer.clip,
+        around_backward=partial(norm_statistics.kept, module) if config.trainer.checkpoint_activations else nullcontext,
+        hooks=hooks,
+    )
+
+
+def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path | None) -> None:
+    """Train, with the settings' loggers, which are finished in any case, as is the process group."""
     launched_outside = "LOCAL_RANK" in os.environ
-    started: dict[str, Logger] = {}
+    started: dict[str, Any] = {}
+    state = None if checkpoint is None else torch.load(checkpoint, map_location="cpu", weights_only=True)
     try:
-        with deterministic(config), memory.explained(config, loading.data.image_size, folder, trainer, module):
+        with deterministic(config), memory.explained(config, data.image_size, folder, loop):
             if run.is_main():
                 started = loggers.start(config, folder)
-                trainer.loggers = list(started.values())
+                loop.loggers = list(started.values())
             with launched.others_watched(folder):
-                trainer.fit(module, loading, ckpt_path=checkpoint, weights_only=True)
+                loop.run(state)
     except OSError as error:  # for example from TensorBoard's writer
         raise RunFailed(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
     finally:
@@ -176,17 +196,8 @@ def _fit(trainer: pl.Trainer, module: Pretraining, loading: Loading, folder: Pat
         leave_group(launched_outside)
 
 
-def computed(trainer: pl.Trainer) -> dict[str, Any]:
+def computed(loop: Loop, config: Config) -> dict[str, Any]:
     """Return device, processes, threads of each and precision, on which the last bits of the weights depend."""
-    on = trainer.strategy.root_device
-    name = torch.cuda.get_device_name(on) if on.type == "cuda" else on.type
-    threads, precision = torch.get_num_threads(), str(trainer.precision)
-    return {"device": name, "processes": trainer.world_size, "threads": threads, "precision": precision}
-
-
-def _asked_for(config: Config, loading: Loading) -> Iterator[pl.Callback]:
-    """Yield the callbacks of the settings that need one."""
-    if config.trainer.checkpoint_activations:
-        yield Recomputed()
-    if config.trainer.progress and sys.stderr.isatty():
-        yield Bar(loading)
+    name = torch.cuda.get_device_name(loop.device) if loop.device.type == "cuda" else loop.device.type
+    number = precision(config.trainer.precision, config.trainer.accelerator)
+    return {"device": name, "processes": loop.world_size, "threads": torch.get_num_threads(), "precision": number}

@@ -1,31 +1,28 @@
-"""Lightning's Trainer with the settings of a run."""
+"""Lightning Fabric with the settings of a run."""
 
 import logging
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.accelerators import CPUAccelerator
-from pytorch_lightning.strategies import DDPStrategy
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from lightning_fabric import Fabric
+from lightning_fabric.accelerators import CPUAccelerator
+from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from sslkit.errors import UserError
 from sslkit.training import compiling, launched, loggers
 from sslkit.training.config import Config
-from sslkit.training.history import MOST_STEPS
 from sslkit.training.precision import precision
-from sslkit.training.progress import Bar
 
 
 def check_trainer(config: Config) -> None:
     """Raises UserError for settings that are not possible here, before anything is computed.
 
-    These are settings that Lightning refuses, a logger that is not installed, a launcher that has started another
+    These are settings that Fabric refuses, a logger that is not installed, a launcher that has started another
     number of processes, a batch that the ranks cannot share evenly, and a network that cannot be compiled.
     """
     quiet()
@@ -34,17 +31,17 @@ def check_trainer(config: Config) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `train` makes it again and shows them
-            trainer = make_trainer(config, Path(config.out), [])
-    except (MisconfigurationException, ValueError, TypeError, OverflowError) as error:
+            fabric = make_fabric(config)
+    except (MisconfigurationException, RuntimeError, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"trainer: {str(error).strip().splitlines()[0]}{_instead(config)}") from error
-    if config.trainer.precision == "16-mixed" and isinstance(trainer.accelerator, CPUAccelerator):
+    if config.trainer.precision == "16-mixed" and isinstance(fabric.accelerator, CPUAccelerator):
         raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
-    if config.data.batch_size % trainer.world_size:
+    if config.data.batch_size % fabric.world_size:
         raise UserError(
-            f"data.batch_size={config.data.batch_size} cannot be shared evenly by {trainer.world_size} processes"
+            f"data.batch_size={config.data.batch_size} cannot be shared evenly by {fabric.world_size} processes"
         )
     if config.trainer.compile:
-        compiling.check(trainer.strategy.root_device)
+        compiling.check(fabric.device)
 
 
 def _instead(config: Config) -> str:
@@ -55,26 +52,15 @@ def _instead(config: Config) -> str:
     )
 
 
-def make_trainer(config: Config, folder: Path, callbacks: list[pl.Callback]) -> pl.Trainer:
-    """Lightning's Trainer with our settings; everything else keeps Lightning's default."""
+def make_fabric(config: Config) -> Fabric:
+    """Fabric with the devices, the processes and the precision of a run; it is not launched yet."""
     t = config.trainer
-    return pl.Trainer(
+    return Fabric(
         accelerator=t.accelerator,
         devices=launched.devices(config),
         num_nodes=launched.nodes(config),
         strategy=_strategy(config),
         precision=precision(t.precision, t.accelerator),
-        max_epochs=config.epochs,
-        accumulate_grad_batches=t.accumulate,
-        gradient_clip_val=config.optimizer.clip,
-        callbacks=callbacks,
-        logger=False,  # `train` sets the started ones
-        default_root_dir=folder,
-        log_every_n_steps=MOST_STEPS if t.log_every == "auto" else t.log_every,
-        use_distributed_sampler=False,
-        enable_checkpointing=True,
-        enable_progress_bar=any(isinstance(c, Bar) for c in callbacks),
-        enable_model_summary=False,
     )
 
 
@@ -109,7 +95,7 @@ def deterministic(config: Config) -> Iterator[None]:
 
 
 def leave_group(launched_outside: bool) -> None:
-    """Close the process group, which Lightning leaves open, so that a later run here can start its own ranks."""
+    """Close the process group, which Fabric leaves open, so that a later run here can start its own ranks."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     if not launched_outside:
@@ -118,17 +104,9 @@ def leave_group(launched_outside: bool) -> None:
 
 
 def quiet() -> None:
-    """Silence Lightning's advice, which is meant for user-written loops, and news of its loggers."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    """Silence news of Lightning and of its loggers, and advice on an argument of DDP that has no successor."""
+    for name in ("lightning_fabric", "pytorch_lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("pytorch_lightning.loggers.mlflow", "mlflow.store.db.utils"):  # each says that it makes a new store
         logging.getLogger(name).setLevel(logging.ERROR)
-    for message in (
-        ".*does not have many workers.*",
-        ".*Checkpoint directory.*",
-        ".*LeafSpec.*",
-        ".*Trying to infer.*",
-        r".*module\(s\) in eval mode.*",  # batch normalisation that is frozen
-        ".*smaller than the logging interval.*",
-        ".*`broadcast_buffers` is deprecated.*",  # its successor still sends them once
-    ):
-        warnings.filterwarnings("ignore", message)
+    warnings.filterwarnings("ignore", ".*`broadcast_buffers` is deprecated.*")  # its successor still sends them once

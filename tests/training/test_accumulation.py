@@ -11,9 +11,10 @@ from torch.utils.data import DataLoader
 
 import sslkit
 from sslkit.composition.method import Method
-from sslkit.training.config import Config, OptimizerConfig
-from sslkit.training.module import Pretraining
-from sslkit.training.trainer import make_trainer
+from sslkit.runtime.loop import Hook, Loop
+from sslkit.training.config import Config
+from sslkit.training.module import Pretraining, Progress
+from sslkit.training.train import make_loop
 
 ROWS = 8  # of a batch
 GROUPS = {(4, 2): [2, 2], (3, 4): [3, 1, 3, 1], (2, 4): [2, 2, 2, 2], (8, 1): [1, 1], (1, 3): [1] * 6}
@@ -42,20 +43,22 @@ def gradients(
     """The gradients of every optimiser step of two epochs over `rows`, in their order, as the optimiser has them."""
     seen = []
 
-    class Watched(Pretraining):
-        def configure_gradient_clipping(self, *given: object, **more: object) -> None:
-            super().configure_gradient_clipping(*given, **more)
-            seen.append([p.grad.clone() for p in self.method.parameters() if p.grad is not None])
+    class Watched(Hook):
+        def after_step(self, loop: Loop) -> None:
+            seen.append([p.grad.clone() for p in method.parameters() if p.grad is not None])
 
     given = {"method": "supervised", "data": "digits", "epochs": 2, "trainer": {"accumulate": accumulate}}
     given["trainer"] |= {"accelerator": "cpu", "precision": "32-true", "progress": False}
-    given |= {"optimizer": {"clip": clip}} if clip else {}
-    trainer = make_trainer(Config.from_mapping(given), folder, [])
+    given |= {"optimizer": {"name": "sgd", "weight_decay": 0.0, "clip": clip}}
+    config = Config.from_mapping(given)
     n = len(rows)
     kept = {"images": rows, "index": torch.arange(n), "aspect": torch.ones(n), **of_rows}
     items = [{name: values[i] for name, values in kept.items()} for i in range(n)]
-    module = Watched(method, OptimizerConfig(name="sgd", weight_decay=0.0), lr=0.0, steps=8)
-    trainer.fit(module, DataLoader(items, batch_size=ROWS))
+    module = Pretraining(method)
+    loader = DataLoader(items, batch_size=ROWS)
+    loader.sampler.set_epoch = lambda epoch: None
+    loading = SimpleNamespace(load=lambda loop: loader)
+    make_loop(config, module, loading, 0.0, 8, [Progress(module, config.optimizer, 8), Watched()]).run()
     return seen
 
 

@@ -10,14 +10,14 @@ import torch
 
 from sslkit.errors import UserError
 from sslkit.files.checksums import seal
-from sslkit.training.checkpoint_files import CALLBACKS, KINDS, damage, last, newest_whole, previous
+from sslkit.training.checkpoint_files import HOOKS, KINDS, damage, last, newest_whole, previous
 
 
 def a_state(**changes: object) -> dict:
     """The parts of a run's checkpoint, with a tensor of 4 KB."""
     state = {name: kind() for name, kind in KINDS.items()}
-    state["state_dict"] = {"weight": torch.arange(1024.0)}
-    state["callbacks"] = {name: dict.fromkeys(keys) for name, keys in CALLBACKS.items()}
+    state["module"] = {"weight": torch.arange(1024.0)}
+    state["hooks"] = {name: dict.fromkeys(keys) for name, keys in HOOKS.items()}
     return {**state, **changes}
 
 
@@ -54,9 +54,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "unsafe pickle": (_other_pickle, "is no checkpoint of a run"),
     "other dict": (lambda path: torch.save({"weight": torch.ones(2)}, path), "epoch is missing"),
     "a list": (lambda path: torch.save([1, 2], path), "epoch is missing"),
-    "no callbacks": (lambda path: written(path, callbacks={}), "Start.judged is missing"),
-    "no digest": (lambda path: written(path, callbacks={"Start": {"judged": {}}}), "Start.digest is missing"),
-    "of another kind": (lambda path: written(path, state_dict=[1]), "state_dict is missing"),
+    "no hooks": (lambda path: written(path, hooks={}), "Start.judged is missing"),
+    "no digest": (lambda path: written(path, hooks={"Start": {"judged": {}}}), "Start.digest is missing"),
+    "of another kind": (lambda path: written(path, module=[1]), "module is missing"),
     "other zip": (lambda path: zipfile.ZipFile(path, "w").writestr("a.txt", "a"), "is no checkpoint of a run"),
 }
 

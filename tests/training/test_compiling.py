@@ -17,7 +17,7 @@ def compiled(run: dict, *, on: bool, **more: object) -> dict:
 
 
 def state(entry: sslkit.ZooEntry) -> dict[str, torch.Tensor]:
-    return torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    return torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["module"]
 
 
 def difference(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> float:
@@ -65,7 +65,7 @@ def test_a_run_may_be_resumed_compiled_and_not(small_run, calls, monkeypatch) ->
     for first in (True, False):
         name = f"first-{first}"
         with monkeypatch.context() as patch:
-            patch.setattr(train.SaveLast, "on_train_epoch_end", stopping(train.SaveLast.on_train_epoch_end))
+            patch.setattr(train.SaveLast, "epoch_end", stopping(train.SaveLast.epoch_end))
             with pytest.raises(KeyboardInterrupt):
                 sslkit.pretrain(compiled({**run, "name": name}, on=first))
         resumed = sslkit.pretrain(compiled({**run, "name": name, "resume": True}, on=not first))
@@ -74,11 +74,11 @@ def test_a_run_may_be_resumed_compiled_and_not(small_run, calls, monkeypatch) ->
 
 
 def stopping(save):
-    def on_train_epoch_end(self, *given: object) -> None:
+    def epoch_end(self, *given: object) -> None:
         save(self, *given)
         raise KeyboardInterrupt
 
-    return on_train_epoch_end
+    return epoch_end
 
 
 def test_without_a_compiler_one_line_before_a_folder_is_made(small_run, tmp_path: Path) -> None:

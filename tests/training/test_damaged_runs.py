@@ -187,10 +187,10 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert previous(folder).read_bytes() == before
     resumed = torch.load(last(folder), weights_only=True)
     for state in (unbroken, resumed):  # measured times differ
-        for row in state["callbacks"]["History"]["rows"]:
+        for row in state["hooks"]["History"]["rows"]:
             row.pop("images_per_second", None), row.pop("waiting", None)
-        state["callbacks"]["History"]["seconds"] = 0
-    for name in ("state_dict", "optimizer_states", "lr_schedulers", "callbacks"):
+        state["hooks"]["History"]["seconds"] = 0
+    for name in ("module", "optimizer", "schedule", "hooks"):
         assert equal(unbroken[name], resumed[name]), name
 
 
@@ -218,8 +218,8 @@ def test_no_whole_checkpoint(run) -> None:
 def test_of_another_network(run) -> None:
     config, folder = run
     state = torch.load(last(folder), weights_only=True)
-    name = next(name for name, value in state["state_dict"].items() if value.dim() == 4)
-    state["state_dict"][name] = state["state_dict"][name][:1]
+    name = next(name for name, value in state["module"].items() if value.dim() == 4)
+    state["module"][name] = state["module"][name][:1]
     torch.save(state, last(folder))
     with pytest.raises(UserError, match="another network") as said:
         sslkit.pretrain(config)

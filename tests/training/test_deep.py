@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 import yaml
 from forks import exit_code
@@ -19,6 +18,7 @@ import sslkit
 from evaluation.features.models import load_model
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import train
 from sslkit.training.config import Config
 from sslkit.zoo import exporting
@@ -75,17 +75,17 @@ def test_eight_bits_have_no_range(small_run) -> None:
     assert entry.card["config"]["data"]["range"] is None
 
 
-class Die(pl.Callback):
+class Die(Hook):
     """In the middle of the second epoch."""
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
-        if trainer.global_step == 6:
+    def batch_end(self, loop: Loop, *_: object) -> None:
+        if loop.step == 6:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die(config: dict) -> None:
-    make = train.make_trainer
-    train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])
+    make = train.make_loop
+    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 

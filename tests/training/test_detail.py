@@ -5,13 +5,13 @@ import signal
 from pathlib import Path
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from forks import exit_code
 from photographs import write_jpegs
 
 import sslkit
 from sslkit.data.views.cropped import CroppedImages
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import train
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn, settled
@@ -43,17 +43,17 @@ def test_files_are_read_in_full_detail_whatever_the_workers(run) -> None:
     assert same_weights(alone, together)
 
 
-class Die(pl.Callback):
+class Die(Hook):
     """In the middle of the second epoch."""
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
-        if trainer.global_step == 4:
+    def batch_end(self, loop: Loop, *_: object) -> None:
+        if loop.step == 4:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die(config: dict) -> None:
-    make = train.make_trainer
-    train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])
+    make = train.make_loop
+    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 

@@ -41,12 +41,12 @@ def test_ends_in_a_zoo_entry_that_says_what_it_is(name: str, plugin: str, run, c
 def test_stopped_and_resumed_is_bitwise_the_unbroken_run(name: str, run, monkeypatch, tmp_path) -> None:
     unbroken = sslkit.pretrain(run(f"{name}+dsa", name="unbroken"))
 
-    def stop_in_the_second_epoch(self, trainer, *args) -> None:
-        if trainer.current_epoch == 1:
+    def stop_in_the_second_epoch(self, loop, *args) -> None:
+        if loop.epoch == 1:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Unreadable, "on_train_batch_end", stop_in_the_second_epoch)
+        patch.setattr(Unreadable, "batch_end", stop_in_the_second_epoch)
         with pytest.raises(KeyboardInterrupt):
             sslkit.pretrain(run(f"{name}+dsa", name="broken"))
     assert not (tmp_path / "zoo" / "broken" / "card.json").exists()
@@ -54,5 +54,5 @@ def test_stopped_and_resumed_is_bitwise_the_unbroken_run(name: str, run, monkeyp
     before, after = unbroken.state_dict(), resumed.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before)
     old, new = (torch.load(e.folder / "checkpoints" / "last.ckpt", weights_only=True) for e in (unbroken, resumed))
-    different = [k for k, v in old["state_dict"].items() if not torch.equal(v, new["state_dict"][k])]
+    different = [k for k, v in old["module"].items() if not torch.equal(v, new["module"][k])]
     assert not different, f"another state after a resume: {different}"

@@ -253,7 +253,7 @@ def test_a_full_disk_keeps_what_was_written(small_run, tmp_path) -> None:
 
 def test_supervised_takes_the_classes_of_the_data_and_more_if_asked(small_run, small_npz) -> None:
     entry = sslkit.pretrain({**small_run, "method": "supervised", "epochs": 1})
-    state = torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    state = torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["module"]
     assert state["method.objective.classifier.weight"].shape[0] == 10
     assert entry.card["data"]["held_out"] is True
     few = {"name": "supervised", "objective": {"classes": 3}}

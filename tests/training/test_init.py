@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 
 import pytest
-import pytorch_lightning as pl
 import safetensors.torch
 import timm
 import torch
@@ -18,6 +17,7 @@ import sslkit
 from sslkit import objectives
 from sslkit.composition.method import signature
 from sslkit.errors import UserError
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import train
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
@@ -62,10 +62,10 @@ def test_a_run_from_a_file_says_so_and_starts_there(colour, resnet, monkeypatch,
     word, state = resnet
     seen = {}
 
-    def look(self, trainer, module) -> None:
-        seen.update({k: v.clone() for k, v in module.method.backbone.net.state_dict().items()})
+    def look(self, loop) -> None:
+        seen.update({k: v.clone() for k, v in loop.module.method.backbone.net.state_dict().items()})
 
-    monkeypatch.setattr(train.Prepare, "on_fit_start", look)
+    monkeypatch.setattr(train.Prepare, "begin", look)
     entry = sslkit.pretrain({**colour, "init": word})
     said = " ".join(capsys.readouterr().out.split())
     digest = hashlib.sha256(Path(word.split(":")[2]).read_bytes()).hexdigest()
@@ -119,13 +119,13 @@ def test_resumed_is_bitwise_the_unbroken_run_and_the_weights_come_from_the_check
 
 
 def die_in_the_second_epoch(config: dict) -> None:
-    class Die(pl.Callback):
-        def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
-            if trainer.global_step == 5:
+    class Die(Hook):
+        def batch_end(self, loop: Loop, *_: object) -> None:
+            if loop.step == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    make = train.make_trainer
-    train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])
+    make = train.make_loop
+    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 

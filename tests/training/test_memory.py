@@ -22,19 +22,19 @@ CPU = "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't 
 
 def failing(error: Exception, epoch: int):
     """A training step that raises in its second batch of an epoch."""
-    step = Pretraining.training_step
+    step = Pretraining.forward
 
-    def training_step(self, batch, batch_idx):
-        if (self.current_epoch, batch_idx) == (epoch, 1):
+    def forward(self, batch, number):
+        if (self.method.epoch, number) == (epoch, 1):
             raise error
-        return step(self, batch, batch_idx)
+        return step(self, batch, number)
 
-    return training_step
+    return forward
 
 
 def test_a_killed_worker_of_the_loader_is_one_line(small_run, monkeypatch) -> None:
     said = "DataLoader worker (pid 12) is killed by signal: Killed. "  # raised wherever the main process then is
-    monkeypatch.setattr(Pretraining, "training_step", failing(RuntimeError(said), epoch=0))
+    monkeypatch.setattr(Pretraining, "forward", failing(RuntimeError(said), epoch=0))
     with pytest.raises(UserError, match=r"a worker process of the loader was killed.*lower data.workers.*resume=true"):
         sslkit.pretrain(small_run)
 
@@ -49,7 +49,7 @@ def test_a_killed_worker_of_the_loader_is_one_line(small_run, monkeypatch) -> No
     ],
 )
 def test_one_line_says_what_was_asked_and_what_to_lower(small_run, error, said: str, monkeypatch) -> None:
-    monkeypatch.setattr(Pretraining, "training_step", failing(error, epoch=0))
+    monkeypatch.setattr(Pretraining, "forward", failing(error, epoch=0))
     with pytest.raises(UserError, match="out of memory on cpu in epoch 1, step 2") as caught:
         sslkit.pretrain(small_run)
     line = str(caught.value)
@@ -60,16 +60,14 @@ def test_one_line_says_what_was_asked_and_what_to_lower(small_run, error, said: 
 
 
 def test_the_half_batch_is_estimated_from_what_does_not_depend_on_it() -> None:
-    module = Pretraining(
-        sslkit.method("simclr", image_size=16), sslkit.training.config.OptimizerConfig(), lr=1.0, steps=1
-    )
+    module = Pretraining(sslkit.method("simclr", image_size=16))
     weights = sum(p.numel() for p in module.parameters()) * 4
     buffers = sum(b.numel() * b.element_size() for b in module.buffers())
-    assert memory._fixed(module) == 4 * weights + buffers  # weights, gradients and AdamW's two moments
+    assert memory._fixed(module, "adamw") == 4 * weights + buffers  # weights, gradients and AdamW's two moments
 
 
 def test_other_errors_pass_as_they_are(small_run, monkeypatch) -> None:
-    monkeypatch.setattr(Pretraining, "training_step", failing(RuntimeError("shapes do not match"), epoch=0))
+    monkeypatch.setattr(Pretraining, "forward", failing(RuntimeError("shapes do not match"), epoch=0))
     with pytest.raises(RuntimeError, match="shapes do not match"):
         sslkit.pretrain(small_run)
 
@@ -77,7 +75,7 @@ def test_other_errors_pass_as_they_are(small_run, monkeypatch) -> None:
 def test_the_checkpoint_is_kept_and_the_run_goes_on_with_recomputed_activations(small_run, monkeypatch) -> None:
     whole = sslkit.pretrain({**small_run, "name": "whole"})
     with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "training_step", failing(torch.OutOfMemoryError(CUDA), epoch=1))
+        patch.setattr(Pretraining, "forward", failing(torch.OutOfMemoryError(CUDA), epoch=1))
         with pytest.raises(UserError, match=r"epoch 2, step 5.*the last checkpoint is whole.*resume=true and"):
             sslkit.pretrain({**small_run, "name": "short"})
     trainer = {**small_run["trainer"], "checkpoint_activations": True}
@@ -88,13 +86,13 @@ def test_the_checkpoint_is_kept_and_the_run_goes_on_with_recomputed_activations(
 
 def use_up(run: dict) -> None:
     """Train with 2 GiB more of address space than the process has, and a step that asks for 4."""
-    step = Pretraining.training_step
+    step = Pretraining.forward
 
-    def training_step(self, batch, batch_idx):
+    def forward(self, batch, number):
         torch.ones(2**30)  # 4 GiB
-        return step(self, batch, batch_idx)
+        return step(self, batch, number)
 
-    Pretraining.training_step = training_step
+    Pretraining.forward = forward
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2 * 2**30, used + 2 * 2**30))
     try:

@@ -9,8 +9,9 @@ from unfolded import unfolded
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.runtime.loop import Loop
 from sslkit.training.config import Config, OptimizerConfig
-from sslkit.training.module import Pretraining
+from sslkit.training.module import Progress
 from sslkit.training.optimizers import layer_rates, make_optimizer
 from sslkit.training.schedules import peak_lr, set_weight_decay
 
@@ -163,23 +164,23 @@ def test_killed_and_resumed_with_every_schedule_is_bitwise_the_unbroken_run(smal
     optimizer = {"lr_scaling": "sqrt", "layer_decay": 0.6, "weight_decay": 0.1, "weight_decay_end": 20.0}
     run = {**small_run, "epochs": 3, "optimizer": optimizer}
     decays: dict[str, list[float]] = {"whole": [], "broken": []}
-    step = Pretraining.optimizer_step
+    before = Progress.before_step
 
     def seen(name: str, die: bool):
-        def optimizer_step(self, *given, **more):
-            if die and self.trainer.global_step == 4:
+        def before_step(self, loop: Loop) -> None:
+            if die and loop.step == 4:
                 raise InterruptedError("killed")
-            step(self, *given, **more)
-            decays[name].append(self.trainer.optimizers[0].param_groups[0]["weight_decay"])
+            before(self, loop)
+            decays[name].append(loop.optimizer.param_groups[0]["weight_decay"])
 
-        return optimizer_step
+        return before_step
 
-    monkeypatch.setattr(Pretraining, "optimizer_step", seen("whole", die=False))
+    monkeypatch.setattr(Progress, "before_step", seen("whole", die=False))
     whole = sslkit.pretrain({**run, "name": "whole"})
-    monkeypatch.setattr(Pretraining, "optimizer_step", seen("broken", die=True))
+    monkeypatch.setattr(Progress, "before_step", seen("broken", die=True))
     with pytest.raises(UserError, match="resume=true"):
         sslkit.pretrain({**run, "name": "broken"})
-    monkeypatch.setattr(Pretraining, "optimizer_step", seen("broken", die=False))
+    monkeypatch.setattr(Progress, "before_step", seen("broken", die=False))
     broken = sslkit.pretrain({**run, "name": "broken", "resume": True})
     assert decays["broken"] == decays["whole"][:4] + decays["whole"][3:] and decays["whole"][0] == 0.1
     one, other = whole.state_dict(), broken.state_dict()

@@ -38,7 +38,7 @@ def test_a_run_ends_with_the_same_weights_and_running_statistics(small_run, caps
         entry = sslkit.pretrain(
             {**small_run, "epochs": 1, "trainer": {**small_run["trainer"], "checkpoint_activations": on}}
         )
-        states.append(torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"])
+        states.append(torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["module"])
     one, other = states
     assert any("num_batches_tracked" in name for name in one)
     assert one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one if not k.endswith("_state"))

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from forks import exit_code
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.training import train
+from sslkit.files.checksums import seal
+from sslkit.runtime.loop import Hook, Loop
+from sslkit.training import checkpoint, train
 
 RUN = """
 import json, sys, torch
@@ -28,31 +29,31 @@ sslkit.pretrain(json.loads(sys.argv[1]))
 """
 
 
-class Die(pl.Callback):
+class Die(Hook):
     """In the middle of the second epoch, before anything of it is kept."""
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
-        if trainer.global_step == 5:
+    def batch_end(self, loop: Loop, *_: object) -> None:
+        if loop.step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_at_a_step(config: dict) -> None:
-    make = train.make_trainer
-    train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])
+    make = train.make_loop
+    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 
 def die_while_saving(config: dict) -> None:
-    save, calls = pl.Trainer.save_checkpoint, []
+    calls = []
 
-    def broken(self: pl.Trainer, path: str, *options: object, **more: object) -> None:
+    def broken(path: Path) -> None:
         calls.append(path)
         if len(calls) == 2:
-            Path(path).write_bytes(b"half a checkpoint")
+            path.write_bytes(b"half a checkpoint")
             os.kill(os.getpid(), signal.SIGKILL)
-        save(self, path, *options, **more)
+        seal(path)
 
-    pl.Trainer.save_checkpoint = broken
+    checkpoint.seal = broken
     sslkit.pretrain(config)
 
 
@@ -208,7 +209,7 @@ def test_ctrl_c_says_how_to_go_on(run, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Monitor, "on_train_batch_end", press)
+        patch.setattr(Monitor, "batch_end", press)
         with pytest.raises(KeyboardInterrupt, match=r"resume=true continues .*stopped"):
             sslkit.pretrain({**run, "name": "stopped"})
     assert sslkit.pretrain({**run, "name": "stopped", "resume": True}).folder.name == "stopped"

@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import pytest
-import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
 from forks import exit_code, free_port, start_ranks
@@ -14,6 +13,7 @@ from photographs import write_jpegs
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import same_data, train
 
 
@@ -85,15 +85,15 @@ def of_files(tmp_path: Path) -> dict:
     }
 
 
-class Killed(pl.Callback):
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
-        if trainer.global_step == 5:
+class Killed(Hook):
+    def batch_end(self, loop: Loop, *_: object) -> None:
+        if loop.step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed(config: dict) -> None:
-    make = train.make_trainer
-    train.make_trainer = lambda c, f, callbacks: make(c, f, [Killed(), *callbacks])
+    make = train.make_loop
+    train.make_loop = lambda *given: make(*given[:-1], [Killed(), *given[-1]])
     sslkit.pretrain(config)
 
 

@@ -16,7 +16,7 @@ def test_swav_keeps_its_prototypes_as_its_loss_reads_them(small_run) -> None:
     entry = sslkit.pretrain({**small_run, "method": SWAV, "epochs": 1})
     recipe = entry.card["source_heads"]["prototypes"]
     assert (recipe["classes"], recipe["data"]) == (12, small_run["data"]["source"])
-    state = torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    state = torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["module"]
     own = {name.partition("objective.")[2]: value for name, value in state.items() if "objective." in name}
     h = torch.rand(20, 128)
     hidden = F.batch_norm(

@@ -172,7 +172,7 @@ def test_the_machine_as_a_run_sees_it(monkeypatch) -> None:
     ):
         with pytest.raises(UserError, match=said):
             machine(**trainer)
-    # What Lightning would say of GPUs that are not here is not asked.
+    # What Fabric would say of GPUs that are not here is not asked.
     monkeypatch.setattr("sslkit.training.trainer.check_trainer", lambda config: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -1,4 +1,4 @@
-"""Lightning's Trainer with the settings of a run."""
+"""Lightning Fabric with the settings of a run."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from sslkit.training import train
 def test_deterministic_kernels_are_asked_for_during_the_run_only(small_run, tmp_path, monkeypatch) -> None:
     plain = sslkit.pretrain(small_run)
     seen = []
-    fit = train.pl.Trainer.fit
+    fit = train.Loop.run
 
     def watched(self, *options, **more):
         seen.append(
@@ -19,7 +19,7 @@ def test_deterministic_kernels_are_asked_for_during_the_run_only(small_run, tmp_
         )
         return fit(self, *options, **more)
 
-    monkeypatch.setattr(train.pl.Trainer, "fit", watched)
+    monkeypatch.setattr(train.Loop, "run", watched)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     own = {
         **small_run,

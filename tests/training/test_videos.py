@@ -28,13 +28,14 @@ from moving_films import write_folder, write_pieces
 KILLED = (
     "import json, os, sys, torch\n"
     "torch.set_num_threads(1)\n"
-    "import pytorch_lightning as pl, sslkit\n"
+    "import sslkit\n"
+    "from sslkit.runtime.loop import Hook\n"
     "from sslkit.training import train\n"
-    "class Die(pl.Callback):\n"
-    "    def on_train_batch_end(self, trainer, *_):\n"
-    "        if trainer.global_step == 5: os.kill(os.getpid(), 9)\n"
-    "make = train.make_trainer\n"
-    "train.make_trainer = lambda c, f, callbacks: make(c, f, [Die(), *callbacks])\n"
+    "class Die(Hook):\n"
+    "    def batch_end(self, loop, *_):\n"
+    "        if loop.step == 5: os.kill(os.getpid(), 9)\n"
+    "make = train.make_loop\n"
+    "train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])\n"
     "sslkit.pretrain(json.loads(sys.argv[1]))\n"
 )
 pytestmark = pytest.mark.filterwarnings("ignore:.*videos cannot be read.*", "ignore:.*eta.*", "ignore:.*dead.*")

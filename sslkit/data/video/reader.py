@@ -87,7 +87,7 @@ def _load(decoder: str) -> VideoReader:
     module, name = {"pyav": ("pyav_reader", "PyAVReader"), "torchcodec": ("torchcodec_reader", "TorchcodecReader")}[
         decoder
     ]
-    return getattr(importlib.import_module(f"sslkit.data.{module}"), name)()
+    return getattr(importlib.import_module(f"sslkit.data.video.{module}"), name)()
 
 
 def check_numbers(numbers: np.ndarray, facts: VideoFacts) -> None:

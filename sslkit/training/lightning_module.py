@@ -1,0 +1,62 @@
+"""A method as a LightningModule, for people who have a Lightning Trainer of their own; `sslkit.pretrain` needs none."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from sslkit.composition.method import method
+from sslkit.options.settings import overlaid
+from sslkit.runtime import distributed
+from sslkit.training.config import OptimizerConfig
+from sslkit.training.module import Pretraining, Progress
+from sslkit.training.optimizers import make_optimizer
+from sslkit.training.schedules import make_schedule
+
+
+class LightningMethod(pl.LightningModule):
+    """training_step takes the batches of `sslkit.data.loader.make_loader`: images, index, aspect, label.
+
+    The teacher, the weight decay and the learning rate follow the steps that the Trainer estimates.
+    """
+
+    def __init__(self, pretraining: Pretraining, optimizer: OptimizerConfig) -> None:
+        super().__init__()
+        self.pretraining, self.optimizer = pretraining, optimizer
+        self.method = pretraining.method
+
+    def setup(self, stage: str) -> None:
+        self.progress = Progress(self.pretraining, self.optimizer, int(self.trainer.estimated_stepping_batches))
+        if self.trainer.world_size > 1:
+            distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
+
+    def on_train_epoch_start(self) -> None:
+        self.method.epoch, self.method.batch = self.current_epoch, 0
+
+    def training_step(self, batch: Mapping[str, Any], number: int) -> Tensor:
+        found = self.pretraining(batch, number)
+        self.log_dict(found["terms"])
+        return found["loss"]
+
+    def optimizer_step(self, *given: Any, **more: Any) -> None:
+        self.progress.set_decay(self.trainer.optimizers[0], self.global_step)
+        super().optimizer_step(*given, **more)
+        self.progress.moved(self.global_step + 1)  # Lightning counts the step only after this hook
+
+    def on_train_epoch_end(self) -> None:
+        self.pretraining.check_last()
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        optimizer = make_optimizer(self.method, self.optimizer, self.optimizer.lr)
+        schedule = make_schedule(optimizer, self.progress.steps, self.optimizer.warmup)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def lightning_module(name: str, *, optimizer: Mapping[str, Any] | None = None, **options: Any) -> LightningMethod:
+    """`sslkit.method(name, **options)` as a LightningModule.
+
+    optimizer: settings as of recipes/train.py, {"name": "adamw", "lr": 1e-3, ...}; the rate is taken as it is, and
+        `clip` is the Trainer's. Raises UserError as `sslkit.method` does, and for unknown settings.
+    """
+    return LightningMethod(Pretraining(method(name, **options)), overlaid(OptimizerConfig(), optimizer or {}))

@@ -1,0 +1,82 @@
+"""A method under a Lightning Trainer of one's own: the weights of our own loop, and a checkpoint that resumes."""
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+import sslkit
+from sslkit.data.loader import make_loader
+from sslkit.errors import UserError
+
+OPTIMIZER = {"name": "adamw", "lr": 0.01, "weight_decay": 0.05, "weight_decay_end": 0.2, "warmup": 0.2}
+VIEWS = {"scale": [0.2, 1.0]}
+SETTINGS = {
+    "method": {"name": "byol+koleo", "objective": {"momentum": 0.9}, "views": VIEWS},
+    "data": "digits",
+    "epochs": 2,
+}
+SETTINGS |= {
+    "data.batch_size": 128,
+    "backbone": "narrow_resnet",
+    "seed": 3,
+    "eval.tsne": 0,
+    "optimizer.lr_scaling": "none",
+}
+SETTINGS |= {f"optimizer.{name}": value for name, value in OPTIMIZER.items()}
+HOW = {"accelerator": "cpu", "precision": "32-true"}
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def fitted(epochs: int, folder, resume: object = None) -> pl.LightningModule:
+    images = sslkit.open_images("digits")
+    module = sslkit.lightning_module(
+        "byol+koleo",
+        backbone="narrow_resnet",
+        image_size=images.image_size,
+        in_chans=1,
+        objective={"momentum": 0.9},
+        views=VIEWS,
+        normalize=normalize(folder),
+        seed=3,
+        optimizer=OPTIMIZER,
+    )
+    trainer = pl.Trainer(
+        max_epochs=2,
+        default_root_dir=folder,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        limit_train_batches=None,
+        callbacks=[pl.callbacks.LambdaCallback(on_train_epoch_end=lambda t, m: setattr(t, "should_stop", epochs == 1))],
+        min_epochs=epochs,
+        **HOW,
+    )
+    loader = make_loader(images, batch_size=128, seed=3)
+    trainer.fit(module, loader, ckpt_path=resume)
+    trainer.save_checkpoint(folder / "own.ckpt")
+    return module
+
+
+def normalize(folder) -> tuple:
+    entry = sslkit.ZooEntry.load(next((folder / "zoo").glob("*/card.json")).parent)
+    own = entry.card["normalize"]
+    return tuple(own["mean"]), tuple(own["std"])
+
+
+def test_a_trainer_of_ones_own_ends_with_the_weights_of_ours(tmp_path) -> None:
+    trainer = {f"trainer.{name}": value for name, value in {**HOW, "progress": False}.items()}
+    entry = sslkit.pretrain({**SETTINGS, **trainer, "out": str(tmp_path / "zoo")})
+    module = fitted(2, tmp_path)
+    ours = entry.state_dict()
+    assert all(torch.equal(value, ours[name]) for name, value in module.method.backbone.export().items())
+    fitted(1, tmp_path)
+    resumed = fitted(2, tmp_path, resume=tmp_path / "own.ckpt")
+    assert all(torch.equal(value, ours[name]) for name, value in resumed.method.backbone.export().items())
+
+
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(UserError, match="did you mean 'lr'"):
+        sslkit.lightning_module("byol", optimizer={"lrr": 1})
+    with pytest.raises(UserError, match="did you mean 'byol'"):
+        sslkit.lightning_module("byoll")
