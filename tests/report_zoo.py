@@ -98,7 +98,7 @@ def digits(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_study(path: Path) -> Path:
-    """A study as recipes/benchmarks/ranking_study.py writes it, of two metrics on one task."""
+    """A study as recipes/benchmarks/ranking writes it, of two metrics on one task."""
     tau = "weighted tau (Vigna)"
     number = {"value": 0.625, "interval": [0.25, 0.9], "models": 5}
     metric = {

@@ -13,7 +13,9 @@ from sslkit import priors
 from sslkit.zoo import exporting
 
 ROOT = Path(__file__).parents[1]
-PAGES = [Path(name, "README.md") for name in ("", "sslkit", "evaluation", "recipes", "recipes/benchmarks")]
+PAGES = [Path(name, "README.md") for name in ("", "sslkit", "evaluation", "recipes")]
+BENCHMARKS = sorted((ROOT / "recipes" / "benchmarks").glob("**/*.md"))
+PAGES += [path.relative_to(ROOT) for path in BENCHMARKS]
 
 
 def anchors(page: Path) -> set[str]:

@@ -21,7 +21,7 @@ from evaluation.ranking.rounds import Arm, Round
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 
-# Standard deviations over sqrt(p (1 - p)), p the accuracy; recipes/benchmarks, "With a little fine-tuning":
+# Standard deviations over sqrt(p (1 - p)), p the accuracy (recipes/benchmarks/ranking and constants.json):
 SEED_NOISE = 0.05  # between seeds
 STEP_NOISE = 0.1  # between models, of the accuracy after half of the steps, beside that after all of them
 USUAL = 4  # seeds that count as much as a model's own for its variance

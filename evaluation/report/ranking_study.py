@@ -1,4 +1,4 @@
-"""The tables of the ranking study (recipes/benchmarks/ranking_study.py): metrics, claims, measured accuracies."""
+"""The tables of the ranking study (recipes/benchmarks/ranking): metrics, claims, measured accuracies."""
 
 from collections.abc import Mapping
 from typing import Any

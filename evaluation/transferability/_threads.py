@@ -22,7 +22,7 @@ def one_blas_thread() -> Iterator[None]:
     """Run numpy's and scipy's BLAS on one thread within the block.
 
     Their OpenBLAS threads wait for each other at every barrier, and eigenvectors of order 2,048 have thousands: 0.8 s
-    on one thread, 0.5 s on two idle cores, but up to 22 s on two that other processes use (busy_cores.py in
+    on one thread, 0.5 s on two idle cores, but up to 22 s on two that other processes use (LOG.md of
     recipes/benchmarks).
     """
     from threadpoolctl import threadpool_limits

@@ -1,34 +1,86 @@
-"""Results file of a benchmark: JSON in results/, extended run by run, also by several processes."""
+"""Results of a study: JSON in its folder's results/, extended run by run, also by several processes."""
 
 import datetime
 import fcntl
+import importlib.metadata
 import json
+import os
+import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from sslkit.files.writing import write_whole
 
-FOLDER = Path(__file__).parent / "results"
+FOLDER = Path(__file__).parent
+CONSTANTS = FOLDER / "constants.json"
+
+
+def path_of(name: str) -> Path:
+    """The file of "FOLDER/NAME"."""
+    folder, _, file = name.partition("/")
+    return FOLDER / folder / "results" / f"{file}.json"
 
 
 def load(name: str) -> dict[str, Any]:
-    """Content of `results/<name>.json`, {"runs": {}} if it does not exist."""
-    path = FOLDER / f"{name}.json"
+    """Content of the file, {"runs": {}} if it does not exist."""
+    path = path_of(name)
     return json.loads(path.read_text()) if path.exists() else {"runs": {}}
 
 
 def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> None:
     """Add one result. Machine and date are those of the first; a result from another machine carries its own."""
-    FOLDER.mkdir(exist_ok=True)
-    with open(FOLDER / f"{name}.lock", "w") as lock:
+    path = path_of(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        results = load(name)
-        made = {"machine": machine(), "date": datetime.date.today().isoformat()}
+        results, made = load(name), about()
         if results.setdefault("machine", made["machine"]) == made["machine"]:
             results["date"] = made["date"]
         else:
             numbers = {**numbers, "made": made}
         results[part] = dict(sorted({**results.get(part, {}), key: numbers}.items()))
-        partial = FOLDER / f"{name}.part"
-        partial.write_text(json.dumps(results, indent=1) + "\n")
-        partial.replace(FOLDER / f"{name}.json")
+        write(path, results)
+
+
+def write(path: Path, found: dict[str, Any]) -> None:
+    """Write a whole file at once."""
+    with write_whole(path) as partial:
+        partial.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def keep_constant(name: str, measured: Any, study: str) -> None:
+    """Write what a study measured for a constant of the library, `module:NAME`, into the file of the constants."""
+    constants = json.loads(CONSTANTS.read_text())
+    made = {"study": study, "commit": commit(), "date": about()["date"]}
+    constants[name] = {**constants.get(name, {}), "measured": measured, **made}
+    write(CONSTANTS, constants)
+
+
+def about() -> dict[str, Any]:
+    return {"machine": machine(), "date": datetime.date.today().isoformat()}
+
+
+def commit() -> str | None:
+    """Commit of this checkout, with "+" if files were changed since; None outside git."""
+    here = ["git", "-C", str(FOLDER)]
+    asked = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run([*here, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
+    return (asked.stdout.strip() + ("+" if changed.stdout.strip() else "")) or None
+
+
+def machine() -> dict[str, str | int | None]:
+    """Processor, cores and versions, without the host name."""
+    packages = ("sslkit", "torch", "torchvision", "lightly", "timm", "pytorch-lightning")
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())

@@ -1,7 +1,7 @@
 """Settings that are chosen for a run where they are not given: for small images, short runs and the small network.
 
-They were measured on the embedded Fashion-MNIST: learning rates by recipes/benchmarks/objectives.py --tune, on held-out
-training images, where the 11 objectives of narrow_resnet were all best with this one of 0.001, 0.003, 0.009.
+They were measured on the embedded Fashion-MNIST: learning rates by recipes/benchmarks/objectives, on held-out training
+images, where the 11 objectives of narrow_resnet were all best with this one of 0.001, 0.003, 0.009.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""recipes/benchmarks/consensus_rules.py: rules are fitted on other tasks, and where asked on other models."""
+"""recipes/benchmarks/ranking/rules.py: rules are fitted on other tasks, and where asked on other models."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
-import consensus_rules as study
+from ranking import rules as study
 
 from evaluation.ranking.consensus import normal_scores
 

@@ -1,4 +1,4 @@
-"""recipes/benchmarks/gpu.py where there is no GPU: half precision against single, and what it says."""
+"""recipes/benchmarks/gpu where there is no GPU: half precision against single, and what it says."""
 
 import sys
 from pathlib import Path
@@ -13,9 +13,9 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def correct(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
-    import gpu_correct
+    from gpu import correct
 
-    yield gpu_correct
+    yield correct
     for name in [name for name, module in sys.modules.items() if _is_benchmark(module)]:
         sys.modules.pop(name)
 
@@ -51,16 +51,16 @@ def test_every_objective_is_compared_plain_and_with_each_regulariser(correct) ->
 
 
 def test_without_a_gpu_it_says_so(correct) -> None:
-    import gpu
+    from gpu import run
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(SystemExit, match="there is no GPU here: add --device cpu"):
-        gpu.device_of("cuda")
+        run.device_of("cuda")
 
 
 def test_every_contestant_takes_its_steps(correct) -> None:
-    import gpu_fast
+    from gpu import fast as gpu_fast
 
     steps = gpu_fast.contestants("resnet10t", CPU, size=16, batch=4)
     del steps["byol, compiled"]  # a minute of the compiler
@@ -69,7 +69,7 @@ def test_every_contestant_takes_its_steps(correct) -> None:
 
 
 def test_the_terms_of_dsa_are_timed(correct) -> None:
-    import gpu_dsa
+    from gpu import dsa as gpu_dsa
 
     found = gpu_dsa.costs(CPU, sizes=(16, 24), repeats=1, width=8)
     assert list(found) == [16, 24] and all(cost["ms"] > 0 for cost in found.values())
@@ -78,7 +78,7 @@ def test_the_terms_of_dsa_are_timed(correct) -> None:
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_run_is_compared_with_unbroken_ones(correct, tmp_path: Path) -> None:
-    import gpu_resume
+    from gpu import resume as gpu_resume
 
     found = gpu_resume.compare("simclr", tmp_path, CPU, deterministic=False)
     assert found["again"] == found["resumed"] == 0 and 1 <= found["killed_at"] < gpu_resume.EPOCHS
@@ -90,7 +90,7 @@ def test_a_killed_run_is_compared_with_unbroken_ones(correct, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_files_are_read_and_trained_on(correct, tmp_path: Path) -> None:
-    import gpu_data
+    from gpu import data as gpu_data
 
     paths = gpu_data.write(tmp_path / "files", copies=2)
     assert len(set(paths)) == 64 == len(list((tmp_path / "files").iterdir()))
@@ -100,7 +100,7 @@ def test_files_are_read_and_trained_on(correct, tmp_path: Path) -> None:
 
 
 def test_the_tables_show_every_section_that_has_results(correct) -> None:
-    from gpu_table import table
+    from gpu.table import table
 
     about = {"device": "GPU X"}
     results = {

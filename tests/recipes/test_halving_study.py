@@ -1,4 +1,4 @@
-"""recipes/benchmarks/halving_study.py: choices on real digits, and its tables of made-up ones."""
+"""recipes/benchmarks/ranking/halving.py: choices on real digits, and its tables of made-up ones."""
 
 import argparse
 import sys
@@ -10,8 +10,8 @@ from scipy.stats import ttest_rel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
-import halving_study as study
 import results
+from ranking import halving as study
 
 from evaluation.features.models import load_model
 from evaluation.ranking.ground_truth import ground_truth

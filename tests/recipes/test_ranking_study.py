@@ -1,4 +1,4 @@
-"""recipes/benchmarks/ranking_study.py: on made-up truths for which it is known how a metric ranks."""
+"""recipes/benchmarks/ranking/study.py: on made-up truths for which it is known how a metric ranks."""
 
 import argparse
 import json
@@ -25,9 +25,9 @@ TAU = "weighted tau (Vigna)"
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import ranking_study
+    from ranking import study
 
-    return ranking_study
+    return study
 
 
 def network(width: int) -> LoadedModel:
@@ -181,7 +181,7 @@ def test_the_seeds_of_the_truth_are_the_ceiling(script: ModuleType, place: Path)
 
 
 def test_files_are_named_without_their_folder(script: ModuleType, place: Path) -> None:
-    import ranking_tasks
+    from ranking import tasks as ranking_tasks
 
     file = place / "clothes.npz"
     np.savez(file, **ranking_tasks.arrays_of(ranking_tasks.TASKS["clothes"]))
@@ -201,10 +201,10 @@ def test_files_are_named_without_their_folder(script: ModuleType, place: Path) -
 
 
 def test_the_halves_of_the_seeds_are_the_reliability(script: ModuleType) -> None:
-    import ranking_study_summary
+    from ranking import summary
 
     noisy = {"a": [0.1, 0.4, 0.3], "b": [0.2, 0.3, 0.2], "c": [0.3, 0.2, 0.5], "d": [0.4, 0.1, 0.4]}
-    found = ranking_study_summary._reliability(
+    found = summary._reliability(
         {"t": noisy, "u": {name: [v[0]] for name, v in noisy.items()}}, {"draws": 10, "seed": 0}
     )
     first, second = ([0.2, 0.2, 0.4, 0.4], [0.4, 0.3, 0.2, 0.1])
@@ -249,7 +249,7 @@ def test_the_command_writes_and_prints_tables(tmp_path: Path, script: ModuleType
     truth = {"digits": {name: 0.5 + k / 10 for k, name in enumerate(names)}}
     write_truth(tmp_path, truth)
     (tmp_path / "truth" / DETAILS).write_text(json.dumps({"settings": {"image_size": 16}, "results": {}}))
-    call = ["benchmarks/ranking_study", "--out", "study.json"]
+    call = ["benchmarks/ranking/run", "study", "--out", "study.json"]
     words = ["--zoo", *names, "--truth", "truth", "--metrics", "logme", "ped+logme", "random", "--images", "60"]
     done = typed(*call, *words, "--draws", "20", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -264,8 +264,8 @@ def test_the_command_writes_and_prints_tables(tmp_path: Path, script: ModuleType
 
 
 def test_a_task_of_several_labels_takes_no_part_in_the_means(script: ModuleType) -> None:
-    from ranking_study_summary import summarised
-    from ranking_study_table import table
+    from ranking.summary import summarised
+    from ranking.table import table
 
     truth = {task: {"a": 0.1, "b": 0.2, "c": 0.4} for task in ("plain", "scenes")}
     cell = {"seconds": {"a": 0.1}, "notes": [], "reliability": None}

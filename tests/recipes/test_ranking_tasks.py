@@ -10,11 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
-import consensus_plot
-import consensus_rules as rules
-import consensus_study as study
-import ranking_tasks
 from matplotlib.figure import Figure
+from ranking import consensus as study
+from ranking import plot as consensus_plot
+from ranking import rules
+from ranking import tasks as ranking_tasks
 
 from evaluation.datasets import open_split
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes

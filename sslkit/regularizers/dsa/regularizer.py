@@ -40,7 +40,7 @@ class DSA(Regularizer):
 
     With these weights upsilon L_con swamps nearly every objective: its gradient at the backbone is 3 (Barlow Twins) to
     1,700 times (MAE) the objective's, and nu L_AM's 0.002 to 2.6 times, so that a run mostly distils the prior
-    (recipes/benchmarks/dsa_shares.py). balance=1 makes both terms together as large as the objective.
+    (recipes/benchmarks/LOG.md). balance=1 makes both terms together as large as the objective.
 
     variant: paper, or code: the form of the public code wherever the two differ.
     hidden: width of the arranging MLP.

@@ -51,5 +51,5 @@ def test_the_pieces_refuse_theirs() -> None:
 
 def test_the_options_of_the_study_of_dsa_are_there(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "recipes" / "benchmarks"))
-    for given in importlib.import_module("dsa_effect").VARIANTS.values():
+    for given in importlib.import_module("plugins.ablation").VARIANTS.values():
         assert members.check_options(DSA, given or {}, "dsa") == (given or {})

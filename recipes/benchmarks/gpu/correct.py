@@ -1,0 +1,91 @@
+"""Section `correct` of run.py: what a GPU computes, against the CPU, and in half precision against single."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from objectives.settings import settings
+from torch import Tensor
+
+import sslkit
+from sslkit import objectives, regularizers
+
+SIDE, BATCH = 32, 32
+# What a comparison may differ by: the loss as a share of the terms' sizes, the gradient as a share of its norm.
+BOUNDS = {"float32": (1e-4, 5e-3), "bfloat16": (3e-2, 0.5)}
+VIEWS = 2e-5  # of pixels in [0, 1]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a step is from the reference. loss, gradient: relative; views: the largest difference of a pixel."""
+
+    loss: float
+    gradient: float
+    views: float
+
+    def within(self, precision: str) -> bool:
+        loss, gradient = BOUNDS[precision]
+        return self.loss <= loss and self.gradient <= gradient and self.views <= VIEWS
+
+
+def names() -> Iterator[str]:
+    """Every objective, plain, with each regulariser, and with all of them."""
+    for name in objectives.names():
+        yield name
+        yield from (f"{name}+{plugin}" for plugin in regularizers.names())
+        yield "+".join([name, *regularizers.names()])
+
+
+def compare(name: str, device: torch.device, precision: str, *, size: int = BATCH) -> Gap:
+    """The gap of one training step on `device` from the same step on the CPU in float32.
+
+    The random numbers of the views are drawn on the CPU, so that both steps see the same ones. With bfloat16 the
+    reference is float32 on the device itself.
+    """
+    method, batch = prepared(name, size)
+    reference = torch.device("cpu") if precision == "float32" else device
+    want = one_step(copy.deepcopy(method), batch, reference, "float32")
+    got = one_step(method, batch, device, precision)
+    scale = sum(abs(value) for key, value in want["terms"].items() if key != "loss")
+    return Gap(
+        loss=abs(got["terms"]["loss"] - want["terms"]["loss"]) / max(scale, 1e-8),
+        gradient=((got["gradient"] - want["gradient"]).norm() / want["gradient"].norm().clamp_min(1e-12)).item(),
+        views=max((a - b).abs().max().item() for a, b in zip(got["views"], want["views"], strict=True)),
+    )
+
+
+def prepared(name: str, size: int) -> tuple[sslkit.Method, dict[str, Tensor]]:
+    """A method that has read its images, and a batch of them, on the CPU."""
+    images = sslkit.open_images("clipart", image_size=SIDE)
+    method = sslkit.method(name, image_size=SIDE, **settings(name.partition("+")[0]))
+    method.prepare(images)
+    method.epoch = 2  # after the epochs with frozen layers
+    method.shares.steps = 1  # no step in which the shares are measured: the factors would be rounded too
+    return method, images.__getitems__(list(range(max(size, method.objective.least_images))))
+
+
+def one_step(method: sslkit.Method, batch: dict[str, Tensor], device: torch.device, precision: str) -> dict[str, Any]:
+    """Terms, gradient (of all parameters, one vector) and views of a training step, on the CPU."""
+    method = method.to(device).train()
+    images, index = batch["images"].to(device), batch["index"].to(device)
+    views = [view.float().cpu() for view in method.make_views(images)]
+    labels = {"labels": batch["label"].to(device)} if method.objective.needs_labels else {}
+    with autocast(device, precision):
+        terms = method(images, index, **labels)
+    terms["loss"].backward()
+    gradients = [
+        parameter.grad.flatten().double().cpu() for parameter in method.parameters() if parameter.grad is not None
+    ]
+    return {
+        "terms": {key: value.item() for key, value in terms.items()},
+        "gradient": torch.cat(gradients),
+        "views": views,
+    }
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager:
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()

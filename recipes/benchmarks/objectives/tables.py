@@ -1,0 +1,51 @@
+"""The table of the objectives: mean and spread over the seeds, the effect of the plug-ins, cost, and raw pixels."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from objectives.settings import opened
+from told import by_seed, differences, mean, of, percent
+
+from sslkit.numerics import diagnostics
+from sslkit.terminal.tables import markdown
+from sslkit.training.features import knn_accuracy, probe_accuracy
+
+COLUMNS = ("method", "seeds", "linear probe, %", "before, %", "10-NN, %", "probe, minus plain", "inter", "intra")
+COSTS = ("RankMe", "ms a step", "not backbone")  # of the steps; they were measured by a script that is in LOG.md
+
+
+def table(results: dict[str, Any], names: Sequence[str]) -> str:
+    """Markdown table: mean ± sd over the seeds, and the effect of the plug-ins, by seed.
+
+    names: of the objectives, in this order. before: the linear probe of the same network with random weights.
+    """
+    raw = pixels()
+    cells = ["raw pixels", "", f"{100 * raw['probe']:.1f}", "", f"{100 * raw['knn']:.1f}", ""]
+    lines = [[*COLUMNS, *COSTS], [*cells, f"{raw['inter']:.3f}", f"{raw['intra']:.3f}", "", "", ""]]
+    for name in names:
+        lines += [row(results, name, plugin) for plugin in ("", "+dsa", "+guide") if of(results["runs"], name + plugin)]
+    return markdown(lines, range(1, len(lines[0])))
+
+
+def row(results: dict[str, Any], name: str, plugin: str) -> list[str]:
+    """The cells of one method."""
+    found, plain = of(results["runs"], name + plugin), of(results["runs"], name)
+    before = f"{100 * mean({seed: one['random'] for seed, one in found.items()}, 'probe'):.1f}"
+    cells = [name + plugin, str(len(found)), percent(found, "probe"), "" if plugin else before, percent(found, "knn")]
+    cells.append(by_seed(differences(found, plain, "probe")) if plugin else "")
+    cells += [f"{mean(found, key):.3f}" for key in ("inter", "intra")]
+    step = results.get("steps", {}).get(name + plugin)
+    cost = [f"{step['ms']:.0f}", f"{100 * step['not_backbone']:.0f} %"] if step else ["", ""]
+    return [*cells, f"{mean(found, 'rankme'):.0f}", *cost]
+
+
+def pixels() -> dict[str, float]:
+    """Linear probe and kNN on raw pixels."""
+    parts = []
+    for split in ("train", "test"):
+        x, y = map(torch.from_numpy, opened("fashion_mnist", split))
+        parts += [x.flatten(1).float() / 255, y]
+    crowded = diagnostics.crowding(*parts[2:])
+    judged = {"probe": probe_accuracy(*parts), "knn": knn_accuracy(*parts, k=10)}
+    return judged | {"inter": crowded.inter, "intra": crowded.intra}

@@ -1,0 +1,85 @@
+"""The measured truth of a ranking study: the outputs of recipes/ground_truth.py, read and checked."""
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from results import FOLDER
+
+from evaluation.features.models import LoadedModel
+from evaluation.ranking.ground_truth import DETAILS, TRUTH
+from evaluation.ranking.summary import read_truth
+from sslkit.errors import UserError
+
+RECORDS = FOLDER / "ranking" / "results" / "truth.jsonl.gz"  # of all runs of fine-tuning of the study
+FEWEST = 3  # smallest number of models with ground truth for a task
+
+
+def measured(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read truth.json of each folder, and truth_details.json if it exists: {task: truth}, {settings, results} by task.
+
+    Raises UserError for a task that is in two of them.
+    """
+    truth: dict[str, Any] = {}
+    details: dict[str, Any] = {"settings": {}, "results": {}}
+    for folder in folders:
+        file = folder / TRUTH if folder.is_dir() else folder
+        found = read_truth(file)
+        if not all(isinstance(column, dict) for column in found.values()):
+            raise UserError(f"{file} must be {{data: {{model: accuracy}}}}")
+        twice = [task for task in found if task in truth]
+        if twice:
+            raise UserError(f"--truth: {twice[0]} is measured in two of the folders")
+        beside = file.with_name(DETAILS)
+        own = json.loads(beside.read_text()) if beside.is_file() else {}
+        truth |= found
+        details["settings"] |= {titled(task): own["settings"] for task in found if "settings" in own}
+        details["results"] |= {titled(task): column for task, column in own.get("results", {}).items()}
+    return truth, details
+
+
+def titled(task: str) -> str:
+    """The task in the tables: the name of a file without its folder, else as written."""
+    return Path(task).stem if task.endswith(".npz") else task
+
+
+def runs_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
+    """The runs of fine-tuning behind a result: each rate once for every held-out fifth, and each seed."""
+    return len(record["grid"]) * settings.get("folds", 1) + len(record["values"])
+
+
+def image_size(settings: Mapping[str, Mapping[str, Any]]) -> int | None:
+    """The side for models outside a zoo, the same in all tasks. Raises UserError."""
+    sizes = {one.get("image_size") for one in settings.values()}
+    if len(sizes) > 1:
+        raise UserError(f"--truth: the folders are of different image sizes: {sorted(map(str, sizes))}")
+    return next(iter(sizes), None)
+
+
+def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
+    """The models of a task with ground truth of their current weights. Raises UserError for fewer than three."""
+    records = details.get("results", {}).get(task, {})
+    known = [name for name in models if name in truth]
+    stale = [name for name in known if name in records and records[name]["weights"] != models[name].digest]
+    if stale:
+        raise UserError(f"{task}: the ground truth of {', '.join(stale)} is of other weights; measure it again")
+    if len(known) < FEWEST:
+        raise UserError(
+            f"{task}: the ground truth has {len(known)} of the {len(models)} models, at least {FEWEST} are needed"
+        )
+    return known
+
+
+def seed_noise() -> float:
+    """Standard deviation between seeds over sqrt(p (1 - p)): root mean square over models, mean over tasks."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    with gzip.open(RECORDS, "rt") as file:
+        for record in map(json.loads, file):
+            own = found.setdefault(titled(record["data"]), {})
+            if len(record["values"]) > len(own.get(record["model"], ())):  # of several records the one with most seeds
+                own[record["model"]] = np.array(record["values"])
+    shares = [[v.var(ddof=1) / (v.mean() * (1 - v.mean())) for v in own.values()] for own in found.values()]
+    return float(np.mean([np.mean(own) ** 0.5 for own in shares]))

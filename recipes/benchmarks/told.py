@@ -1,0 +1,53 @@
+"""Numbers of several seeds as the tables show them."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scipy.stats import t as student
+
+Rows = dict[str, dict[str, Any]]  # by seed
+
+
+def of(runs: Mapping[str, dict[str, Any]], *words: str) -> Rows:
+    """The results of "WORD | WORD | SEED" by seed."""
+    split = {key.rpartition(" | "): row for key, row in runs.items()}
+    return {seed: row for (before, _, seed), row in split.items() if before == " | ".join(words)}
+
+
+def differences(one: Rows, other: Rows, key: str) -> list[float]:
+    """one minus other in points, seed by seed, of those that both have."""
+    return [100 * (one[seed][key] - other[seed][key]) for seed in one if seed in other]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation."""
+    if not values:
+        return ""
+    sd = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{sd}"
+
+
+def percent(rows: Rows, key: str) -> str:
+    return spread([100 * row[key] for row in rows.values() if key in row])
+
+
+def mean(rows: Rows, key: str) -> float:
+    return statistics.mean(row[key] for row in rows.values())
+
+
+def interval(gains: Sequence[float]) -> str:
+    """The mean gain, and from two seeds on its 95 % t-interval."""
+    if len(gains) < 2:
+        return f"{gains[0]:+.1f}" if gains else ""
+    middle, half = statistics.mean(gains), half_width(gains)
+    return f"{middle:+.1f} ({middle - half:+.1f} to {middle + half:+.1f})"
+
+
+def half_width(gains: Sequence[float]) -> float:
+    """Half of the 95 % t-interval of a mean."""
+    return student.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5
+
+
+def by_seed(gains: Sequence[float]) -> str:
+    return " ".join(f"{gain:+.1f}" for gain in gains)
