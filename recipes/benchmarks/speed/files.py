@@ -3,7 +3,7 @@
     python recipes/benchmarks/speed/run.py files
 
 Files of 500 x 375, cut from scikit-learn's two photographs. Speed: one thread, from the file to two float batches
-without normalisation; ours cut from files, and from copies of 8/7, lightly's SimCLRTransform, and torchvision's v2 transforms
+without normalisation; ours cut from files, and from copies, lightly's SimCLRTransform, and torchvision's v2 transforms
 with its own decoder. Repeats alternate, so that other load slows all equally. Detail: mean power above half of
 Nyquist's frequency of crops without flip, colours and blur, over that of torchvision's crops of the decoded files in
 the same boxes (fast: in other boxes of the same distribution).
