@@ -108,6 +108,7 @@ def test_statistics_are_lightlys(name: str, pictures: Tensor) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "change"),
     [

@@ -22,12 +22,8 @@ def run(illustrated_run):
     return made
 
 
-@pytest.mark.filterwarnings("ignore:.*eta.*", "ignore:.*dead.*", "ignore:.*collaps.*")
-@pytest.mark.parametrize("plugin", [pytest.param("", marks=pytest.mark.nightly), "+dsa"])  # alone: also below
-@pytest.mark.parametrize("name", objectives.names())
-def test_ends_in_a_zoo_entry_that_says_what_it_is(name: str, plugin: str, run, capsys) -> None:
-    entry = sslkit.pretrain(run(name + plugin, epochs=1))
-    said = capsys.readouterr().out
+def check_entry(entry: sslkit.ZooEntry, name: str, plugin: str, said: str) -> None:
+    """The entry of a run says what it is, and so did the run."""
     family = objectives.find(name).families[0]
     assert f"narrow_{family} (for {name} at 28 px)" in said
     assert entry.card["method"] == name + plugin and entry.card["backbone"]["name"] == f"narrow_{family}"
@@ -36,10 +32,19 @@ def test_ends_in_a_zoo_entry_that_says_what_it_is(name: str, plugin: str, run, c
         assert (entry.folder / picture).stat().st_size > 1000
 
 
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:.*collaps.*")
+@pytest.mark.parametrize("name", objectives.names())
+def test_alone_it_ends_in_an_entry(name: str, run, capsys) -> None:
+    entry = sslkit.pretrain(run(name, epochs=1))
+    check_entry(entry, name, "", capsys.readouterr().out)
+
+
 @pytest.mark.filterwarnings("ignore:.*eta.*", "ignore:.*dead.*", "ignore:.*collaps.*")
 @pytest.mark.parametrize("name", objectives.names())
-def test_stopped_and_resumed_is_bitwise_the_unbroken_run(name: str, run, monkeypatch, tmp_path) -> None:
+def test_it_ends_in_an_entry_and_stopped_and_resumed_is_bitwise_the_same(name: str, run, monkeypatch, tmp_path, capsys):
     unbroken = sslkit.pretrain(run(f"{name}+dsa", name="unbroken"))
+    check_entry(unbroken, name, "+dsa", capsys.readouterr().out)
 
     def stop_in_the_second_epoch(self, loop, *args) -> None:
         if loop.epoch == 1:

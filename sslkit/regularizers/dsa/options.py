@@ -15,24 +15,26 @@ LEAST_TAU = 1e-3  # distances of unit vectors are rounded to 3e-4, their squares
 CHOICES = {"variant": Variant, "arranger": Arranger, "mode": Mode, "neighbours": Neighbours}
 
 
-def check(given: dict[str, Any]) -> None:
-    """Raises UserError for the first option that is out of range, by name."""
+def check_choices(*, prior: Any, **given: str) -> None:
+    """Raises UserError for the first of `CHOICES` with another value, by name, and for two that exclude each other."""
     for name, known in CHOICES.items():
         one_of(f"dsa.{name}", given[name], get_args(known))
+    if given["arranger"] == "cosine" and given["variant"] == "code":
+        raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
+    if given["mode"] == "view" and isinstance(prior, str) and prior.startswith("features:"):
+        raise UserError("dsa.prior=features:FILE has features of clean images only: use method.dsa.mode=cached")
+
+
+def check_numbers(*, tau: float | str, **given: float) -> None:
+    """Raises UserError for the first number out of range, by name."""
     for name in ("nu", "upsilon", "mu"):
         if not given[name] >= 0:
             raise UserError(f"dsa.{name} must be at least 0, got {given[name]}")
     for name in ("gamma", "hidden", "eta"):
         if not given[name] > 0:
             raise UserError(f"dsa.{name} must be above 0, got {given[name]}")
-    tau = given["tau"]
     if tau != "auto" and not (isinstance(tau, (int, float)) and tau >= LEAST_TAU):
         raise UserError(f"dsa.tau must be a number of at least {LEAST_TAU}, or auto, got {tau!r}")
-    if given["arranger"] == "cosine" and given["variant"] == "code":
-        raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
-    prior = given["prior"]
-    if given["mode"] == "view" and isinstance(prior, str) and prior.startswith("features:"):
-        raise UserError("dsa.prior=features:FILE has features of clean images only: use method.dsa.mode=cached")
 
 
 def parse_alpha(alpha: float | str) -> tuple[float, bool]:

@@ -101,13 +101,12 @@ class DSA(Regularizer):
         balance: Ratio = None,
         balance_until: Share = 1.0,
     ) -> None:
-        given = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
-        del given["balance"], given["balance_until"]
         super().__init__(balance=balance, balance_until=balance_until)
-        options.check(given)
-        for key, value in given.items():
-            if key not in ("dim", "prior", "alpha"):
-                setattr(self, key, value)
+        options.check_choices(variant=variant, arranger=arranger, mode=mode, neighbours=neighbours, prior=prior)
+        options.check_numbers(nu=nu, upsilon=upsilon, gamma=gamma, hidden=hidden, eta=eta, mu=mu, tau=tau)
+        self.nu, self.upsilon, self.gamma, self.tau = nu, upsilon, gamma, tau
+        self.eta, self.mu = eta, mu
+        self.mode, self.neighbours = mode, neighbours
         self.as_code = variant == "code"
         self.alpha, self.relative_alpha = options.parse_alpha(alpha)
         self.prior = build_prior(prior, size=prior_size, precision=prior_precision)
