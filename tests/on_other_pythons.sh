@@ -40,6 +40,8 @@ sample=(
   tests/training/test_optimizers.py                           # lightly's LARS, timm's layer decay, torch.optim
   tests/training/test_loggers.py                              # pytorch-lightning's loggers: tensorboard, wandb, mlflow
   tests/training/test_launched.py                             # lightning_fabric: SLURM, torchrun
+  tests/training/test_accumulation.py                         # lightning_fabric: backward, clipping
+  tests/training/test_lightning_module.py                     # pytorch-lightning's Trainer
   tests/training/test_features.py                             # scikit-learn: pipeline, logistic regression
   tests/training/test_processes.py                            # psutil
   tests/runtime/test_waiting.py                                       # torch.distributed
@@ -62,7 +64,6 @@ sample=(
   tests/evaluation/protocols/detection/test_coco_file.py      # faster-coco-eval: masks (1.7 read garbage)
   tests/evaluation/protocols/detection/test_clipart_boxes.py  # scipy.ndimage, scikit-learn's photographs
   tests/evaluation/protocols/detection/test_detector.py       # torchvision.models.detection, torchvision.ops
-  tests/evaluation/tuning                                     # lightning_fabric
   tests/recipes/test_command.py                               # hydra-core, omegaconf
 )
 
