@@ -108,16 +108,11 @@ class Loop:
     def is_main(self) -> bool:
         return self.rank == 0
 
-    @property
-    def is_last_batch(self) -> bool:
-        """Return whether the current batch is the last one of its epoch."""
-        return self.batch + 1 == self.batches
-
-    def run(self, checkpoint: Mapping[str, Any] | None = None) -> None:
-        """Train to the last epoch. checkpoint: a `state` to go on from. Raises UserError for one that does not fit."""
+    def run(self, checkpoint: Callable[[], Mapping[str, Any]] | None = None) -> None:
+        """Train to the last epoch. checkpoint: reads a `state` to go on from. Raises UserError if it does not fit."""
         try:
             self.fabric.launch()
-            self._train(checkpoint)
+            self._train(*self._set_up(checkpoint))
         except KeyboardInterrupt:
             self._end_others()
             raise
@@ -137,14 +132,19 @@ class Loop:
             "hooks": {type(hook).__name__: state for hook in self.hooks if (state := hook.state())},
         }
 
-    def _train(self, checkpoint: Mapping[str, Any] | None) -> None:
-        if checkpoint is not None:
-            self._restore_module(checkpoint)
+    def _set_up(self, checkpoint: Callable[[], Mapping[str, Any]] | None) -> tuple[nn.Module, Any]:
+        """Restore, and return module and optimiser as Fabric wraps them; what was read is not kept."""
+        state = None if checkpoint is None else checkpoint()
+        if state is not None:
+            self._restore_module(state)
         if self.world_size > 1:
             synchronize_batch_norm(self.module, self.device.type)
         wrapped, optimizer = self.fabric.setup(self.module, self.optimizer)
-        if checkpoint is not None:
-            self._restore(checkpoint)
+        if state is not None:
+            self._restore(state)
+        return wrapped, optimizer
+
+    def _train(self, wrapped: nn.Module, optimizer: Any) -> None:
         loader = self.load(self)
         self.batches = len(loader)
         for hook in self.hooks:
@@ -198,23 +198,23 @@ class Loop:
             process.wait()
         started.clear()  # Fabric watches those in this list
 
-    def _restore_module(self, checkpoint: Mapping[str, Any]) -> None:
+    def _restore_module(self, state: Mapping[str, Any]) -> None:
         """Load hooks and weights, whose names are those of a single process. Raises UserError for another network."""
         for hook in self.hooks:
-            if (state := checkpoint["hooks"].get(type(hook).__name__)) is not None:
-                hook.restore(state)
+            if (own := state["hooks"].get(type(hook).__name__)) is not None:
+                hook.restore(own)
         try:
-            self.module.load_state_dict(checkpoint["module"])
+            self.module.load_state_dict(state["module"])
         except (RuntimeError, AttributeError, TypeError, ValueError) as error:
             said = " ".join(str(error).split())[:300]
             raise UserError(f"the checkpoint is of another network or method: {said}; start a new run") from error
 
-    def _restore(self, checkpoint: Mapping[str, Any]) -> None:
+    def _restore(self, state: Mapping[str, Any]) -> None:
         """Load what belongs to the weights on their device."""
         try:
-            self.optimizer.load_state_dict(checkpoint["optimizer"])
+            self.optimizer.load_state_dict(state["optimizer"])
         except (KeyError, ValueError) as error:
             raise UserError(f"the checkpoint is of another optimiser ({error}); start a new run") from error
-        self.schedule.load_state_dict(checkpoint["schedule"])
-        self.fabric.strategy.precision.load_state_dict(checkpoint["precision"])
-        self.epoch, self.step = checkpoint["epoch"], checkpoint["step"]
+        self.schedule.load_state_dict(state["schedule"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+        self.epoch, self.step = state["epoch"], state["step"]

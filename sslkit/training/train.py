@@ -181,14 +181,14 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
     """Train, with the settings' loggers, which are finished in any case, as is the process group."""
     launched_outside = "LOCAL_RANK" in os.environ
     started: dict[str, Any] = {}
-    state = None if checkpoint is None else torch.load(checkpoint, map_location="cpu", weights_only=True)
+    read = None if checkpoint is None else partial(torch.load, checkpoint, map_location="cpu", weights_only=True)
     try:
         with deterministic(config), memory.explained(config, data.image_size, folder, loop):
             if run.is_main():
                 started = loggers.start(config, folder)
                 loop.loggers = list(started.values())
             with launched.others_watched(folder):
-                loop.run(state)
+                loop.run(read)
     except OSError as error:  # for example from TensorBoard's writer
         raise RunFailed(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
     finally:
