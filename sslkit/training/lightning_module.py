@@ -9,6 +9,7 @@ from torch import Tensor
 from sslkit.composition.method import method
 from sslkit.options.settings import overlaid
 from sslkit.runtime import distributed
+from sslkit.training.chosen import RATE
 from sslkit.training.config import OptimizerConfig
 from sslkit.training.module import Pretraining, Progress
 from sslkit.training.optimizers import make_optimizer
@@ -56,7 +57,8 @@ class LightningMethod(pl.LightningModule):
 def lightning_module(name: str, *, optimizer: Mapping[str, Any] | None = None, **options: Any) -> LightningMethod:
     """`sslkit.method(name, **options)` as a LightningModule.
 
-    optimizer: settings as of recipes/train.py, {"name": "adamw", "lr": 1e-3, ...}; the rate is taken as it is, and
-        `clip` is the Trainer's. Raises UserError as `sslkit.method` does, and for unknown settings.
+    optimizer: settings as of recipes/train.py, {"name": "adamw", "lr": 1e-3, ...}; the rate is taken as it is, 0.002
+        without one, and clipping is the Trainer's. Raises UserError as `sslkit.method` does, and for unknown settings.
     """
-    return LightningMethod(Pretraining(method(name, **options)), overlaid(OptimizerConfig(), optimizer or {}))
+    own = overlaid(OptimizerConfig(lr=RATE), optimizer or {})
+    return LightningMethod(Pretraining(method(name, **options)), own)

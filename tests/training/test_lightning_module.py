@@ -75,6 +75,11 @@ def test_a_trainer_of_ones_own_ends_with_the_weights_of_ours(tmp_path) -> None:
     assert all(torch.equal(value, ours[name]) for name, value in resumed.method.backbone.export().items())
 
 
+def test_without_settings_it_has_a_rate() -> None:
+    module = sslkit.lightning_module("simclr", backbone="narrow_resnet", image_size=16, in_chans=1)
+    assert module.optimizer.name == "adamw" and module.optimizer.lr == 0.002
+
+
 def test_unknown_settings_are_refused() -> None:
     with pytest.raises(UserError, match="did you mean 'lr'"):
         sslkit.lightning_module("byol", optimizer={"lrr": 1})
