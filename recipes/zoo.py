@@ -42,7 +42,7 @@ from sslkit.terminal.invocation import by_command
 from sslkit.training.config import Config
 
 if TYPE_CHECKING:
-    from sslkit.training.processes import Job, Machine, Outcome
+    from sslkit.runtime.jobs import Job, Machine, Outcome
     from sslkit.training.sweep import Member
 
 TRAIN = os.path.relpath(Path(__file__).with_name("train.py"))
@@ -64,7 +64,8 @@ class Settings:
 
 def main(words: Sequence[str]) -> int:
     """Train the members; return the exit code: 0, or 1 if a member failed. Raises UserError before training."""
-    from sslkit.training import processes, sweep
+    from sslkit.runtime.jobs import Machine, check_logs, run_all
+    from sslkit.training import sweep
 
     settings, shared = read(words, Settings(), Config())
     ones = wanted(settings, shared)
@@ -74,7 +75,7 @@ def main(words: Sequence[str]) -> int:
     missing = [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]
     if settings.cluster:
         jobs = _on_the_cluster(missing)
-        machine = processes.Machine(0, asked=max(1, len(jobs)))
+        machine = Machine(0, asked=max(1, len(jobs)))
     else:
         machine = sweep.machine_for(configs, None if settings.jobs == "auto" else settings.jobs)
         jobs = _here(missing, machine)
@@ -83,15 +84,16 @@ def main(words: Sequence[str]) -> int:
         print("\n".join(shlex.join([*train, *job.command[2:]]) for job in jobs))
         return 0
     with sweep.alone(Path(members[0].config.out)):
-        processes.check_logs(jobs)
-        with closing(processes.run_all(jobs, machine)) as outcomes:
+        check_logs(jobs)
+        with closing(run_all(jobs, machine)) as outcomes:
             ended = sweep.report(outcomes, members)
     return _end(members, ended)
 
 
 def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> list["Job"]:
     """Jobs on this machine, one for each member."""
-    from sslkit.training import processes, sweep
+    from sslkit.runtime.jobs import Job
+    from sslkit.training import sweep
 
     workers = max(1, min(8, machine.threads(machine.most(len(missing))) - 1))
     jobs = []
@@ -102,13 +104,13 @@ def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> lis
         if member.decodes and member.config.data.workers == "auto":
             command.append(f"data.workers={workers}")
         settled = partial(sweep.settled, member)
-        jobs.append(processes.Job(member.folder.name, command, sweep.log_of(member), settled))
+        jobs.append(Job(member.folder.name, command, sweep.log_of(member), settled))
     return jobs
 
 
 def _on_the_cluster(missing: Sequence[tuple[Wanted, "Member"]]) -> list["Job"]:
     """Jobs on a cluster, one for each multirun; Hydra's launcher trains the members and writes its logs to OUT/logs."""
-    from sslkit.training import processes
+    from sslkit.runtime.jobs import Job
 
     if not missing:
         return []
@@ -116,7 +118,7 @@ def _on_the_cluster(missing: Sequence[tuple[Wanted, "Member"]]) -> list["Job"]:
     runs = multiruns([(one, member.state == "resume") for one, member in missing])
     commands = [[sys.executable, TRAIN, *words, f"hydra.sweep.dir={logs}"] for words in runs]
     names = [f"multirun-{number}" for number in range(1, len(commands) + 1)]
-    return [processes.Job(name, command, logs / f"{name}.log") for name, command in zip(names, commands, strict=True)]
+    return [Job(name, command, logs / f"{name}.log") for name, command in zip(names, commands, strict=True)]
 
 
 def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:

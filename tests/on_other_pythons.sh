@@ -43,7 +43,7 @@ sample=(
   tests/training/test_accumulation.py                         # lightning_fabric: backward, clipping
   tests/training/test_lightning_module.py                     # pytorch-lightning's Trainer
   tests/training/test_features.py                             # scikit-learn: pipeline, logistic regression
-  tests/training/test_processes.py                            # psutil
+  tests/runtime/test_jobs.py                                  # psutil
   tests/runtime/test_waiting.py                                       # torch.distributed
   tests/zoo/exporting                                         # safetensors, timm, onnx, onnxruntime, onnxscript
   tests/evaluation/learners/test_neighbours.py                # faiss-cpu: exact search

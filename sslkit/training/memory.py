@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from sslkit.errors import RunFailed, UserError
+from sslkit.runtime.jobs import free_memory
 from sslkit.runtime.loop import Loop
 from sslkit.training import checkpoint_files, launched
 from sslkit.training.config import Config
-from sslkit.training.processes import free_memory
 
 GIB = 2**30
 SAID = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED", "bad_alloc")

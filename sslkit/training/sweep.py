@@ -16,11 +16,11 @@ from sslkit import objectives
 from sslkit.composition.method import parse
 from sslkit.errors import UserError
 from sslkit.files.writing import lock
+from sslkit.runtime.jobs import Machine, Outcome, cores, last_lines
 from sslkit.terminal import say
 from sslkit.training import data, fit, origin, run
 from sslkit.training.checkpoint_files import last, newest_whole
 from sslkit.training.config import Config
-from sslkit.training.processes import Machine, Outcome, cores, last_lines
 from sslkit.zoo.entry import ZooEntry
 
 

@@ -25,9 +25,9 @@ from evaluation.results.records import Records, each_once, run_id
 from sslkit.errors import RunFailed, UserError
 from sslkit.files import writing
 from sslkit.files.writing import exclusive, lock, write_whole, write_whole_folder
+from sslkit.runtime.jobs import Job, check_logs
 from sslkit.runtime.kept_arrays import stored
 from sslkit.training import sweep
-from sslkit.training.processes import Job, check_logs
 from sslkit.training.run import sweep as sweep_folder
 
 

@@ -84,7 +84,7 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for place in (
         "sslkit.training.train:train",
-        "sslkit.training.processes:run_all",
+        "sslkit.runtime.jobs:run_all",
         "evaluation.features.extraction:_extracted",
         "evaluation.tuning.trials:open_runner",
         "evaluation.protocols.fine_tune:open_runner",

@@ -15,9 +15,9 @@ from PIL import Image
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.runtime.jobs import Job, Machine, Outcome
 from sslkit.training import sweep
 from sslkit.training.config import Config
-from sslkit.training.processes import Job, Machine, Outcome
 
 
 def configs(small_run: dict, methods: tuple[str, ...] = ("simclr", "byol+koleo"), **changes: object) -> list[Config]:

@@ -16,8 +16,8 @@ from odd_disks import lockless
 
 from sslkit.errors import UserError
 from sslkit.files import writing
-from sslkit.training import processes
-from sslkit.training.processes import (
+from sslkit.runtime import jobs
+from sslkit.runtime.jobs import (
     MARGIN,
     Job,
     Machine,
@@ -37,7 +37,7 @@ MEET += "sys.exit(0 if other.exists() else 7)\n"  # only two at once can meet
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.training.processes.LOOK", 0.02)
+    monkeypatch.setattr("sslkit.runtime.jobs.LOOK", 0.02)
 
 
 def job(tmp_path: Path, name: str, code: str, *words: object, settled=lambda began: True) -> Job:
@@ -111,7 +111,7 @@ def test_a_failure_leaves_the_others_and_its_last_words(tmp_path) -> None:
 
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_leaving_early_stops_what_runs(stubborn: bool, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.training.processes.GRACE", 0.5)
+    monkeypatch.setattr("sslkit.runtime.jobs.GRACE", 0.5)
     ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" if stubborn else ""
     code = (
         ignore + "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(60)"
@@ -133,7 +133,7 @@ def test_a_job_that_outlives_its_parent_is_not_started_twice(has_locks: bool, tm
     if not has_locks:
         monkeypatch.setattr(fcntl, "flock", lockless(tmp_path / "logs"))
     code = (
-        "import fcntl, sys; from pathlib import Path; from sslkit.training.processes import Job, Machine, run_all\n"
+        "import fcntl, sys; from pathlib import Path; from sslkit.runtime.jobs import Job, Machine, run_all\n"
         "from odd_disks import lockless; log = Path(sys.argv[1])\n"
         f"fcntl.flock = fcntl.flock if {has_locks} else lockless(log.parent)\n"
         "nap = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
@@ -184,7 +184,7 @@ def test_cores_and_gpus_are_shared_out(monkeypatch) -> None:
     pairs = Machine(64, ("0", "3", "5", "7", "9"), each=2)
     assert [pairs.environment(slot, 2)["CUDA_VISIBLE_DEVICES"] for slot in range(3)] == ["0,3", "5,7", "0,3"]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert "OMP_NUM_THREADS=5 threads each" in processes._chosen(Machine(16), 5, 2**30)
+    assert "OMP_NUM_THREADS=5 threads each" in jobs._chosen(Machine(16), 5, 2**30)
     assert Machine(16).environment(0, 4) == {}, "what is set stays"
 
 
