@@ -103,6 +103,8 @@ def test_compiled_by_inductor(small_run, method: str) -> None:
     assert sorted(apart)[len(apart) // 2] < 5e-3
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_shares_of_a_compiled_run_are_those_of_another(small_run, calls) -> None:
     run = {**small_run, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.01}}
     found = []
