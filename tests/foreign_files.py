@@ -205,18 +205,18 @@ def _stopped(config: dict[str, Any]) -> None:
         raise Reached
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Reached):
-        patch.setattr(Monitor, "on_train_epoch_start", lambda self, trainer, module: trainer.current_epoch and stop())
+        patch.setattr(Monitor, "epoch_begin", lambda self, loop: loop.epoch and stop())
         sslkit.pretrain(config)
 
 
 def _resumed(config: dict[str, Any]) -> None:
-    from sslkit.training.module import Pretraining
+    from sslkit.training.module import Progress
 
     def stop(*_: Any) -> None:
         raise Reached
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Pretraining, "on_train_epoch_start", stop, raising=False)
+        patch.setattr(Progress, "epoch_begin", stop)
         sslkit.pretrain({**config, "resume": True})
 
 
