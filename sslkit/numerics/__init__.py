@@ -1,1 +1,1 @@
-"""Numbers: measures of features, order without ties, schedules."""
+"""Numbers: measures of features, order without ties, schedules, maps of features."""

@@ -1,1 +1,1 @@
-"""What a run needs of its machine: processes, waits, memory, arrays that are kept."""
+"""The loop that trains, and its machine: processes, waits, memory, arrays that are kept."""

@@ -26,7 +26,7 @@ class Loader(Protocol):
 
 
 class Hook:
-    """What a run does between the parts of its training; each hook of a loop is called in the order of their list."""
+    """A part of a run that is called between the parts of its training; hooks are called in the order of their list."""
 
     def begin(self, loop: "Loop") -> None:
         """Called once on every process, with the weights on the device and a state that is restored."""

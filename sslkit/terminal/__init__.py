@@ -1,1 +1,1 @@
-"""What is written to a terminal: lines, tables, figures, the escaping of foreign text."""
+"""Output for a terminal: lines, tables, the escaping of foreign text."""

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -124,7 +125,7 @@ class _Looked:
     name: str
     root: Path
     paths: PathList
-    options: ImageOptions = ImageOptions(pages="all")  # of which the first is read, as of the annotations
+    options: ImageOptions = ImageOptions()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -142,10 +143,13 @@ class _Looked:
 def common_range(name: str, root: Path, paths: PathList) -> Range | None:
     """Return the one range of a set's pixels of more than 8 bits, with a warning that names it; None if all have 8.
 
-    root, paths: of the images to learn from, of which 256 are read.
+    root, paths: of the images to learn from, of which 256 are read. Another warning says if some have several pages.
     """
     images = _Looked(name, root, paths)
-    return range_of(images, look(images))
+    found = look(images)
+    if found.pages:
+        warnings.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)
+    return range_of(images, found)
 
 
 def few(names: Sequence[object]) -> str:

@@ -1,4 +1,4 @@
-"""What does pretraining change in detection, and in features of patches?
+"""Effects of pretraining on detection, and on features of patches.
 
 python recipes/benchmarks/transfer/run.py detection --help
 python recipes/benchmarks/transfer/run.py patches --help

@@ -1,1 +1,1 @@
-"""Where images come from: folders, lists, arrays, shards, tables, data sets."""
+"""Sources of images: folders, lists, arrays, shards, tables, data sets."""

@@ -210,7 +210,7 @@ def test_the_published_counts() -> None:
 
 
 def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Callable[..., None]) -> None:
-    """Of 65,536 values they use 4,096: by the type's range 16 levels would be left, by each file's own no scale."""
+    """They use 4,096 of 65,536 values: by the type's range 16 levels would be left, by each file's own no scale."""
     rng = np.random.default_rng(0)
     pixels = {}
     for place, split in enumerate(("train", "test")):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from evaluation.protocols.detection.disk_images import DiskImages, few
+from evaluation.protocols.detection.disk_images import DiskImages, common_range, few
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 
@@ -58,3 +58,10 @@ def test_another_size_is_refused(images: DiskImages) -> None:
     for read in (lambda: wrong[0], lambda: wrong.check_headers("own")):
         with pytest.raises(UserError, match=r"rgb\.png is 5 x 7 pixels, its annotations say 7 x 5"):
             read()
+
+
+def test_pages_that_are_not_read_are_said(tmp_path: Path) -> None:
+    pages = [Image.fromarray(GRAY), Image.fromarray(255 - GRAY)]
+    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    with pytest.warns(UserWarning, match="own: some images have up to 2 pages; the first is read"):
+        assert common_range("own", tmp_path, PathList(["a.tif"])) is None
