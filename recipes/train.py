@@ -8,10 +8,12 @@ python recipes/train.py method=byol data=path/to/images init=efficientnet_lite0 
 python recipes/train.py -m method=byol,byol+dsa seed=0,1                   (a sweep)
 """
 
-from command import run
+from pathlib import Path
+
+from sslkit.cli.command import run
 
 import sslkit
 from sslkit.training.config import Config
 
 if __name__ == "__main__":
-    run(sslkit.pretrain, Config(), __doc__)
+    run(sslkit.pretrain, Config(), __doc__, Path(__file__).with_name("conf"))
