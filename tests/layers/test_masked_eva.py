@@ -98,9 +98,14 @@ def test_patch_dropout_of_the_network_is_refused() -> None:
         eva("EVA-02", patch_drop_rate=0.5)
 
 
+MINUTES = (pytest.mark.slow, pytest.mark.nightly)
+
+
 @pytest.mark.filterwarnings("ignore:.*dead.*")
 @pytest.mark.parametrize("name", ["vit_small_patch16_dinov3", "eva02_tiny_patch14_224"])
-@pytest.mark.parametrize("objective", ["mae", "u_mae", "moco_v3", "dino", "vicregl"])
+@pytest.mark.parametrize(
+    "objective", ["mae", "dino", *(pytest.param(name, marks=MINUTES) for name in ("u_mae", "moco_v3", "vicregl"))]
+)
 def test_objectives_of_vits_train_it(objective: str, name: str) -> None:
     """A step at a size of its own, with multi-crop for DINO: every trained parameter gets a gradient."""
     options = {"prototypes": 16, "hidden": 16, "dim": 8} if objective == "dino" else {}

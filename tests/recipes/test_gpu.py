@@ -59,6 +59,8 @@ def test_without_a_gpu_it_says_so(correct) -> None:
         run.device_of("cuda")
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_every_contestant_takes_its_steps(correct) -> None:
     from gpu import fast as gpu_fast
 

@@ -135,8 +135,17 @@ def test_an_error_is_one_line_whatever_a_name_holds(typed, tmp_path: Path) -> No
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "\\x1b[2Ja\\nepoch" in done.stderr
 
 
+MINUTES = (pytest.mark.slow, pytest.mark.nightly)
+
+
 @pytest.mark.parametrize(
-    "stream", ["> /dev/full", ">&-", "2>&-", "> /dev/full 2> /dev/full", "| head -c 1", ">&- 2>&-"]
+    "stream",
+    [
+        "> /dev/full",
+        "| head -c 1",
+        ">&- 2>&-",
+        *(pytest.param(more, marks=MINUTES) for more in (">&-", "2>&-", "> /dev/full 2> /dev/full")),
+    ],
 )
 def test_a_stream_that_cannot_be_written_ends_nothing(stream: str, tmp_path: Path) -> None:
     words = "from recipes.installed import main; main()"

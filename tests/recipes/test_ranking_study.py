@@ -92,6 +92,8 @@ def test_a_metric_without_its_inputs_says_for_how_many_it_is(script: ModuleType,
     assert row["models"] == 0 and row["mean"][TAU] is None and row["tasks"]["digits"][TAU] is None
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_claims_are_paired(script: ModuleType, place: Path) -> None:
     (claim,) = script.study(arguments(place))["claims"]
     assert (claim["metric"], claim["against"]) == ("ped+logme", "logme")
@@ -101,6 +103,8 @@ def test_claims_are_paired(script: ModuleType, place: Path) -> None:
     assert set(claim["by_task"]) == set(TASKS)
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_finished_cells_are_not_computed_again(
     script: ModuleType, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
