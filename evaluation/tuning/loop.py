@@ -111,12 +111,10 @@ def fit(
     )
     with generators_restored(device):
         try:
-            loop.run(lambda: read_state(checkpoint, training.steps))
+            loop.run(lambda: _read(checkpoint, training.steps))
         except Misfit as error:
-            reason = first_line(error.__cause__)
-            raise UserError(
-                f"{checkpoint.path} is of another network ({reason}): delete it to start anew"
-            ) from error.__cause__
+            where = f"{checkpoint.path} is of another network ({first_line(error.__cause__)})"
+            raise UserError(f"{where}: delete it to start anew") from error
     state.notes[:] = union_of_ranks(state.notes)
     return state
 
@@ -227,15 +225,13 @@ class Save(Hook):
         if kept.pending is not None:
             kept.pending = loop.fabric.all_reduce(kept.pending.clone(), reduce_op="mean")
         if loop.is_main and (kept.pending is None or kept.pending.isfinite()):
-            state = loop.state()
-            history, weights, optimizer = state["hooks"]["History"], state["module"], state["optimizer"]
-            self.checkpoint.save({**history, "weights": weights, "optimizer": optimizer})
+            self.checkpoint.save(_content(loop.state()))
 
 
-def read_state(checkpoint: Checkpoint, steps: int) -> dict[str, Any] | None:
-    """Return the state of the loop that `Save` has written, None if there is none.
+def _read(checkpoint: Checkpoint, steps: int) -> dict[str, Any] | None:
+    """Return the state to go on from, None if there is none. An error is raised once all ranks know of it.
 
-    Raises UserError, once all ranks know of it, or the others would wait; Misfit for content of another kind.
+    Raises UserError as `Checkpoint.load` does, and if the ranks find different files.
     """
     content, refused = None, None
     try:
@@ -245,14 +241,22 @@ def read_state(checkpoint: Checkpoint, steps: int) -> dict[str, Any] | None:
     if not same_on_all_ranks("damaged" if refused else content and content["step"]):
         where = f"the processes found different checkpoints in {checkpoint.path}"
         raise refused or UserError(f"{where}: all machines must share that folder")
-    if refused or content is None:
-        if refused:
-            raise refused
-        return None
+    if refused:
+        raise refused
+    return None if content is None else _state(content, steps)
+
+
+def _content(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a checkpoint file for a state of the loop."""
+    return {**state["hooks"]["History"], "weights": state["module"], "optimizer": state["optimizer"]}
+
+
+def _state(content: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Return the state of the loop from the content of a file. Raises Misfit if a part is missing."""
     try:
-        weights, optimizer = content.pop("weights"), content.pop("optimizer")
+        step, weights, optimizer = content["step"], content.pop("weights"), content.pop("optimizer")
     except KeyError as missing:
-        raise Misfit(f"there are no {missing} in the checkpoint") from missing
-    epoch, batch = divmod(content["step"], steps)
-    place = {"epoch": epoch, "batch": batch, "step": content["step"]}
+        raise Misfit(f"the checkpoint has no {missing}") from missing
+    epoch, batch = divmod(step, steps)
+    place = {"epoch": epoch, "batch": batch, "step": step}
     return {**place, "module": weights, "optimizer": optimizer, "precision": {}, "hooks": {"History": content}}

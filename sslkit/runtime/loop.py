@@ -26,7 +26,7 @@ class Misfit(UserError):
 
 
 class Loader(Protocol):
-    """Batches of one epoch after the other. sampler: its `set_epoch` chooses the order. Its length: of a whole epoch."""
+    """Batches of one epoch after the other, as many as its length. sampler: its `set_epoch` chooses the order."""
 
     sampler: Any
 
