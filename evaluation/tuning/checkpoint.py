@@ -22,11 +22,13 @@ class Checkpoint:
         self.path, self.key, self.every = path, key, every
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write the file whole or not at all, so that a killed process leaves the one before."""
+        """Write the file whole or not at all, so that a killed process leaves the one before.
+
+        Raises UserError if it cannot be written.
+        """
         if self.path is not None:
             with write_whole(self.path) as partial:
-                torch.save({"key": self.key, **state}, partial)
-                checksums.seal(partial)
+                checksums.save({"key": self.key, **state}, partial)
 
     def load(self) -> dict[str, Any] | None:
         """Return the saved state, its tensors on the CPU; None if there is no file.

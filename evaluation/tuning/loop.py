@@ -1,15 +1,13 @@
-"""The fine-tuning loop of all protocols that train weights, on Lightning Fabric.
+"""Fine-tuning of all protocols that train weights, on the loop of `sslkit.runtime`: one epoch, whose batches are steps.
 
-Devices, precision, several processes, exact resume and the progress bar are written here once. Every draw is a function
-of the step, so a checkpoint is the step, the weights, the optimizer and the running loss. N processes end with the
-weights of one, up to rounding and the draws of dropout, if each gets its part of every batch and the loss is the mean
-over that part.
+Every draw is a function of the step, so a checkpoint is the step, the weights, the optimizer and the running loss.
+N processes end with the weights of one, up to rounding and the draws of dropout, if each gets its part of every batch
+and the loss is the mean over that part.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -21,8 +19,9 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import set_rates
 from evaluation.tuning.processes import fabric_of, from_rank_0, same_on_all_ranks, union_of_ranks
 from evaluation.tuning.progress import Progress
-from sslkit.errors import UserError
-from sslkit.runtime.distributed import rank, synchronize_batch_norm, world_size
+from evaluation.tuning.seeds import generators_restored, seed_generators
+from sslkit.errors import UserError, first_line
+from sslkit.runtime.loop import Hook, Loop, Misfit
 
 CHECK = 20  # steps between two checks of the loss; each check waits for the device
 
@@ -53,11 +52,6 @@ class Training:
     saved: nn.Module | None = None
     period: int = CHECK
     check: int = CHECK
-
-    @property
-    def weights(self) -> nn.Module:
-        """The module whose state a checkpoint holds."""
-        return self.net if self.saved is None else self.saved
 
 
 @dataclass
@@ -97,127 +91,172 @@ def fit(
     batch norm is synchronised and rank 0 writes the checkpoint.
     Raises Diverged if the loss is NaN or infinite; UserError for a checkpoint that is damaged or of another run.
     """
-    run = _Run(training, device, precision, State() if state is None else state, checkpoint or Checkpoint())
+    state = State() if state is None else state
+    checkpoint = Checkpoint() if checkpoint is None else checkpoint
+    history = History(training, state)
+    hooks = [RatesAndSeeds(training), history]
+    if checkpoint.path is not None:
+        hooks.append(Save(checkpoint, training, state))
+    loop = Loop(
+        fabric_of(device, precision),
+        training.net,
+        training.optimizer,
+        None,
+        lambda loop: Steps(training, loop.step, history, progress),
+        forward=lambda net, batch, step: {"loss": training.loss(net, batch, step)},
+        move=lambda batch, device: batch,
+        epochs=1,
+        hooks=hooks,
+        saved=training.saved,
+    )
     with generators_restored(device):
-        run.restore()
-        run.train(progress)
-    run.state.notes[:] = union_of_ranks(run.state.notes)
-    return run.state
-
-
-class _Run:
-    def __init__(
-        self, training: Training, device: torch.device, precision: str, state: State, checkpoint: Checkpoint
-    ) -> None:
-        self.training, self.device, self.state, self.checkpoint = training, device, state, checkpoint
-        net = synchronize_batch_norm(training.net, device.type) if world_size() > 1 else training.net
-        self.fabric = fabric_of(device, precision)
-        self.net, self.optimizer = self.fabric.setup(net, training.optimizer)
-
-    def train(self, progress: bool | str) -> None:
-        training, state = self.training, self.state
-        if state.step == training.steps:
-            return
-        shown = Progress(progress, training.steps, state.step)
-        started = saved = time.monotonic()
-        for batch in shown.feed(islice(training.batches(state.step), training.steps - state.step)):
-            self._step(batch)
-            ended = state.step == training.steps
-            period_ends = ended or state.step % training.period == 0
-            if period_ends or state.step % training.check == 0:
-                shown.loss = self._mean_loss()
-            if period_ends:
-                state.losses.append((state.step, shown.loss))
-                state.pending = None
-            state.seconds = state.before + time.monotonic() - started
-            if self._due(time.monotonic() - saved):
-                self.save()
-                saved = time.monotonic()
-        if state.step != training.steps:
-            raise RuntimeError(f"the batches ended at step {state.step} of {training.steps}")
-
-    def _due(self, since: float) -> bool:
-        """Return whether to save now, `since` seconds after the last time; ranks agree at checks of the loss.
-
-        Always after the last step: what follows, such as the test, may be killed too.
-        """
-        if self.checkpoint.path is None:
-            return False
-        if self.state.step == self.training.steps or world_size() == 1:
-            return self.state.step == self.training.steps or since >= self.checkpoint.every
-        return self.state.step % self.training.check == 0 and from_rank_0(since >= self.checkpoint.every)
-
-    def save(self) -> None:
-        """Gather the state of all ranks, and write it on rank 0; not after a loss that diverged."""
-        state = self.state
-        state.notes[:] = union_of_ranks(state.notes)
-        if state.pending is not None:
-            state.pending = self.fabric.all_reduce(state.pending.clone(), reduce_op="mean")
-        if rank() == 0 and (state.pending is None or state.pending.isfinite()):
-            weights, optimizer = self.training.weights.state_dict(), self.training.optimizer.state_dict()
-            self.checkpoint.save({**vars(state), "weights": weights, "optimizer": optimizer})
-
-    def restore(self) -> None:
-        """Load the checkpoint, if there is one."""
-        content = self._found()
-        if content is None:
-            return
         try:
-            self.training.weights.load_state_dict(content.pop("weights"))
-            self.training.optimizer.load_state_dict(content.pop("optimizer"))
-        except (KeyError, ValueError, RuntimeError) as error:
-            where = f"{self.checkpoint.path} is of another network"
-            raise UserError(f"{where} ({str(error).splitlines()[0]}): delete it to start anew") from error
-        for name, value in content.items():
-            setattr(self.state, name, value.to(self.device) if isinstance(value, Tensor) else value)
-        self.state.losses = [tuple(pair) for pair in self.state.losses]
-        self.state.before = self.state.seconds
+            loop.run(lambda: _read(checkpoint, training.steps))
+        except Misfit as error:
+            where = f"{checkpoint.path} is of another network ({first_line(error.__cause__)})"
+            raise UserError(f"{where}: delete it to start anew") from error
+    state.notes[:] = union_of_ranks(state.notes)
+    return state
 
-    def _found(self) -> dict[str, Any] | None:
-        """The checkpoint's content. An error is raised once all ranks know of it, or the others would wait."""
-        content, refused = None, None
-        try:
-            content = self.checkpoint.load()
-        except UserError as error:
-            refused = error
-        found = "damaged" if refused else content and content["step"]
-        if not same_on_all_ranks(found):
-            where = f"the processes found different checkpoints in {self.checkpoint.path}"
-            raise refused or UserError(f"{where}: all machines must share that folder")
-        if refused:
-            raise refused
-        return content
 
-    def _step(self, batch: Any) -> None:
-        training, state = self.training, self.state
-        set_rates(training.optimizer, training.rate(state.step))
-        seed_generators(training.seed_at(state.step), self.device)
-        loss = training.loss(self.net, batch, state.step)
-        training.optimizer.zero_grad()
-        self.fabric.backward(loss)
-        self.optimizer.step()
-        state.pending = loss.detach() if state.pending is None else state.pending + loss.detach()
-        state.step += 1
+class Steps:
+    """The batches of a training as one epoch, which begins at step `first`; a bar shows them with the loss."""
 
-    def _mean_loss(self) -> float:
+    def __init__(self, training: Training, first: int, history: "History", progress: bool | str) -> None:
+        self.training, self.first, self.history, self.progress = training, first, history, progress
+        self.sampler = self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Do nothing: the batches are a function of the step."""
+
+    def __len__(self) -> int:
+        return self.training.steps
+
+    def __iter__(self) -> Iterator[Any]:
+        shown = Progress(self.progress, len(self), self.first)
+        for batch in shown.feed(islice(self.training.batches(self.first), len(self) - self.first)):
+            yield batch
+            shown.loss = self.history.mean
+        if shown.step != len(self):
+            raise RuntimeError(f"the batches ended at step {shown.step} of {len(self)}")
+
+
+class RatesAndSeeds(Hook):
+    """Sets the learning rates of a step and the seed of its draws."""
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+
+    def batch_begin(self, loop: Loop) -> None:
+        set_rates(loop.optimizer, self.training.rate(loop.step))
+        seed_generators(self.training.seed_at(loop.step), loop.device)
+
+
+class History(Hook):
+    """Fills the `State` of a training, and ends one whose loss is not finite.
+
+    mean: of the losses since the last period, at the last check; NaN before the first one.
+    """
+
+    def __init__(self, training: Training, state: State) -> None:
+        self.training, self.kept, self.mean = training, state, math.nan
+
+    def begin(self, loop: Loop) -> None:
+        self.started = time.monotonic()
+        if self.kept.pending is not None:
+            self.kept.pending = self.kept.pending.to(loop.device)
+
+    def batch_end(self, loop: Loop, outputs: Mapping[str, Any], batch: Any) -> None:
+        training, kept, loss = self.training, self.kept, outputs["loss"].detach()
+        kept.step = loop.step
+        kept.pending = loss if kept.pending is None else kept.pending + loss
+        period_ends = kept.step == training.steps or kept.step % training.period == 0
+        if period_ends or kept.step % training.check == 0:
+            self.mean = self._mean_loss(loop)
+        if period_ends:
+            kept.losses.append((kept.step, self.mean))
+            kept.pending = None
+        kept.seconds = kept.before + time.monotonic() - self.started
+
+    def _mean_loss(self, loop: Loop) -> float:
         """The mean over the steps of this period, of all ranks. Raises Diverged."""
-        total = self.fabric.all_reduce(self.state.pending.clone(), reduce_op="mean").item()
+        total = loop.fabric.all_reduce(self.kept.pending.clone(), reduce_op="mean").item()
         if not math.isfinite(total):
-            raise Diverged(f"the loss became NaN or infinite by step {self.state.step}")
-        return total / ((self.state.step - 1) % self.training.period + 1)
+            raise Diverged(f"the loss became NaN or infinite by step {loop.step}")
+        return total / ((loop.step - 1) % self.training.period + 1)
+
+    def state(self) -> dict[str, Any]:
+        return dict(vars(self.kept))
+
+    def restore(self, state: dict[str, Any]) -> None:
+        vars(self.kept).update(state)
+        self.kept.losses = [tuple(pair) for pair in self.kept.losses]
+        self.kept.before = self.kept.seconds
 
 
-def seed_generators(seed: int, device: torch.device) -> None:
-    """Seed PyTorch's global generators, on the CPU and on the device."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
+class Save(Hook):
+    """Writes the checkpoint between two steps, every `checkpoint.every` seconds.
+
+    Always after the last step: what follows, such as the test, may be killed too.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, training: Training, state: State) -> None:
+        self.checkpoint, self.training, self.kept = checkpoint, training, state
+
+    def begin(self, loop: Loop) -> None:
+        self.saved = time.monotonic()
+
+    def batch_end(self, loop: Loop, outputs: Mapping[str, Any], batch: Any) -> None:
+        if self._due(loop):
+            self._save(loop)
+            self.saved = time.monotonic()
+
+    def _due(self, loop: Loop) -> bool:
+        """Return whether to save now; ranks agree on it at checks of the loss."""
+        if loop.step == self.training.steps:
+            return True
+        late = time.monotonic() - self.saved >= self.checkpoint.every
+        return late if loop.world_size == 1 else loop.step % self.training.check == 0 and from_rank_0(late)
+
+    def _save(self, loop: Loop) -> None:
+        """Gather the state of all ranks, and write it on rank 0; not after a loss that diverged."""
+        kept = self.kept
+        kept.notes[:] = union_of_ranks(kept.notes)
+        if kept.pending is not None:
+            kept.pending = loop.fabric.all_reduce(kept.pending.clone(), reduce_op="mean")
+        if loop.is_main and (kept.pending is None or kept.pending.isfinite()):
+            self.checkpoint.save(_content(loop.state()))
 
 
-@contextmanager
-def generators_restored(device: torch.device) -> Iterator[None]:
-    """Restore PyTorch's global generators after the block, in which the device is the current one."""
-    cuda = device.type == "cuda"
-    with torch.cuda.device(device) if cuda else nullcontext(), torch.random.fork_rng([device] if cuda else []):
-        yield
+def _read(checkpoint: Checkpoint, steps: int) -> dict[str, Any] | None:
+    """Return the state to go on from, None if there is none. An error is raised once all ranks know of it.
+
+    Raises UserError as `Checkpoint.load` does, and if the ranks find different files.
+    """
+    content, refused = None, None
+    try:
+        content = checkpoint.load()
+    except UserError as error:
+        refused = error
+    if not same_on_all_ranks("damaged" if refused else content and content["step"]):
+        where = f"the processes found different checkpoints in {checkpoint.path}"
+        raise refused or UserError(f"{where}: all machines must share that folder")
+    if refused:
+        raise refused
+    return None if content is None else _state(content, steps)
+
+
+def _content(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a checkpoint file for a state of the loop."""
+    return {**state["hooks"]["History"], "weights": state["module"], "optimizer": state["optimizer"]}
+
+
+def _state(content: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Return the state of the loop from the content of a file. Raises Misfit if a part is missing."""
+    try:
+        step, weights, optimizer = content["step"], content.pop("weights"), content.pop("optimizer")
+    except KeyError as missing:
+        raise Misfit(f"the checkpoint has no {missing}") from missing
+    epoch, batch = divmod(step, steps)
+    place = {"epoch": epoch, "batch": batch, "step": step}
+    return {**place, "module": weights, "optimizer": optimizer, "precision": {}, "hooks": {"History": content}}

@@ -38,13 +38,15 @@ def process_group(device: str | torch.device = "auto") -> Iterator[torch.device]
     if ranks == 1:
         yield own
         return
-    yield fabric_of(own, ranks=ranks).device
+    fabric = fabric_of(own, ranks=ranks)
+    fabric.launch()
+    yield fabric.device
     if not inside:  # not after an error: the others may wait in the group, and torchrun ends them with this process
         dist.destroy_process_group()
 
 
 def fabric_of(device: torch.device, precision: str = "float32", ranks: int | None = None) -> "Fabric":
-    """Return a launched Fabric on the device, or on one device per process.
+    """Return a Fabric on the device, or on one device per process; it is not launched yet.
 
     precision: of the networks that it sets up, see `precision.py`. ranks: default is that of the open process group.
     """
@@ -52,11 +54,17 @@ def fabric_of(device: torch.device, precision: str = "float32", ranks: int | Non
     from lightning_fabric.plugins.environments import TorchElasticEnvironment
     from lightning_fabric.strategies import DDPStrategy, SingleDeviceStrategy
 
+    class Here(SingleDeviceStrategy):
+        """One device of any kind, which the caller has made the current one."""
+
+        def setup_environment(self) -> None:
+            """Leave the current device alone: Fabric's own knows CPUs and numbered GPUs only."""
+
     ranks = world_size() if ranks is None else ranks
     if ranks == 1:
-        return Fabric(strategy=SingleDeviceStrategy(device=device), precision=FABRIC[precision])
+        return Fabric(strategy=Here(device=device), precision=FABRIC[precision])
     local = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
-    fabric = Fabric(
+    return Fabric(
         accelerator=device.type,
         devices=local,
         num_nodes=ranks // local,
@@ -64,8 +72,6 @@ def fabric_of(device: torch.device, precision: str = "float32", ranks: int | Non
         precision=FABRIC[precision],
         plugins=[TorchElasticEnvironment()],
     )
-    fabric.launch()
-    return fabric
 
 
 def same_on_all_ranks(value: Any) -> bool:

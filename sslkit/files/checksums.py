@@ -1,4 +1,4 @@
-"""A checksum in the files written by `torch.save`, so that a damaged checkpoint is detected.
+"""Checkpoints with a checksum, so that a damaged one is detected.
 
 The checksum is stored as the zip comment, so torch still loads the file.
 """
@@ -8,14 +8,25 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from sslkit.errors import first_line
 
 MARK = b"sslkit-sha256:"
 SEAL = re.compile(re.escape(MARK) + rb"[0-9a-f]{64}")
 SEALED = len(MARK) + 64  # bytes
+
+
+def save(content: Any, path: Path) -> None:
+    """Write what `torch.save` writes, with its checksum, and sync it. Raises OSError where the disk is full."""
+    import torch
+
+    held = BytesIO()  # torch's own writing of files does not say that a disk is full
+    torch.save(content, held)
+    path.write_bytes(held.getbuffer())
+    seal(path)
 
 
 def seal(path: Path) -> None:

@@ -2,22 +2,31 @@
 
 A step reads the batch, computes the loss, and after `accumulate` batches moves the weights. Everything else that a run
 does, such as its metrics, its checkpoints and its bar, is a hook. Nothing waits for the device inside a step.
+
+Pretraining (`sslkit.training.train`) has epochs of a data set, and resumes after one of them. Fine-tuning
+(`evaluation.tuning.loop`) is one epoch, whose batches are its steps, and resumes inside it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from sslkit.errors import UserError
 from sslkit.runtime.distributed import synchronize_batch_norm
 
+if TYPE_CHECKING:  # importing it takes a second
+    from lightning_fabric import Fabric
+
+
+class Misfit(UserError):
+    """The state of a checkpoint is of another network, method or optimiser; the cause is PyTorch's error."""
+
 
 class Loader(Protocol):
-    """Batches of one epoch after the other. sampler: its `set_epoch` chooses the order."""
+    """Batches of one epoch after the other, as many as its length. sampler: its `set_epoch` chooses the order."""
 
     sampler: Any
 
@@ -60,33 +69,38 @@ class Hook:
 class Loop:
     """One training.
 
-    fabric: not launched yet. module: called with (batch, the number of the batch in its epoch), returns a mapping whose
-        "loss" is the mean over this process's part of the batch.
-    optimizer: made from the module's parameters. schedule: stepped with it. load: the loader of this process, made once
-        its rank is known. move: (batch, device) -> batch.
+    fabric: not launched yet. module: what is trained. forward: (the module as Fabric wraps it, batch, the number of the
+        batch in its epoch) -> a mapping whose "loss" is the mean over this process's part of the batch; by default a
+        call of the module.
+    optimizer: made from the module's parameters. schedule: stepped with it; None where a hook sets the rates.
+    load: the loader of this process, made once its rank is known and the state restored; the first epoch that it is
+        asked for begins at `loop.batch`. move: (batch, device) -> batch.
     epochs: of the whole training. accumulate: batches of a step; the last step of an epoch may have fewer.
     clip: largest norm of a step's gradient; None for any. around_backward: makes a context for each backward pass.
-    hooks: by their classes' names in checkpoints.
+    hooks: by their classes' names in checkpoints. saved: the part of the module in checkpoints; None: all.
     epoch, batch: the current ones, from 0. step: finished steps. batches: of an epoch.
     """
 
     def __init__(
         self,
-        fabric: Fabric,
+        fabric: "Fabric",
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
-        schedule: torch.optim.lr_scheduler.LRScheduler,
+        schedule: torch.optim.lr_scheduler.LRScheduler | None,
         load: Callable[["Loop"], Loader],
         *,
+        forward: Callable[[nn.Module, Any, int], Mapping[str, Any]] = nn.Module.__call__,
         move: Callable[[Any, torch.device], Any],
         epochs: int,
         accumulate: int = 1,
         clip: float | None = None,
         around_backward: Callable[[], AbstractContextManager] = nullcontext,
         hooks: Sequence[Hook] = (),
+        saved: nn.Module | None = None,
     ) -> None:
         self.fabric, self.module, self.optimizer, self.schedule = fabric, module, optimizer, schedule
-        self.load, self.move = load, move
+        self.saved = module if saved is None else saved
+        self.load, self.forward, self.move = load, forward, move
         self.epochs, self.accumulate, self.clip, self.around_backward = epochs, accumulate, clip, around_backward
         self.hooks = list(hooks)
         self.epoch = self.batch = self.step = self.batches = 0
@@ -108,8 +122,8 @@ class Loop:
     def is_main(self) -> bool:
         return self.rank == 0
 
-    def run(self, checkpoint: Callable[[], Mapping[str, Any]] | None = None) -> None:
-        """Train to the last epoch. checkpoint: reads a `state` to go on from. Raises UserError if it does not fit."""
+    def run(self, checkpoint: Callable[[], Mapping[str, Any] | None] | None = None) -> None:
+        """Train to the last epoch. checkpoint: reads a `state` to go on from, if there is one. Raises Misfit."""
         try:
             self.fabric.launch()
             self._train(*self._set_up(checkpoint))
@@ -121,18 +135,20 @@ class Loop:
                 hook.end(self)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds after an epoch."""
+        """Return what a checkpoint holds after an epoch, or at the end of a batch that moved the weights."""
+        epoch, batch = divmod(self.epoch * self.batches + self.batch + 1, self.batches)  # to go on from
         return {
-            "epoch": self.epoch + 1,
+            "epoch": epoch,
+            "batch": batch,
             "step": self.step,
-            "module": self.module.state_dict(),
+            "module": self.saved.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict(),
+            "schedule": {} if self.schedule is None else self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
             "hooks": {type(hook).__name__: state for hook in self.hooks if (state := hook.state())},
         }
 
-    def _set_up(self, checkpoint: Callable[[], Mapping[str, Any]] | None) -> tuple[nn.Module, Any]:
+    def _set_up(self, checkpoint: Callable[[], Mapping[str, Any] | None] | None) -> tuple[nn.Module, Any]:
         """Restore, and return module and optimiser as Fabric wraps them; what was read is not kept."""
         state = None if checkpoint is None else checkpoint()
         if state is not None:
@@ -149,12 +165,13 @@ class Loop:
         self.batches = len(loader)
         for hook in self.hooks:
             hook.begin(self)
+        first = self.batch  # of the epoch in which the checkpoint was written; of the others 0
         for epoch in range(self.epoch, self.epochs):
             self.epoch = epoch
             loader.sampler.set_epoch(epoch)
             for hook in self.hooks:
                 hook.epoch_begin(self)
-            for number, batch in enumerate(loader):
+            for number, batch in enumerate(loader, first):
                 self.batch = number
                 for hook in self.hooks:
                     hook.batch_begin(self)
@@ -163,6 +180,7 @@ class Loop:
                     hook.batch_end(self, outputs, batch)
             for hook in self.hooks:
                 hook.epoch_end(self)
+            first = 0
 
     def _step(self, wrapped: nn.Module, optimizer: Any, batch: Any) -> Mapping[str, Any]:
         """One batch; with the last one of a step the weights are moved."""
@@ -170,7 +188,7 @@ class Loop:
         together = min(self.accumulate, self.batches - first)  # batches of this step
         moves = self.batch + 1 == first + together
         with self.fabric.no_backward_sync(wrapped, enabled=not moves):
-            outputs = wrapped(batch, self.batch)
+            outputs = self.forward(wrapped, batch, self.batch)
             if self.batch == first:
                 optimizer.zero_grad()
             with self.around_backward():
@@ -186,7 +204,8 @@ class Loop:
             self.fabric.clip_gradients(wrapped, optimizer, max_norm=self.clip, error_if_nonfinite=False)
         optimizer.step()
         self.step += 1
-        self.schedule.step()
+        if self.schedule is not None:
+            self.schedule.step()
         for hook in self.hooks:
             hook.after_step(self)
 
@@ -199,22 +218,23 @@ class Loop:
         started.clear()  # Fabric watches those in this list
 
     def _restore_module(self, state: Mapping[str, Any]) -> None:
-        """Load hooks and weights, whose names are those of a single process. Raises UserError for another network."""
+        """Load hooks and weights, whose names are those of a single process. Raises Misfit for another network."""
         for hook in self.hooks:
             if (own := state["hooks"].get(type(hook).__name__)) is not None:
                 hook.restore(own)
         try:
-            self.module.load_state_dict(state["module"])
+            self.saved.load_state_dict(state["module"])
         except (RuntimeError, AttributeError, TypeError, ValueError) as error:
             said = " ".join(str(error).split())[:300]
-            raise UserError(f"the checkpoint is of another network or method: {said}; start a new run") from error
+            raise Misfit(f"the checkpoint is of another network or method: {said}; start a new run") from error
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Load what belongs to the weights on their device."""
         try:
             self.optimizer.load_state_dict(state["optimizer"])
         except (KeyError, ValueError) as error:
-            raise UserError(f"the checkpoint is of another optimiser ({error}); start a new run") from error
-        self.schedule.load_state_dict(state["schedule"])
+            raise Misfit(f"the checkpoint is of another optimiser ({error}); start a new run") from error
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
-        self.epoch, self.step = state["epoch"], state["step"]
+        self.epoch, self.batch, self.step = state["epoch"], state.get("batch", 0), state["step"]

@@ -16,11 +16,11 @@ EPOCHS, BATCHES = 3, 5
 
 
 class Drawn:
-    """Batches of an epoch, drawn by its number."""
+    """Batches of an epoch, drawn by its number. first: of those of the first epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
         self.sampler = self
-        self.epoch = 0
+        self.epoch, self.first = 0, first
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -30,7 +30,8 @@ class Drawn:
 
     def __iter__(self) -> Iterator[Tensor]:
         generator = torch.Generator().manual_seed(self.epoch)
-        return iter(torch.randn(BATCHES, 8, 6, generator=generator))
+        first, self.first = self.first, 0
+        return iter(torch.randn(BATCHES, 8, 6, generator=generator)[first:])
 
 
 class Module(nn.Module):
@@ -93,13 +94,23 @@ class Saved(Hook):
         self.states.append(copy.deepcopy(loop.state()))
 
 
+class SavedInside(Saved):
+    """The state after each step."""
+
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        if len(self.states) < loop.step:
+            self.states.append(copy.deepcopy(loop.state()))
+
+    def epoch_end(self, loop: Loop) -> None: ...
+
+
 def made(hooks: list[Hook], accumulate: int = 1, clip: float | None = None, module: nn.Module | None = None) -> Loop:
     module = module or Module()
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
     fabric = Fabric(accelerator="cpu", devices=1)
     how = {"move": lambda batch, device: batch.to(device), "epochs": EPOCHS, "accumulate": accumulate, "clip": clip}
-    return Loop(fabric, module, optimizer, schedule, lambda loop: Drawn(), **how, hooks=hooks)
+    return Loop(fabric, module, optimizer, schedule, lambda loop: Drawn(loop.batch), **how, hooks=hooks)
 
 
 def written_out(accumulate: int, clip: float | None) -> nn.Module:
@@ -148,6 +159,33 @@ def test_stopped_and_resumed_it_ends_the_same(stop_at: int) -> None:
     resumed.run(lambda: saved.states[0])
     assert equal(resumed.module, whole.module) and resumed.step == whole.step and told.kept == EPOCHS
     assert told.said[:2] == ["begin", "epoch 1"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_it_goes_on_inside_an_epoch(accumulate: int) -> None:
+    saved = SavedInside()
+    whole = made([saved], accumulate)
+    whole.run()
+    per_epoch = -(-BATCHES // accumulate)
+    assert len(saved.states) == EPOCHS * per_epoch
+    for step in (1, per_epoch, per_epoch + 2, EPOCHS * per_epoch):
+        state, told = saved.states[step - 1], Told()
+        epoch, steps = divmod(step, per_epoch)
+        assert (state["epoch"], state["batch"], state["step"]) == (epoch, steps * accumulate, step)
+        resumed = made([told], accumulate)
+        resumed.run(lambda state=state: state)
+        assert equal(resumed.module, whole.module) and resumed.step == whole.step
+        expected = EPOCHS * BATCHES - epoch * BATCHES - steps * accumulate
+        assert sum(said.startswith("batch") for said in told.said) == expected
+
+
+def test_a_part_of_the_module_is_saved_and_a_loss_of_ones_own_is_trained() -> None:
+    saved, module = Saved(), Module()
+    loop = made([saved], module=module)
+    loop.saved, loop.schedule = module.net[3], None
+    loop.forward = lambda wrapped, batch, number: {"loss": 2 * wrapped(batch, number)["loss"]}
+    loop.run()
+    assert set(saved.states[0]["module"]) == {"weight", "bias"} and saved.states[0]["schedule"] == {}
 
 
 def test_hooks_are_called_around_what_they_are_named_for() -> None:

@@ -1,5 +1,6 @@
 """The loop of all fine-tuning: against steps by hand, stopped and resumed, on two processes, and what it refuses."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,18 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     torch.save({"step": 3}, path)
     with pytest.raises(UserError, match=r"a.ckpt cannot be read \(.*key.*: delete it to start anew"):
         trained(checkpoint=Checkpoint(path, "run"))
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_file_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = Checkpoint(tmp_path / "a.ckpt")
+    trained(checkpoint=file)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UserError, match=r"cannot write .*a.ckpt: .*No space left on device"):
+        file.save({"step": 1})
+    assert file.load()["step"] == STEPS and [path.name for path in tmp_path.iterdir()] == ["a.ckpt"]
 
 
 def test_a_loss_that_is_not_finite_is_neither_trained_on_nor_saved(tmp_path: Path) -> None:
