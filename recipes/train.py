@@ -14,4 +14,4 @@ import sslkit
 from sslkit.training.config import Config
 
 if __name__ == "__main__":
-    run(sslkit.pretrain, Config(), __doc__)
+    run(lambda config: sslkit.pretrain(config), Config(), __doc__)  # imported only when it is called

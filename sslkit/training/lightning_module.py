@@ -9,11 +9,9 @@ from torch import Tensor
 from sslkit.composition.method import method
 from sslkit.options.settings import overlaid
 from sslkit.runtime import distributed
-from sslkit.training.chosen import RATE
+from sslkit.training.build import RATE
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.module import Pretraining, Progress
-from sslkit.training.optimizers import make_optimizer
-from sslkit.training.schedules import make_schedule
+from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule
 
 
 class LightningMethod(pl.LightningModule):

@@ -4,13 +4,20 @@ For the checksum see `sslkit.files.checksums`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sslkit.errors import UserError, first_line
 from sslkit.files import checksums
+from sslkit.files.checksums import seal
+from sslkit.files.writing import write_whole
+from sslkit.runtime.loop import Hook, Loop
 
+Hooks = Mapping[str, Sequence[str]]  # the states that a run needs of its hooks, by the hook's class
 KINDS = {  # parts of a checkpoint that a run needs
     "epoch": int,
     "step": int,
@@ -20,7 +27,32 @@ KINDS = {  # parts of a checkpoint that a run needs
     "precision": dict,
     "hooks": dict,
 }
-HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"), "Unreadable": ("paths",)}
+
+
+class SaveLast(Hook):
+    """The last hook of a loop, so that it saves the final state of all others.
+
+    close: called before it saves. resumed: the checkpoint that the run continues from. Any other last.ckpt is damaged:
+    the next checkpoint replaces it, and a whole previous.ckpt is kept.
+    """
+
+    def __init__(self, folder: Path, close: Callable[[Loop], None], resumed: Path | None = None) -> None:
+        self.path, self.previous = last(folder), previous(folder)
+        self.close = close
+        self.is_whole = resumed == self.path
+
+    def epoch_end(self, loop: Loop) -> None:
+        self.close(loop)
+        if not loop.is_main:
+            return
+        with write_whole(self.path) as partial:
+            content = BytesIO()  # torch's own writing of files does not say that a disk is full
+            torch.save(loop.state(), content)
+            partial.write_bytes(content.getbuffer())
+            seal(partial)
+            if self.is_whole:
+                os.replace(self.path, self.previous)
+        self.is_whole = True
 
 
 def last(folder: Path) -> Path:
@@ -33,12 +65,12 @@ def previous(folder: Path) -> Path:
     return folder / "checkpoints" / "previous.ckpt"
 
 
-def damage(path: Path) -> str | None:
+def damage(path: Path, hooks: Hooks) -> str | None:
     """Return the damage of a checkpoint, in its bytes or as a missing part; None if there is no damage."""
-    return checksums.damage(path) or _parts_damage(path)
+    return checksums.damage(path) or _parts_damage(path, hooks)
 
 
-def newest_whole(folder: Path) -> tuple[Path | None, str | None]:
+def newest_whole(folder: Path, hooks: Hooks) -> tuple[Path | None, str | None]:
     """The checkpoint to resume from, None if there is none yet; and a note if it is not the newest.
 
     Raises UserError if there are checkpoints and none of them is whole.
@@ -50,7 +82,7 @@ def newest_whole(folder: Path) -> tuple[Path | None, str | None]:
         raise UserError(f"{files[0]} is no file: remove it, then resume=true continues from the checkpoint before it")
     faults: list[str] = []
     for path in files:
-        fault = damage(path)
+        fault = damage(path, hooks)
         if fault is None:
             note = f"{'; '.join(faults)}: continuing from {path}, the checkpoint before it" if faults else None
             return path, note
@@ -63,22 +95,20 @@ def tidy(folder: Path) -> None:
     previous(folder).unlink(missing_ok=True)
 
 
-def _parts_damage(path: Path) -> str | None:
-    import torch
-
+def _parts_damage(path: Path, hooks: Hooks) -> str | None:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a damaged or foreign pickle can raise any class
         return f"is no checkpoint of a run ({first_line(error)})"
-    missing = next(_missing(state), None)
+    missing = next(_missing(state, hooks), None)
     return f"is no checkpoint of a run: {missing} is missing" if missing else None
 
 
-def _missing(state: Any) -> Iterator[str]:
+def _missing(state: Any, required: Hooks) -> Iterator[str]:
     """Yield the names of required parts that this state lacks."""
     held = state if isinstance(state, dict) else {}
     yield from (name for name, kind in KINDS.items() if not isinstance(held.get(name), kind))
     hooks = held.get("hooks") or {}
-    for name, keys in HOOKS.items():
+    for name, keys in required.items():
         part = hooks.get(name) if isinstance(hooks.get(name), dict) else {}
         yield from (f"{name}.{key}" for key in keys if key not in part)

@@ -1,4 +1,4 @@
-"""Lightning's loggers by name, `trainer.logger=[tensorboard,wandb]`; metrics.csv is written besides, by `History`."""
+"""Lightning's loggers by name, `trainer.logger=[tensorboard,wandb]`; metrics.csv is written besides."""
 
 import errno
 import importlib.util
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from sslkit.errors import UserError, first_line
 from sslkit.files import json_files
 from sslkit.files.writing import write_whole
-from sslkit.training.config import Config
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -45,16 +44,15 @@ KINDS = {
 }
 
 
-def chosen(config: Config) -> list[str]:
-    """The names in `trainer.logger` besides csv, each once."""
-    given = config.trainer.logger
-    names = [given] if isinstance(given, str) else given
+def chosen(asked: str | list[str]) -> list[str]:
+    """The names besides csv, each once."""
+    names = [asked] if isinstance(asked, str) else asked
     return [name for name in dict.fromkeys(names) if name != "csv"]
 
 
-def check(config: Config) -> None:
+def check(asked: str | list[str]) -> None:
     """Raises UserError for a logger whose package is not installed."""
-    for name in chosen(config):
+    for name in chosen(asked):
         kind = KINDS[name]
         if importlib.util.find_spec(kind.module) is None:
             raise UserError(
@@ -63,7 +61,7 @@ def check(config: Config) -> None:
             )
 
 
-def start(config: Config, folder: Path) -> dict[str, "Logger"]:
+def start(asked: str | list[str], folder: Path, settings: dict[str, Any]) -> dict[str, "Logger"]:
     """Start the loggers of a run and log its settings, on the first process only. A resumed run goes on in each.
 
     Raises UserError, with the reason, for one that cannot start.
@@ -71,12 +69,12 @@ def start(config: Config, folder: Path) -> dict[str, "Logger"]:
     from pytorch_lightning import loggers as lightning
 
     known, started = _ids(folder), {}
-    for name in chosen(config):
+    for name in chosen(asked):
         try:
             logger = getattr(lightning, KINDS[name].name)(**_options(name, folder, known.get(name)))
             _ = logger.experiment  # connects, or opens the files
             if name not in known:
-                logger.log_hyperparams(config.to_dict())
+                logger.log_hyperparams(settings)
         except Exception as error:  # trackers raise any class
             if _is_of_the_disk(error):
                 raise

@@ -1,53 +1,12 @@
-"""Features of clean images, and the two quick evaluations of a run: k nearest neighbours and a linear probe."""
+"""Two quick evaluations of features, k nearest neighbours and a linear probe, and the interval of a share."""
 
 import warnings
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from sslkit.composition.method import Method
-from sslkit.data.kept import KeptImages
-from sslkit.errors import RunFailed, UserError
+from sslkit.errors import UserError
 from sslkit.numerics.diagnostics import EPS, unit_rows
-
-
-@torch.no_grad()
-def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
-    """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
-
-    clean: also videos, whose features are the mean over their clips.
-    batch_size: in images; for videos 4 * batch_size frames.
-    Unreadable images are left out, so N may be smaller than the number of rows.
-    """
-    images = clean.images
-    if method.backbone.frames is not None:
-        batch_size = max(1, 4 * batch_size // (images.frames * images.clips))
-    device = next(method.parameters()).device
-    training = method.training
-    method.eval()
-    x, y = [], []
-    for asked, batch in clean.batches(batch_size):
-        # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
-        own = np.flatnonzero(batch["index"].numpy() == asked)
-        if len(own):
-            pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
-            x.append(_embedded(method, pixels).float().cpu())
-            y.append(batch["label"][own])
-    method.train(training)
-    if not x:
-        raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
-    x = torch.cat(x)
-    if not x.isfinite().all():
-        raise RunFailed("the backbone's features are not finite")
-    return x, torch.cat(y)
-
-
-def _embedded(method: Method, pixels: Tensor) -> Tensor:
-    """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
-    if pixels.dim() == 4:
-        return method.backbone(method.normalized(pixels))
-    return method.backbone(method.normalized(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)
 
 
 def knn_accuracy(
@@ -99,6 +58,15 @@ def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor,
         warnings.simplefilter("ignore", ConvergenceWarning)  # after 300 steps within 0.1 points of the optimum
         probe.fit(bank.numpy(), bank_y.numpy())
     return float(probe.score(query.numpy(), query_y.numpy()))
+
+
+def scale_of(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (F,) of features (N, F); inf for a dead unit, which varies only by rounding.
+
+    Rounding: float32 deviations from a mean have an error of about 2^-24 of it; 1e-6 is sixteen times that.
+    """
+    std, mean = torch.std_mean(x, 0)
+    return mean, std.where(std > 1e-6 * mean.abs(), torch.inf)
 
 
 def wilson(share: float, n: int) -> float:

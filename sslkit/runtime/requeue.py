@@ -65,6 +65,11 @@ class Requeue(Hook):
             self._before = None
 
 
+def is_requeued() -> bool:
+    """Return whether this is a Slurm job that has run before."""
+    return os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
+
+
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
