@@ -12,8 +12,7 @@ from photographs import write_jpegs
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.training import launched
-from sslkit.training.config import Config
+from sslkit.runtime import processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,20 +38,20 @@ def torchruns(rank: int, *, local: int = 2, world: int = 2) -> dict[str, str]:
 def test_devices_and_machines_are_torchruns(local, world, given, found, monkeypatch) -> None:
     for name, value in torchruns(0, local=local, world=world).items():
         monkeypatch.setenv(name, value)
-    config = Config.from_mapping({"trainer": given})
-    launched.check(config)
-    assert (launched.devices(config), launched.nodes(config)) == found and launched.processes(config) == world
+    asked, machines = given.get("devices", "auto"), given.get("num_nodes", 1)
+    processes.check_launcher(asked, machines)
+    assert (processes.devices(asked), processes.nodes(machines)) == found and processes.count(asked, machines) == world
 
 
 @pytest.mark.parametrize(("given", "world"), [("2", 2), ("0,1", 2), ("0,", 1), ([0, 2, 5], 3)])
 def test_devices_may_be_a_text_or_a_list(given, world: int) -> None:
-    assert launched.processes(Config.from_mapping({"trainer.devices": given})) == world
+    assert processes.count(given, 1) == world
 
 
 @pytest.mark.parametrize("given", ["0x10", "two", "0,x", "1.5"])
 def test_devices_that_are_no_numbers_are_one_line(given: str) -> None:
     with pytest.raises(UserError, match=r"give a number, a list such as \[0,1\], or auto"):
-        launched.processes(Config.from_mapping({"trainer.devices": given}))
+        processes.count(given, 1)
 
 
 @pytest.mark.parametrize("given", [{"devices": 1}, {"devices": 4}, {"devices": [0]}, {"num_nodes": 3}])
@@ -68,15 +67,15 @@ def test_a_contradiction_is_one_line_before_anything_is_written(given: dict, sma
 
 
 def test_sruns_processes_are_counted_too(monkeypatch) -> None:
-    monkeypatch.setattr(launched.SLURMEnvironment, "detect", staticmethod(lambda: True))
+    monkeypatch.setattr(processes.SLURMEnvironment, "detect", staticmethod(lambda: True))
     monkeypatch.setenv("SLURM_NTASKS", "2")
     monkeypatch.delenv("SLURM_NTASKS_PER_NODE", raising=False)
     with pytest.raises(UserError, match=r"srun: You set `--ntasks=2`"):
-        launched.check(Config.from_mapping({"trainer.devices": 1}))
+        processes.check_launcher(1, 1)
     monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "2")
     with pytest.raises(UserError, match=r"srun has started 2 processes, .*asks for 1"):
-        launched.check(Config.from_mapping({"trainer.devices": 1}))
-    launched.check(Config.from_mapping({"trainer.devices": 2}))
+        processes.check_launcher(1, 1)
+    processes.check_launcher(2, 1)
 
 
 @pytest.mark.parametrize(("tasks", "each", "found"), [(2, 2, (2, 1)), (8, 2, (2, 4)), (1, 1, (1, 1))])
@@ -84,11 +83,10 @@ def test_devices_and_machines_are_sruns(tasks, each, found, monkeypatch) -> None
     given = {"NTASKS": tasks, "NTASKS_PER_NODE": each, "STEP_ID": 0, "JOB_NAME": "pretrain"}
     for name, value in given.items():
         monkeypatch.setenv(f"SLURM_{name}", str(value))
-    config = Config.from_mapping({})
-    launched.check(config)
-    assert (launched.devices(config), launched.nodes(config)) == found and launched.processes(config) == tasks
+    processes.check_launcher("auto", 1)
+    assert (processes.devices("auto"), processes.nodes(1)) == found and processes.count("auto", 1) == tasks
     monkeypatch.delenv("SLURM_STEP_ID")  # as in a batch script, where python was not started by srun
-    assert launched.devices(config) == (1 if not torch.cuda.is_available() else "auto")
+    assert processes.devices("auto") == (1 if not torch.cuda.is_available() else "auto")
 
 
 @pytest.mark.slow
@@ -121,3 +119,17 @@ def _printed(words: list[str], folder: Path) -> str:
     done = subprocess.run([sys.executable, *words], **how, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def test_several_ranks_leave_the_buffers_alone() -> None:
+    assert processes._strategy("auto", processes.count(1, 1)) == "auto"
+    for devices, nodes in ((2, 1), ("0,1", 1), (1, 2)):
+        strategy = processes._strategy("auto", processes.count(devices, nodes))
+        assert strategy._ddp_kwargs["broadcast_buffers"] is False
+
+
+def test_a_missing_gpu_says_how_to_go_on(small_run) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(UserError, match="PyTorch finds no GPU here: install a build of it for yours"):
+        sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "accelerator": "gpu"}})

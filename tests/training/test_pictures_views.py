@@ -9,12 +9,12 @@ from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
 from sslkit import open_images
-from sslkit.training import view_sheet
-from sslkit.training.captions import SIZE, _font, captioned
+from sslkit.numerics.captions import SIZE, _font, captioned
+from sslkit.training import pictures
+from sslkit.training.build import build_method
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn
-from sslkit.training.fit import build_method
-from sslkit.training.view_sheet import captions_of, clip_columns, clip_rows, image_columns, in_proportion
+from sslkit.training.pictures import captions_of, clip_columns, clip_rows, image_columns, in_proportion
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def saved(tmp_path: Path, method: str, source: str, **data: int) -> Image.Image:
     found = open_data(config)
     model = build_method(config, found)
     path = tmp_path / "the name of the run" / "views.png"
-    view_sheet.save_views(model, rows_to_learn(config, found, model, whole=True), path)
+    pictures.save_views(model, rows_to_learn(config, found, model, whole=True), path)
     with Image.open(path) as picture:
         return picture.convert("RGB")
 

@@ -9,7 +9,7 @@ import torch
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.training import compiling
+from sslkit.runtime import hardware
 
 
 def compiled(run: dict, *, on: bool, **more: object) -> dict:
@@ -40,7 +40,7 @@ def calls(monkeypatch) -> list[torch.fx.GraphModule]:
         return as_it_is(graph, example)
 
     torch.compiler.reset()
-    monkeypatch.setattr(compiling, "BACKEND", keep)
+    monkeypatch.setattr(hardware, "BACKEND", keep)
     return seen
 
 
@@ -58,14 +58,14 @@ def test_a_compiled_run_ends_with_the_same_weights(small_run, calls, recomputed:
 
 @pytest.mark.slow
 def test_a_run_may_be_resumed_compiled_and_not(small_run, calls, monkeypatch) -> None:
-    from sslkit.training import train
+    from sslkit.training import pretrain
 
     run = {**small_run, "epochs": 2, "optimizer": {"name": "sgd", "lr": 0.01}}
     plain = sslkit.pretrain({**run, "name": "plain"})
     for first in (True, False):
         name = f"first-{first}"
         with monkeypatch.context() as patch:
-            patch.setattr(train.SaveLast, "epoch_end", stopping(train.SaveLast.epoch_end))
+            patch.setattr(pretrain.SaveLast, "epoch_end", stopping(pretrain.SaveLast.epoch_end))
             with pytest.raises(KeyboardInterrupt):
                 sslkit.pretrain(compiled({**run, "name": name}, on=first))
         resumed = sslkit.pretrain(compiled({**run, "name": name, "resume": True}, on=not first))

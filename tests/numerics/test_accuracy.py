@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sslkit.training.features import knn_accuracy
-from sslkit.training.monitor import scale_of
+from sslkit.numerics.accuracy import knn_accuracy, scale_of
 
 
 def cloud(n: int, d: int, seed: int = 0) -> Tensor:

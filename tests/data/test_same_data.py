@@ -12,9 +12,10 @@ from forks import exit_code, free_port, start_ranks
 from photographs import write_jpegs
 
 import sslkit
+from sslkit.data import same_data
 from sslkit.errors import UserError
 from sslkit.runtime.loop import Hook, Loop
-from sslkit.training import same_data, train
+from sslkit.training import pretrain
 
 
 def check_in_group(rank: int, port: int, sources: list[str], said: str | None) -> None:
@@ -92,8 +93,8 @@ class Killed(Hook):
 
 
 def killed(config: dict) -> None:
-    make = train.make_loop
-    train.make_loop = lambda *given: make(*given[:-1], [Killed(), *given[-1]])
+    make = pretrain.make_loop
+    pretrain.make_loop = lambda *given: make(*given[:-1], [Killed(), *given[-1]])
     sslkit.pretrain(config)
 
 

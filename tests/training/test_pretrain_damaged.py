@@ -11,10 +11,10 @@ import sslkit
 from sslkit.errors import UserError
 from sslkit.files.writing import MACHINE
 from sslkit.numerics.figures import NoMap
-from sslkit.training import finish, sweep, train
-from sslkit.training.checkpoint_files import last, previous
+from sslkit.runtime.checkpoint import last, previous
+from sslkit.training import finish, pretrain, sweep
 from sslkit.training.config import Config
-from sslkit.training.plots import plot_embedding
+from sslkit.training.pictures import plot_embedding
 from sslkit.zoo import CARD, WEIGHTS, ZooEntry
 
 
@@ -40,7 +40,7 @@ def stopped(small_npz, tmp_path_factory) -> tuple[dict, Path]:
     }
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: None)
+        patch.setattr(pretrain, "finish", lambda *_, **__: None)
         sslkit.pretrain({**config, "out": str(out)})
     return config, out
 
@@ -174,9 +174,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     unbroken = torch.load(last(folder), weights_only=True)
     before = previous(folder).read_bytes()
     harm(last(folder))
-    monkeypatch.setattr(train, "finish", die)
+    monkeypatch.setattr(pretrain, "finish", die)
     with monkeypatch.context() as patch:  # killed while it writes: nothing whole is lost
-        patch.setattr("sslkit.training.checkpoint.seal", die)
+        patch.setattr("sslkit.runtime.checkpoint.seal", die)
         with pytest.raises(Killed):
             sslkit.pretrain(config)
     assert previous(folder).read_bytes() == before

@@ -12,7 +12,8 @@ from pytorch_lightning.loggers import Logger
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.training import loggers, train
+from sslkit.runtime import loggers
+from sslkit.training import pretrain
 from sslkit.training.config import Config
 
 
@@ -78,7 +79,7 @@ def test_a_tracker_gets_the_settings_and_every_row_of_metrics_csv(small_run, tra
 def test_a_resumed_run_goes_on_in_its_tracker(small_run, tracker, monkeypatch) -> None:
     run = logging(small_run, "wandb", "csv", name="x")
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(pretrain, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sslkit.pretrain(run)
     sslkit.pretrain({**run, "resume": True})
@@ -101,7 +102,7 @@ def test_a_tracker_that_cannot_start_is_one_line_before_anything_is_computed(sma
 
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "log_hyperparams", refuse)
-        patch.setattr(train, "judge", lambda *_: pytest.fail("the network was judged"))
+        patch.setattr(pretrain, "judge", lambda *_: pytest.fail("the network was judged"))
         with pytest.raises(
             UserError, match=r"trainer\.logger=wandb cannot start: no key; Fake=offline works, trainer"
         ) as error:
@@ -149,7 +150,9 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         with pytest.raises(UserError, match=rf"trainer\.logger must be {known}, or a list of such"):
             Config.from_mapping({"trainer.logger": given})
     names = Config.from_mapping({"trainer.logger": ["csv", "mlflow", "tensorboard", "mlflow"]})
-    assert loggers.chosen(names) == ["mlflow", "tensorboard"] and loggers.chosen(Config()) == ["tensorboard"]
+    assert loggers.chosen(names.trainer.logger) == ["mlflow", "tensorboard"] and loggers.chosen(
+        Config().trainer.logger
+    ) == ["tensorboard"]
 
 
 def test_every_logger_of_lightning_is_known() -> None:
@@ -189,7 +192,7 @@ def test_mlflow_in_the_runs_folder(small_run, monkeypatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     run = logging(small_run, "mlflow", "tensorboard", name="x")
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(pretrain, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sslkit.pretrain(run)
     entry = sslkit.pretrain({**run, "resume": True})

@@ -19,7 +19,7 @@ from evaluation.features.models import load_model
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.runtime.loop import Hook, Loop
-from sslkit.training import train
+from sslkit.training import pretrain
 from sslkit.training.config import Config
 from sslkit.zoo import exporting
 
@@ -84,8 +84,8 @@ class Die(Hook):
 
 
 def die(config: dict) -> None:
-    make = train.make_loop
-    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
+    make = pretrain.make_loop
+    pretrain.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 

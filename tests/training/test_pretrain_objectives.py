@@ -6,7 +6,7 @@ import torch
 import sslkit
 from sslkit import objectives
 from sslkit.composition.method import signature
-from sslkit.training.train import Unreadable
+from sslkit.training.data import Unreadable
 
 pytestmark = pytest.mark.slow
 # Of each kind of state one is not nightly: teacher, masks, prototypes, centre, queue, labels.

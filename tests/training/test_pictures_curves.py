@@ -11,9 +11,9 @@ import torch
 from figures import overlapping_texts
 
 import sslkit
-from sslkit.training import plots
-from sslkit.training.history import History
-from sslkit.training.plots import FEW, MARKS, SMOOTHED, plot_embedding, plot_terms
+from sslkit.training import pictures
+from sslkit.training.monitor import History
+from sslkit.training.pictures import FEW, MARKS, SMOOTHED, plot_embedding, plot_terms
 
 TERMS = ["align", "constrain", "dsa/arrange", "dsa/consistency"]
 
@@ -22,7 +22,7 @@ TERMS = ["align", "constrain", "dsa/arrange", "dsa/consistency"]
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that were saved."""
     figures = []
-    monkeypatch.setattr(plots, "save_figure", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, path: figures.append(figure))
     return figures
 
 

@@ -3,18 +3,17 @@
 import pytest
 
 import sslkit
-from sslkit.training import chosen, given
+from sslkit.training import build
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
-from sslkit.training.fit import build_method
 
 
 def settings(**more: object) -> tuple[Config, Config]:
     """The settings as given, and as a new run has them."""
     asked = Config.from_mapping(more)
     data = open_data(asked)
-    config = chosen.with_options(asked, data)
-    return asked, chosen.with_rate(config, build_method(config, data))
+    config = build.with_options(asked, data)
+    return asked, build.with_rate(config, build.build_method(config, data))
 
 
 def test_the_first_command_runs_with_the_documented_settings() -> None:
@@ -22,7 +21,7 @@ def test_the_first_command_runs_with_the_documented_settings() -> None:
     asked, config = settings(method="byol+dsa")
     assert config.optimizer.lr == 0.009
     assert config.method == {"name": "byol+dsa", "objective": {"momentum": 0.978}, "views": {"scale": [0.2, 1.0]}}
-    assert chosen.line(asked, config) == [
+    assert build.chosen_line(asked, config) == [
         "chosen    learning rate 0.009 for narrow_resnet; crops from 20 % of the area for small images; teacher's "
         "momentum 0.978 for the run's length"
     ]
@@ -33,7 +32,7 @@ def test_a_given_value_wins() -> None:
         method={"name": "byol", "objective": {"momentum": 0.996}, "views": {"scale": [0.08, 1.0]}},
         optimizer={"lr": 0.002},
     )
-    assert config == asked and chosen.line(asked, config) == []
+    assert config == asked and build.chosen_line(asked, config) == []
     one = settings(**{"method": "byol+dsa", "method.objective.momentum": 0.99})[1]
     assert one.method["objective"] == {"momentum": 0.99} and one.method["views"] == {"scale": [0.2, 1.0]}
 
@@ -58,7 +57,7 @@ def test_where_it_was_not_measured_nothing_is_chosen(more: dict, rate: float, me
 @pytest.mark.parametrize(("epochs", "momentum"), [(1, 0.9), (6, 0.978), (33, 0.996), (1000, 0.996)])
 def test_the_teacher_of_a_longer_run_is_slower_up_to_the_papers(epochs: int, momentum: float) -> None:
     asked = Config.from_mapping({"method": "byol", "epochs": epochs})
-    assert given.given(chosen.with_options(asked, open_data(asked)), ("objective", "momentum")) == momentum
+    assert build.given(build.with_options(asked, open_data(asked)), ("objective", "momentum")) == momentum
 
 
 def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> None:
@@ -72,6 +71,6 @@ def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> No
 def test_an_older_run_is_continued_with_its_own_settings() -> None:
     """Such a run wrote the rate of its time, and left crops and momentum to the papers' values."""
     old = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.002}})
-    assert given.as_in(Config.from_mapping({"method": "byol"}), old) == old
+    assert build.as_in(Config.from_mapping({"method": "byol"}), old) == old
     asked = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.1}})
-    assert given.as_in(asked, old).optimizer.lr == 0.1
+    assert build.as_in(asked, old).optimizer.lr == 0.1

@@ -13,8 +13,8 @@ import sslkit
 from sslkit.composition.method import Method
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.config import Config
-from sslkit.training.module import Pretraining, Progress
-from sslkit.training.train import make_loop
+from sslkit.training.pretrain import make_loop
+from sslkit.training.step import Pretraining, Progress
 
 ROWS = 8  # of a batch
 GROUPS = {(4, 2): [2, 2], (3, 4): [3, 1, 3, 1], (2, 4): [2, 2, 2, 2], (8, 1): [1, 1], (1, 3): [1] * 6}

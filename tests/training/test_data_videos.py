@@ -17,10 +17,10 @@ import sslkit
 from sslkit.data.video.clips import open_videos
 from sslkit.errors import UserError
 from sslkit.training import run as runs
+from sslkit.training.build import build_method
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
-from sslkit.training.fit import build_method
-from sslkit.training.view_sheet import clip_sheet
+from sslkit.training.pictures import clip_sheet
 
 pytest.importorskip("av")
 from moving_films import write_folder, write_pieces
@@ -30,12 +30,12 @@ KILLED = (
     "torch.set_num_threads(1)\n"
     "import sslkit\n"
     "from sslkit.runtime.loop import Hook\n"
-    "from sslkit.training import train\n"
+    "from sslkit.training import pretrain\n"
     "class Die(Hook):\n"
     "    def batch_end(self, loop, *_):\n"
     "        if loop.step == 5: os.kill(os.getpid(), 9)\n"
-    "make = train.make_loop\n"
-    "train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])\n"
+    "make = pretrain.make_loop\n"
+    "pretrain.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])\n"
     "sslkit.pretrain(json.loads(sys.argv[1]))\n"
 )
 pytestmark = pytest.mark.filterwarnings("ignore:.*videos cannot be read.*", "ignore:.*eta.*", "ignore:.*dead.*")

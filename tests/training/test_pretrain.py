@@ -15,9 +15,9 @@ from PIL import Image
 import sslkit
 from sslkit.errors import UserError
 from sslkit.regularizers.koleo import KoLeo
+from sslkit.training.build import build_method
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
-from sslkit.training.fit import build_method
 
 
 def test_a_run_leaves_all_that_is_promised(finished) -> None:
@@ -284,12 +284,3 @@ def test_a_run_says_that_a_default_is_too_large(small_run, capsys) -> None:
     said = " ".join(capsys.readouterr().out.split())
     assert "prototypes=3,000 suits more than 96 images" in said and "experiment=swav" in said
     assert "queue_size=8 suits" not in said
-
-
-def test_several_ranks_leave_the_buffers_alone() -> None:
-    from sslkit.training.trainer import _strategy
-
-    assert _strategy(Config.from_mapping({"trainer": {"devices": 1}})) == "auto"
-    for devices, nodes in ((2, 1), ("0,1", 1), (1, 2)):
-        strategy = _strategy(Config.from_mapping({"trainer": {"devices": devices, "num_nodes": nodes}}))
-        assert strategy._ddp_kwargs["broadcast_buffers"] is False

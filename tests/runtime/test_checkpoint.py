@@ -10,7 +10,8 @@ import torch
 
 from sslkit.errors import UserError
 from sslkit.files.checksums import seal
-from sslkit.training.checkpoint_files import HOOKS, KINDS, damage, last, newest_whole, previous
+from sslkit.runtime.checkpoint import KINDS, damage, last, newest_whole, previous
+from sslkit.training.run import HOOKS
 
 
 def a_state(**changes: object) -> dict:
@@ -65,24 +66,24 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_every_kind_of_damage_is_said_in_one_line(kind: str, tmp_path) -> None:
     make, said = DAMAGES[kind]
     path = written(tmp_path / "a.ckpt")
-    assert damage(path) is None
+    assert damage(path, HOOKS) is None
     make(path)
-    assert said in damage(path) and "\n" not in damage(path)
+    assert said in damage(path, HOOKS) and "\n" not in damage(path, HOOKS)
 
 
 def test_the_newest_whole_one(tmp_path) -> None:
-    assert newest_whole(tmp_path) == (None, None)
+    assert newest_whole(tmp_path, HOOKS) == (None, None)
     written(last(tmp_path))
-    assert newest_whole(tmp_path) == (last(tmp_path), None)
+    assert newest_whole(tmp_path, HOOKS) == (last(tmp_path), None)
     written(previous(tmp_path))
-    assert newest_whole(tmp_path) == (last(tmp_path), None)
+    assert newest_whole(tmp_path, HOOKS) == (last(tmp_path), None)
     last(tmp_path).unlink()  # killed between two renames
-    found, note = newest_whole(tmp_path)
+    found, note = newest_whole(tmp_path, HOOKS)
     assert found == previous(tmp_path) and str(last(tmp_path)) in note and str(previous(tmp_path)) in note
     last(tmp_path).mkdir()
     with pytest.raises(UserError, match="remove it"):
-        newest_whole(tmp_path)
+        newest_whole(tmp_path, HOOKS)
     last(tmp_path).rmdir()
     previous(tmp_path).write_bytes(b"junk")
     with pytest.raises(UserError, match=r"last.ckpt is missing; .*previous.ckpt is no checkpoint.*without resume=true"):
-        newest_whole(tmp_path)
+        newest_whole(tmp_path, HOOKS)

@@ -12,9 +12,10 @@ from photographs import write_jpegs
 import sslkit
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.runtime.loop import Hook, Loop
-from sslkit.training import train
+from sslkit.training import pretrain
+from sslkit.training.build import settled
 from sslkit.training.config import Config
-from sslkit.training.data import open_data, rows_to_learn, settled
+from sslkit.training.data import open_data, rows_to_learn
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ class Die(Hook):
 
 
 def die(config: dict) -> None:
-    make = train.make_loop
-    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
+    make = pretrain.make_loop
+    pretrain.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 

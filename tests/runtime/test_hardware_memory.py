@@ -10,8 +10,8 @@ from forks import exit_code
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.training import memory
-from sslkit.training.module import Pretraining
+from sslkit.runtime import hardware
+from sslkit.training.step import Pretraining
 
 CUDA = (
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 1.10 GiB is "
@@ -63,7 +63,7 @@ def test_the_half_batch_is_estimated_from_what_does_not_depend_on_it() -> None:
     module = Pretraining(sslkit.method("simclr", image_size=16))
     weights = sum(p.numel() for p in module.parameters()) * 4
     buffers = sum(b.numel() * b.element_size() for b in module.buffers())
-    assert memory._fixed(module, "adamw") == 4 * weights + buffers  # weights, gradients and AdamW's two moments
+    assert hardware._fixed(module, "adamw") == 4 * weights + buffers  # weights, gradients and AdamW's two moments
 
 
 def test_other_errors_pass_as_they_are(small_run, monkeypatch) -> None:

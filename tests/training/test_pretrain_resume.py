@@ -16,8 +16,9 @@ from forks import exit_code
 import sslkit
 from sslkit.errors import UserError
 from sslkit.files.checksums import seal
+from sslkit.runtime import checkpoint
 from sslkit.runtime.loop import Hook, Loop
-from sslkit.training import checkpoint, train
+from sslkit.training import pretrain
 
 RUN = """
 import json, sys, torch
@@ -38,8 +39,8 @@ class Die(Hook):
 
 
 def die_at_a_step(config: dict) -> None:
-    make = train.make_loop
-    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
+    make = pretrain.make_loop
+    pretrain.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 
@@ -137,7 +138,7 @@ def test_killed_between_training_and_the_entry(
         np.savez(tmp_path / "plain.npz", x=np.load(small_npz)["x_train"])
         run = {**run, "data": {**run["data"], "source": str(tmp_path / "plain.npz")}}
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(pretrain, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sslkit.pretrain({**run, "name": "late"})
     entry = sslkit.pretrain({**run, "name": "late", "resume": True})
@@ -195,7 +196,7 @@ def test_other_images_cannot_continue_a_run(run, small_npz, tmp_path, monkeypatc
     np.savez(data, **arrays)
     run = {**run, "epochs": 1, "name": "x", "data": {**run["data"], "source": str(data)}}
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: None)
+        patch.setattr(pretrain, "finish", lambda *_, **__: None)
         sslkit.pretrain(run)
     np.savez(data, **{**arrays, "x_train": 255 - arrays["x_train"]})
     with pytest.raises(UserError, match="images have changed"):

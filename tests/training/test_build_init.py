@@ -18,10 +18,10 @@ from sslkit import objectives
 from sslkit.composition.method import signature
 from sslkit.errors import UserError
 from sslkit.runtime.loop import Hook, Loop
-from sslkit.training import train
+from sslkit.training import pretrain
+from sslkit.training.build import build_method
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
-from sslkit.training.fit import build_method
 
 VIT, RESNET = "vit_tiny_patch16_224", "resnet10t"
 SMALL = {"dim": 8, "hidden": 16, "queue_size": 40, "prototypes": 12, "queue_start": 1}
@@ -65,7 +65,7 @@ def test_a_run_from_a_file_says_so_and_starts_there(colour, resnet, monkeypatch,
     def look(self, loop) -> None:
         seen.update({k: v.clone() for k, v in loop.module.method.backbone.net.state_dict().items()})
 
-    monkeypatch.setattr(train.Prepare, "begin", look)
+    monkeypatch.setattr(pretrain.Prepare, "begin", look)
     entry = sslkit.pretrain({**colour, "init": word})
     said = " ".join(capsys.readouterr().out.split())
     digest = hashlib.sha256(Path(word.split(":")[2]).read_bytes()).hexdigest()
@@ -126,8 +126,8 @@ def die_in_the_second_epoch(config: dict) -> None:
             if loop.step == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    make = train.make_loop
-    train.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
+    make = pretrain.make_loop
+    pretrain.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
     sslkit.pretrain(config)
 
 
@@ -135,7 +135,7 @@ def test_other_weights_are_another_run(colour, tmp_path, monkeypatch) -> None:
     word, state = saved(RESNET, tmp_path / "own.safetensors")
     run = {**colour, "init": word, "name": "x"}
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: None)
+        patch.setattr(pretrain, "finish", lambda *_, **__: None)
         sslkit.pretrain(run)
     other, _ = saved(RESNET, tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"other settings.*init was"):
