@@ -237,24 +237,6 @@ def check_kept(method: Method, loaded: dict[str, Tensor]) -> None:
         raise UserError(f"method={method.name} would replace {', '.join(lost[:4])} of init={source}: {remedy}")
 
 
-def init_lines(method: Method) -> list[str]:
-    """The first lines of a run on its initial weights; none for a random start."""
-    origin = method.backbone.recipe.origin
-    if origin is None:
-        return []
-    mean, std = (", ".join(f"{value:.4g}" for value in values) for values in origin.normalize)
-    notes = (*origin.notes, f"pixels normalised by their mean {mean} and std {std}")
-    return [f"init      {origin.source}, sha256 {origin.sha256}", *(f"          {note}" for note in notes)]
-
-
-def init_of_card(method: Method) -> dict[str, Any]:
-    """The card's field on the initial weights; none for a random start."""
-    origin = method.backbone.recipe.origin
-    if origin is None:
-        return {}
-    return {"init": {"source": origin.source, "sha256": origin.sha256, "notes": list(origin.notes)}}
-
-
 def init_digest(method: Method) -> str | None:
     """The sha256 of the initial weights, None for a random start."""
     origin = method.backbone.recipe.origin

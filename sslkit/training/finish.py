@@ -18,7 +18,6 @@ from sslkit.numerics import diagnostics
 from sslkit.numerics.figures import NoMap
 from sslkit.runtime.checkpoint import tidy
 from sslkit.terminal import say
-from sslkit.training.build import init_of_card
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
@@ -128,7 +127,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
             "in_chans": body.in_chans,
             **_of_clips(data),
         },
-        **init_of_card(method),
+        **_init(method),
         "load": load_lines(body.recipe.lines, folder / WEIGHTS),
         "normalize": {"mean": list(mean), "std": list(std)},
         "data": {
@@ -146,6 +145,14 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
         "commit": _commit(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
+
+
+def _init(method: Method) -> dict[str, Any]:
+    """The source of the initial weights; empty for random ones."""
+    origin = method.backbone.recipe.origin
+    if origin is None:
+        return {}
+    return {"init": {"source": origin.source, "sha256": origin.sha256, "notes": list(origin.notes)}}
 
 
 def _of_clips(data: Data) -> dict[str, int]:

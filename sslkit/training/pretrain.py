@@ -20,6 +20,7 @@ from sslkit.data.images import Images
 from sslkit.data.sources.own_dataset import PREFIX
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import RunFailed, UserError
+from sslkit.files.writing import sweep
 from sslkit.layers import norm_statistics
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.checkpoint import SaveLast, tidy
@@ -29,19 +30,7 @@ from sslkit.runtime.progress import Bar
 from sslkit.runtime.requeue import Requeue, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
-from sslkit.training import run
-from sslkit.training.build import (
-    as_in,
-    batches,
-    build_method,
-    check_parts,
-    init_digest,
-    rescale,
-    settled,
-    steps,
-    with_options,
-    with_rate,
-)
+from sslkit.training import build, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
 from sslkit.training.finish import finish
@@ -50,8 +39,6 @@ from sslkit.training.pictures import save_views
 from sslkit.training.step import Pretraining, Progress, compiled_parts, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
 from sslkit.zoo.entry import CARD, ZooEntry
-
-_KEYS = ("data", "data.source")
 
 
 def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
@@ -66,25 +53,25 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     """
     config, own = (config, None) if isinstance(config, Config) else named(config)
     config = config if isinstance(config, Config) else Config.from_mapping(config)
-    check_parts(config)
+    build.check_parts(config)
     check_trainer(config)
     data = open_data(config, own)
-    asked, config = config, with_options(config, data)
-    model = build_method(config, data, backbone)
+    asked, config = config, build.with_options(config, data)
+    model = build.build_method(config, data, backbone)
     _ = data.train.listing  # refuse a file that has gone before a folder is made
-    config, folder, resumed = _started(asked, with_rate(config, model), data, model)
+    config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):
         return _finished(folder, data)
-    is_rescaled = rescale(data, config)
-    if is_rescaled or config.method_options() != with_options(asked, data).method_options():  # an older run's
-        model = build_method(config, data, backbone)
+    is_rescaled = build.rescale(data, config)
+    if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
+        model = build.build_method(config, data, backbone)
     return train(config, data, model, folder, resumed, asked)
 
 
 def named(config: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
     """The settings with the name of a Dataset or Images in its place, and that object; None if the data is a name."""
     config = dict(config)
-    for key in _KEYS:
+    for key in ("data", "data.source"):
         if isinstance(config.get(key), Dataset):
             own = config[key]
             return {**config, key: _name(own)}, own
@@ -128,7 +115,7 @@ def _fabric(config: Config) -> Fabric:
 def _finished(folder: Path, data: Data) -> ZooEntry:
     """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
     if processes.is_main():
-        run.sweep(folder)
+        sweep(folder)
         tidy(folder)
     try:
         entry = ZooEntry.load(folder)
@@ -150,9 +137,9 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
     last = run.newest(out, name)
     if config.resume or (is_requeued() and last is not None and not run.finished(last)):
         begun = None if last is None else run.settings_of(last)
-        config = settled(config if begun is None else as_in(asked, begun), data, begun)
+        config = build.settled(config if begun is None else build.as_in(asked, begun), data, begun)
         return config, *run.to_resume(out, name, config)
-    config = settled(config, data, None)
+    config = build.settled(config, data, None)
     folder = run.fresh(out, name)
     if processes.is_main():
         run.create(folder, config)
@@ -177,7 +164,7 @@ def _train(
 ) -> ZooEntry | None:
     processes.quiet()
     if processes.is_main():
-        run.sweep(folder)
+        sweep(folder)
     announce(config, data, method, folder, checkpoint, asked)
     loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)
@@ -186,8 +173,8 @@ def _train(
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     shown = rows_to_learn(config, data, method, whole=True)
     content = same_data.Content(data.train, read=processes.is_main())
-    start = Start(data, shown, folder, config.eval.k, init_digest(method), content)
-    module, count = Pretraining(method), steps(config, data)
+    start = Start(data, shown, folder, config.eval.k, build.init_digest(method), content)
+    module, count = Pretraining(method), build.steps(config, data)
     prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
     hooks: list[Hook] = []
     if config.trainer.compile:  # first: what it compiles is removed before kNN and probe
@@ -196,7 +183,7 @@ def _train(
     if config.trainer.progress and sys.stderr.isatty():
         hooks.append(Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited))
     hooks.append(SaveLast(folder, history.close_epoch, checkpoint))
-    loop = make_loop(config, module, loading, peak_lr(config, batches(config, data)), count, hooks)
+    loop = make_loop(config, module, loading, peak_lr(config, build.batches(config, data)), count, hooks)
     _fit(loop, config, data, folder, checkpoint)
     if not loop.is_main:
         return None

@@ -2,8 +2,6 @@
 
 import os
 import re
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
 from sslkit.files import file_names
 from sslkit.files.regular_files import regular
-from sslkit.files.writing import MACHINE, write_whole
+from sslkit.files.writing import write_whole
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
 from sslkit.training.build import as_in
@@ -38,8 +36,6 @@ MAY_CHANGE_INSIDE = (
     "progress",
 )
 HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"), "Unreadable": ("paths",)}
-PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-\w+\.part")  # from `write_whole`: machine and process id
-OLD = 24 * 3600  # seconds after its last write in which the writer on another machine may still live
 
 
 def base_name(config: Config, backbone: str) -> str:
@@ -183,27 +179,3 @@ def finished(folder: Path) -> bool:
         return not card.read(folder / CARD).get("missing")
     except UserError:
         return (folder / CARD).is_file()
-
-
-def sweep(folder: Path) -> None:
-    """Remove the partial files of a killed writer; those of one on another machine when they are a day old."""
-    for partial in folder.rglob(".*.part"):
-        written = PARTIAL.fullmatch(partial.name)
-        with suppress(FileNotFoundError):  # one that ends at this moment
-            if written and partial.is_file() and not _is_written(partial, written[1], int(written[2])):
-                partial.unlink()
-
-
-def _is_written(partial: Path, machine: str, pid: int) -> bool:
-    """Return whether another process may be writing a file; this process has no partial files yet."""
-    if machine != MACHINE:
-        return time.time() - partial.stat().st_mtime < OLD
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

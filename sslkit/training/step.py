@@ -75,14 +75,10 @@ class Progress(Hook):
         self.module.method.epoch, self.module.method.batch = loop.epoch, 0
 
     def before_step(self, loop: Loop) -> None:
-        self.set_decay(loop.optimizer, loop.step)
+        set_weight_decay(loop.optimizer, self.optimizer, loop.step, self.steps)
 
     def after_step(self, loop: Loop) -> None:
         self.moved(loop.step)
-
-    def set_decay(self, optimizer: torch.optim.Optimizer, step: int) -> None:
-        """step: number of finished ones."""
-        set_weight_decay(optimizer, self.optimizer, step, self.steps)
 
     def moved(self, step: int) -> None:
         """step: number of finished ones."""

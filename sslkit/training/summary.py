@@ -18,7 +18,7 @@ from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
 from sslkit.terminal.columns import columns, hung, printable
 from sslkit.terminal.plurals import counted
-from sslkit.training.build import batches, chosen_line, init_lines
+from sslkit.training.build import batches, chosen_line
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.step import images_of_step, peak_lr
@@ -51,7 +51,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"method    {method.name}, seed {config.seed}",
         f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
         *_clips(data),
-        *init_lines(method),
+        *_init(method),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {epochs} of {steps} x {config.data.batch_size} {data.unit}{_shared(config)}, {_computed(config)}",
@@ -62,6 +62,16 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     lines += [f"note      {body.unseen} (data.image_size)"] if body.unseen else []
     lines += _oversized(config, method, data)
     say.lines("\n".join(printable(line, keep="") for line in lines))
+
+
+def _init(method: Method) -> list[str]:
+    """Lines on the initial weights; none for a random start."""
+    origin = method.backbone.recipe.origin
+    if origin is None:
+        return []
+    mean, std = (", ".join(f"{value:.4g}" for value in values) for values in origin.normalize)
+    notes = (*origin.notes, f"pixels normalised by their mean {mean} and std {std}")
+    return [f"init      {origin.source}, sha256 {origin.sha256}", *(f"          {note}" for note in notes)]
 
 
 def _shared(config: Config) -> str:
