@@ -13,7 +13,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 export OMP_WAIT_POLICY=passive PIP_DISABLE_PIP_VERSION_CHECK=1 HF_HUB_OFFLINE=1
-unset PYTHONPATH
+unset PYTHONPATH PYTHONDONTWRITEBYTECODE  # uv compiles nothing: the first import is to do it for all
 declare -A versions=([oldest]=3.11 [between]=3.12 [newest]=3.13)
 extras="test,hf,onnx,detection,video,parquet,umap,cluster,wandb"
 scratch=$(mktemp -d)

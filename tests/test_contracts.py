@@ -30,8 +30,8 @@ BATCHES = [
     (2, 3, torch.bfloat16),  # in fp16 left to a GradScaler: batch norm over two rows has gradients beyond 65504
     (6, 1, torch.float16),
     (7, 3, torch.float32),
-    *(pytest.param(6, 1, dtype, marks=pytest.mark.slow) for dtype in (torch.float32, torch.bfloat16)),
-    *(pytest.param(7, 3, dtype, marks=pytest.mark.slow) for dtype in (torch.bfloat16, torch.float16)),
+    *(pytest.param(6, 1, dtype, marks=MINUTES) for dtype in (torch.float32, torch.bfloat16)),
+    *(pytest.param(7, 3, dtype, marks=MINUTES) for dtype in (torch.bfloat16, torch.float16)),
 ]
 
 

@@ -205,7 +205,8 @@ def test_a_network_that_does_not_take_the_size_as_it_is_is_made_for_it(name: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [32, pytest.param(96, marks=pytest.mark.nightly), 224])
+@pytest.mark.nightly
+@pytest.mark.parametrize("size", [32, 96, 224])
 @pytest.mark.parametrize("module", SIZED)
 def test_every_network_of_these_modules_can_be_made(module: str, size: int) -> None:
     for name in timm.list_models(module=module):

@@ -221,6 +221,7 @@ def _gradients(method: sslkit.Method, call, clips: Tensor, index: Tensor) -> dic
     return grads | {"loss": terms["loss"].detach()}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -88,6 +88,7 @@ def test_one_list_of_options_is_that_of_the_others(monkeypatch) -> None:
     assert {**members.options(judge), **options} == {**options, "trust": ()}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_command_goes_on_and_ends_the_same(place: Path, tmp_path: Path) -> None:
     words = [*NET, f"data=video:{place}/motion", "protocol=fine_tune", "epochs=6", *QUICK[1:], "save_seconds=0"]

@@ -30,6 +30,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_checkpoint_is_judged_and_its_results_are_kept(place: Path) -> None:
     done = command("checkpoint=zoo/a", *SMOKE, cwd=place)

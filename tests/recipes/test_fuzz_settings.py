@@ -230,6 +230,7 @@ def test_thousands_of_odd_words(chunk: int, place: Path) -> None:
     check(SEED + 1, chunk, place)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_right_comes_to_where_computing_begins(place: Path) -> None:
     """Else the draws would be refused for another reason than their odd word."""

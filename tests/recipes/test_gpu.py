@@ -88,6 +88,7 @@ def test_a_killed_run_is_compared_with_unbroken_ones(correct, tmp_path: Path) ->
     assert gpu_resume.largest(one, other) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_files_are_read_and_trained_on(correct, tmp_path: Path) -> None:
     from gpu import data as gpu_data

@@ -126,6 +126,7 @@ def test_where_errors_go_to_a_terminal_a_bar_shows_rate_and_waiting(few_digits, 
     assert "images/s" in shown and "waiting for data" in shown
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_on_a_terminal_a_bar_shows_rate_and_waiting(tmp_path) -> None:
     import fcntl

@@ -185,6 +185,7 @@ def test_wandb_offline(small_run, monkeypatch) -> None:
         assert b"images_per_second" in content and b"batch_size" in content
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_mlflow_in_the_runs_folder(small_run, monkeypatch) -> None:
     from mlflow.tracking import MlflowClient

@@ -85,7 +85,8 @@ def test_a_process_that_is_killed_is_one_line_of_the_other(place: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_requeued_is_bitwise_the_unbroken_run(place: Path, ranks: int) -> None:
     assert end(job(place, ranks, "unbroken")) == [0] * ranks
     tasks = job(place, ranks, "broken")
