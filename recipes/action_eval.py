@@ -12,7 +12,7 @@ FOLDER holds train/CLASS/FILM and test/CLASS/FILM. The same command goes on wher
 features=once extracts its features again.
 """
 
-from evaluating import run_alone, settings_of
+from evaluation.judging.command_line import run_alone, settings_of
 
 from evaluation.protocols.action.options import Asked, Options, Place
 

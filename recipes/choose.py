@@ -9,7 +9,7 @@ The same command resumes a stopped run.
 from dataclasses import dataclass
 from typing import Any
 
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from evaluation.ranking.scoring import metrics
 from sslkit.options.settings import MOST_SEED, setting

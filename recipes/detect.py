@@ -11,7 +11,7 @@ is marked as not comparable to published numbers. FOLDER holds train.json and te
 file_name is relative to FOLDER.
 """
 
-from evaluating import run_alone, settings_of
+from evaluation.judging.command_line import run_alone, settings_of
 
 from evaluation.protocols.detection.options import Asked, Options, Place
 from evaluation.protocols.detection.recipes import protocol_of

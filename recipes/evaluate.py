@@ -9,15 +9,15 @@ python recipes/evaluate.py zoo=runs/zoo data=pets root=data
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import evaluating
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from evaluation import protocols
+from evaluation.judging import command_line
 from sslkit.options.settings import setting
 
 
 @dataclass
-class Settings(evaluating.Settings):
+class Settings(command_line.Settings):
     protocols: str | list[str] | None = setting(None, f"of {', '.join(protocols.names())}; null: linear, knn, crowding")
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 

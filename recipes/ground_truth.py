@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from sslkit.options.settings import MOST_SEED, setting
 

@@ -6,9 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # programs import each other by bare names
-
-import process
+from sslkit.cli import process
 
 from sslkit.errors import nearest
 from sslkit.terminal.columns import entry

@@ -5,7 +5,7 @@ python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=imagenet root=data r
 python recipes/linear_eval.py checkpoint=runs/zoo/NAME data=path/to/images recipe=simclr90    (augmented views)
 """
 
-from evaluating import run_protocol
+from evaluation.judging.command_line import run_protocol
 
 if __name__ == "__main__":
     run_protocol("linear", __doc__)

@@ -13,7 +13,7 @@ python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints p
 from dataclasses import dataclass, field
 from typing import Any
 
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from evaluation.ranking.checks import BOOTSTRAP
 from evaluation.ranking.references import CARD

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from sslkit.options.settings import setting
 from sslkit.terminal import say

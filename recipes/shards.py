@@ -7,7 +7,7 @@ python recipes/shards.py folder=path/to/images out=path/to/shards megabytes=1000
 from dataclasses import dataclass
 from typing import Any
 
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from sslkit.errors import UserError
 from sslkit.options.settings import setting

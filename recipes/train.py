@@ -8,10 +8,13 @@ python recipes/train.py method=byol data=path/to/images init=efficientnet_lite0 
 python recipes/train.py -m method=byol,byol+dsa seed=0,1                   (a sweep)
 """
 
-from command import run
+from pathlib import Path
+
+from sslkit.cli.command import run
 
 import sslkit
 from sslkit.training.config import Config
 
 if __name__ == "__main__":
-    run(lambda config: sslkit.pretrain(config), Config(), __doc__)  # imported only when it is called
+    conf = Path(__file__).with_name("conf")
+    run(lambda config: sslkit.pretrain(config), Config(), __doc__, conf)  # imported only when it is called

@@ -31,8 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from command import composed, one_line_errors, plain_help, prepare, show
-from grid import LAUNCHERS, Wanted, multiruns, read, wanted
+from sslkit.cli.command import composed, one_line_errors, plain_help, prepare, show
+from sslkit.cli.grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
 from sslkit.options.command_line import words
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sslkit.training.sweep import Member
 
 TRAIN = os.path.relpath(Path(__file__).with_name("train.py"))
+CONF = Path(__file__).with_name("conf")
 
 
 @dataclass
@@ -69,7 +70,7 @@ def main(words: Sequence[str]) -> int:
 
     settings, shared = read(words, Settings(), Config())
     ones = wanted(settings, shared)
-    configs = [Config.from_mapping(composed(one.words, Config())) for one in ones]
+    configs = [Config.from_mapping(composed(one.words, Config(), CONF)) for one in ones]
     members = sweep.examine(configs)
     say.lines(sweep.overview(members))
     missing = [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]

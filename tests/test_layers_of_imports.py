@@ -28,6 +28,7 @@ FLOORS = (
     "sslkit/regularizers/",
     "sslkit/composition/",
     "sslkit/training/",
+    "sslkit/cli/",
     "sslkit/__init__.py",
     "evaluation/datasets/",
     "evaluation/results/",

@@ -66,7 +66,7 @@ def test_what_is_missing_is_one_line_and_exit_code_2(tmp_path: Path, typed) -> N
 
 def test_help_says_every_recipe_and_setting(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(RECIPES))
-    recipe, shared = (importlib.import_module(name) for name in ("action_eval", "command"))
+    recipe, shared = (importlib.import_module(name) for name in ("action_eval", "sslkit.cli.command"))
     said = shared.plain_help(recipe.Settings(), recipe.__doc__, {})
     assert all(name in said for name in NAMED)
     assert "checkpoint=null" in said and "rule=slowfast" in said
@@ -146,7 +146,7 @@ def parsed(command: str, monkeypatch) -> dict:
     from omegaconf import OmegaConf
 
     monkeypatch.syspath_prepend(str(RECIPES))
-    quoted = importlib.import_module("words").quoted
+    quoted = importlib.import_module("sslkit.cli.words").quoted
     program, recipe, *words = shlex.split(command, comments=True)
     assert (program, recipe) == ("python", "recipes/action_eval.py")
     found = OverridesParser.create().parse_overrides([quoted(word) for word in words])

@@ -1,6 +1,5 @@
 """Words of the command line on their way to Hydra's grammar."""
 
-import importlib
 import subprocess
 import sys
 import warnings
@@ -10,7 +9,8 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from recipes.words import quoted
+from sslkit.cli.command import run_plain
+from sslkit.cli.words import quoted
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -50,12 +50,10 @@ def test_a_warning_is_shown_as_one_line(monkeypatch, capsys) -> None:
     def show(*warning: object) -> None:  # as Python does; pytest keeps warnings for its summary
         sys.stderr.write(warnings.formatwarning(*warning[:4]))
 
-    monkeypatch.syspath_prepend(str(RECIPES))
     monkeypatch.setattr(sys, "argv", ["warn.py"])
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     monkeypatch.setattr(warnings, "showwarning", show)
-    run = importlib.import_module("command").run_plain
-    run(lambda config: warnings.warn("two films cannot be read", stacklevel=1), Settings(), "usage", {})
+    run_plain(lambda config: warnings.warn("two films cannot be read", stacklevel=1), Settings(), "usage", {})
     assert capsys.readouterr().err == "warning: two films cannot be read\n"
 
 
@@ -63,7 +61,7 @@ def test_a_warning_is_shown_as_one_line(monkeypatch, capsys) -> None:
 def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
     script = tmp_path / "warn.py"
     script.write_text(
-        f"import sys, warnings\nsys.path.insert(0, {str(RECIPES)!r})\nfrom command import run_plain\n"
+        "import warnings\nfrom sslkit.cli.command import run_plain\n"
         "from dataclasses import dataclass\n@dataclass\nclass Settings:\n    a: int = 1\n"
         "run_plain(lambda config: warnings.warn('two films cannot be read'), Settings(), 'usage', {})\n"
     )

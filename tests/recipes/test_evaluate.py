@@ -78,7 +78,7 @@ def test_help_names_every_protocol_and_option(tmp_path: Path, typed) -> None:
 @pytest.mark.parametrize("recipe", ["detect", "action_eval"])
 def test_options_stand_with_their_protocol_alone(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "recipes"))
-    command, shared = importlib.import_module(recipe), importlib.import_module("evaluating")
+    command, shared = importlib.import_module(recipe), importlib.import_module("evaluation.judging.command_line")
     known = {one.path: one for one in declared(command.Settings())}
     assert all(one.help for one in known.values()), "each has its line"
     of_all = {one.path: one for one in declared(shared.Settings())}

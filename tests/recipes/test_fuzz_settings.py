@@ -23,6 +23,8 @@ from fuzzing import Reached
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from sslkit.cli.words import lengthened, quoted
+
 from evaluation import protocols
 from sslkit import backbones, objectives, regularizers, zoo
 from sslkit.data.sources.named import open_images
@@ -110,8 +112,8 @@ def lines() -> list[Line]:
     return [
         *(Line("train", (f"method={name}", *TINY), _of_method(name)) for name in _methods()),
         *(Line("evaluate", (*JUDGED, f"protocols=[{name}]"), _of_protocol(name)) for name in protocols.names()),
-        Line("linear_eval", JUDGED, (*_settings("evaluating"), *_of_protocol("linear", ""))),
-        Line("few_shot", JUDGED, (*_settings("evaluating"), *_of_protocol("few_shot", ""))),
+        Line("linear_eval", JUDGED, (*_settings("evaluation.judging.command_line"), *_of_protocol("linear", ""))),
+        Line("few_shot", JUDGED, (*_settings("evaluation.judging.command_line"), *_of_protocol("few_shot", ""))),
         Line("rank", ("zoo=zoo", "data=digits.npz", "device=cpu", "workers=0"), _settings("rank")),
         Line("ground_truth", ("zoo=zoo", "data=digits.npz", "device=cpu"), _settings("ground_truth")),
         Line("report", ("zoo=zoo",), _settings("report")),
@@ -180,8 +182,6 @@ def drawn(rng: np.random.Generator) -> tuple[Line, tuple[str, ...], bool]:
 
 def _is_wrong(line: Line, one: Declared, word: str) -> bool:
     """Return whether Hydra's grammar or the declared type refuses the word. zoo.py takes ranges as lists."""
-    from words import lengthened, quoted
-
     texts = {one.path} if takes_text(one.kind) else set()
     try:
         parse = OverridesParser.create().parse_override

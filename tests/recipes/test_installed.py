@@ -16,7 +16,7 @@ from unfolded import unfolded
 from recipes import installed
 
 ROOT = Path(__file__).parents[2]
-HELPERS = {"__init__", "command", "evaluating", "grid", "installed", "process", "stand_ins", "words"}
+HELPERS = {"__init__", "installed"}
 SHIPPED = ("sslkit", "evaluation", "recipes")
 
 

@@ -1,6 +1,5 @@
 """Names with signs that Hydra reads, and several folders, on command lines."""
 
-import importlib
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 from PIL import Image
 
-from recipes.words import quoted, unescaped
+from sslkit.cli import grid
+from sslkit.cli.words import quoted, unescaped
+
 from sslkit.options.command_line import words
 
 PLAIN = ("method=simclr", "data.batch_size=128")
-
-
-@pytest.fixture(autouse=True)
-def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recipes' modules, imported before their streams are replaced."""
-    monkeypatch.syspath_prepend(str(fuzzing.RECIPES))
-    importlib.import_module("command")
 
 
 def parsed(word: str) -> Any:
@@ -71,6 +65,5 @@ def test_several_folders_are_typed_as_they_are_read(typed: str, tmp_path: Path) 
 
 
 def test_a_sweep_on_a_cluster_keeps_them_together() -> None:
-    grid = importlib.import_module("grid")
     ones = [(grid.Wanted("x", 0, ("method=x", "seed=0", "data=a,b", "epochs=3")), False)]
     assert grid.multiruns(ones) == [["-m", "method=x", "seed=0", 'data="a,b"', "epochs=3"]]

@@ -152,7 +152,7 @@ def test_a_stream_that_cannot_be_written_ends_nothing(stream: str, tmp_path: Pat
 
 
 def test_a_letter_that_a_terminal_lacks_is_its_escape_and_no_later_line_is_lost() -> None:
-    code = "from recipes import process; process.prepare(); print('81 \u00b1 2 %'); print('next')"
+    code = "from sslkit.cli import process; process.prepare(); print('81 \u00b1 2 %'); print('next')"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "81 \\xb1 2 %\nnext\n", "")

@@ -84,7 +84,7 @@ def test_a_cluster_gets_one_multirun_for_members_with_the_same_words(zoo, capsys
 
 
 def test_a_multirun_makes_no_member_twice(zoo) -> None:
-    grid = importlib.import_module("grid")
+    grid = importlib.import_module("sslkit.cli.grid")
     ones = [(grid.Wanted(m, s, (f"method={m}", f"seed={s}", "a=1")), m + str(s) == "x1") for m in "xyz" for s in (0, 1)]
     assert grid.multiruns(ones) == [
         ["-m", "method=x", "seed=0", "a=1"],

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evaluation.judging.command_line import Settings
+from sslkit.cli.command import plain_help
+
 import evaluation
 from evaluation import protocols
 from evaluation.features.models import load_model
@@ -166,11 +169,9 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "counted" in protocols.names() and members.options(protocols.find("counted").Options) == {"times": 2}
-    monkeypatch.syspath_prepend(str(FOLDER.parents[1] / "recipes"))
-    command = importlib.import_module("command")
-    settings = importlib.import_module("evaluating").Settings()
+    settings = Settings()
     options = {name: protocols.find(name).Options for name in protocols.names()}
-    assert "options of counted\n  counted.times=2" in command.plain_help(settings, "", options)
+    assert "options of counted\n  counted.times=2" in plain_help(settings, "", options)
     images = open_images("digits", split="train")
     few = {"x_train": images.pixels[:40, 0], "y_train": images.labels[:40]}
     np.savez(tmp_path / "few.npz", **few, x_test=images.pixels[40:60, 0], y_test=images.labels[40:60])

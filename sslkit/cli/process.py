@@ -1,6 +1,6 @@
 """The process of a command: threads that wait without spinning, standard streams that cannot fail, stops by a signal.
 
-`import process` comes before any large import, so that Ctrl-C during these is one line as well. Exit codes of all
+It is imported before anything large, so that Ctrl-C during these imports is one line as well. Exit codes of all
 commands: 0 done, 1 a run failed, 2 input refused, 130 SIGINT (Ctrl-C), 143 SIGTERM, 129 SIGHUP.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
 
+PROGRAMS = ("recipes", "sslkit_recipes")  # their folder, in the clone and installed
 FAILED, REFUSED = 1, 2
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 STOPPED = "stopped; the same command goes on: what was finished is kept"
@@ -149,9 +150,9 @@ def _redirect(number: int, mode: int) -> None:
 
 
 def _is_program() -> bool:
-    """Return whether a file beside this one was started, and not, for example, pytest; also in a spawned child."""
+    """Return whether a program of recipes/ was started, and not, for example, pytest; also in a spawned child."""
     mains = (getattr(sys.modules.get(name), "__file__", None) for name in ("__main__", "__mp_main__"))
-    return any(file and Path(file).resolve().parent == Path(__file__).resolve().parent for file in mains)
+    return any(file and Path(file).resolve().parent.name in PROGRAMS for file in mains)
 
 
 if _is_program():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
 
-from command import run_plain
+from sslkit.cli.command import run_plain
 
 from evaluation import protocols
 from sslkit.options import members

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import process  # first: it says in one line what stops the imports, too
-import stand_ins
+from sslkit.cli import process, stand_ins  # first: it says in one line what stops the imports, too
 
 if stand_ins.HELP & set(sys.argv):
     stand_ins.install(sys.argv)  # before the first import of a large library
@@ -25,7 +24,8 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from words import check, is_sweep, joined, lengthened, one_line, quoted, unescaped
+
+from sslkit.cli.words import check, is_sweep, joined, lengthened, one_line, quoted, unescaped
 
 from sslkit import objectives, regularizers
 from sslkit.composition.method import classes, signature
@@ -40,47 +40,44 @@ from sslkit.terminal.invocation import as_started
 from sslkit.terminal.plurals import counted
 
 TEXTS = 30  # column in which the texts of a help begin
-EXPERIMENTS = Path(__file__).parent / "conf" / "experiment"
 QUIET = {  # no output folder and no log of Hydra
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
     "hydra": {"output_subdir": None, "run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}},
 }
 
 
-def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str) -> None:
+def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: Path) -> None:
     """Compose `settings` (a dataclass with a `method`) with the words of the command line and call the task.
 
-    The exit codes are those of `process`.
+    conf: folder of Hydra's files. The exit codes are those of `process`.
     """
     prepare()
     with one_line_errors():
         words = _read(joined(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
         if stand_ins.HELP & set(words):
-            show(help_text(settings, methods[0], usage))
+            show(help_text(settings, methods[0], usage, conf))
             return
-        _check(words, dataclasses.asdict(settings), methods)
+        _check(words, dataclasses.asdict(settings), methods, conf)
         _check_sweep(words, settings)
         _register(settings, methods)
         sys.argv[1:] = words
         refused: list[str] = []
-        hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")(
-            _job(task, refused)
-        )()
+        hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(_job(task, refused))()
         if refused:
             raise RunFailed(
                 f"{counted(len(refused), 'job')} of the sweep failed, the others are done: {'; '.join(refused)}"
             )
 
 
-def composed(words: Sequence[str], settings: Any) -> dict[str, Any]:
+def composed(words: Sequence[str], settings: Any, conf: Path) -> dict[str, Any]:
     """Return the configuration that `run` passes to its task for these words, of one method. Raises UserError."""
     words = _read(words, settings)
     methods = _methods(words, settings.method)
-    _check(words, dataclasses.asdict(settings), methods)
+    _check(words, dataclasses.asdict(settings), methods, conf)
     _register(settings, methods)
     try:
-        with hydra.initialize_config_dir(str(EXPERIMENTS.parent.resolve()), version_base="1.3"):
+        with hydra.initialize_config_dir(str(conf.resolve()), version_base="1.3"):
             return OmegaConf.to_container(hydra.compose("config", overrides=words), resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}{unescaped(words)}") from error
@@ -109,7 +106,7 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
             given = {name: value for name, value in config.items() if name in own}
             return task({**config, **dataclasses.asdict(overlaid(settings, given))})
 
-        hydra.main(version_base="1.3", config_path=str(EXPERIMENTS.parent), config_name="plain")(_job(checked))()
+        hydra.main(version_base="1.3", config_path=None, config_name="plain")(_job(checked))()
 
 
 @contextmanager
@@ -212,7 +209,7 @@ def _register(settings: Any, methods: list[str]) -> None:
     store.store(name="chosen", node={"defaults": [{"method": methods[0]}]})
 
 
-def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> None:
+def _check(words: list[str], tree: Mapping[str, Any], methods: list[str], conf: Path) -> None:
     """Check as `words.check` does, with the methods' options and the experiments' names."""
     tree = {**tree, "method": {}, "hydra": None, "experiment": None}
     for name in methods:
@@ -220,8 +217,8 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str]) -> Non
     for word in words:
         key, _, given = word.lstrip("+~").partition("=")
         for experiment in given.split(",") if key == "experiment" else ():
-            if experiment not in ("null", *_experiments()):
-                raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, _experiments())}")
+            if experiment not in ("null", *(known := _experiments(conf))):
+                raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, known)}")
     check([word for word in words if not word.startswith("method=")], tree)
 
 
@@ -235,13 +232,11 @@ def _check_sweep(words: Sequence[str], settings: Any) -> None:
                 known[override.key_or_group].check(value.text if isinstance(value, QuotedString) else value)
 
 
-def help_text(settings: Any, method: str, usage: str) -> str:
+def help_text(settings: Any, method: str, usage: str, conf: Path) -> str:
     """Help text: every setting with its default, every member in one line, and the options of the chosen method."""
     lines = [reflowed(usage), "", "settings, with their defaults"]
     lines += list(_settings_lines(settings))
-    lines += [
-        entry("experiment=null", f"settings of a file in {EXPERIMENTS.name}/: {', '.join(_experiments())}", TEXTS)
-    ]
+    lines += [entry("experiment=null", f"settings of a file in experiment/: {', '.join(_experiments(conf))}", TEXTS)]
     for title, family in (("objectives", objectives), ("regularisers", regularizers)):
         lines += ["", title]
         lines += [entry(name, members.summary(family.find(name)), TEXTS) for name in family.names()]
@@ -266,8 +261,8 @@ def _text(text: str) -> str:
     return re.sub(r"\bNone\b", "null", text)
 
 
-def _experiments() -> list[str]:
-    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+def _experiments(conf: Path) -> list[str]:
+    return sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
 
 
 def _settings_lines(settings: Any) -> Iterator[str]:

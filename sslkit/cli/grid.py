@@ -10,7 +10,8 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from words import check, one_line, quoted
+
+from sslkit.cli.words import check, one_line, quoted
 
 from sslkit import regularizers
 from sslkit.composition.method import parse, signature

@@ -1,0 +1,1 @@
+"""The command line of every program in recipes/, which the installed `sslkit` runs too."""
