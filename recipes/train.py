@@ -16,4 +16,5 @@ import sslkit
 from sslkit.training.config import Config
 
 if __name__ == "__main__":
-    run(sslkit.pretrain, Config(), __doc__, Path(__file__).with_name("conf"))
+    conf = Path(__file__).with_name("conf")
+    run(lambda config: sslkit.pretrain(config), Config(), __doc__, conf)  # imported only when it is called

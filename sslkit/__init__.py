@@ -16,7 +16,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "Method": "sslkit.composition.method:Method",
         "methods": "sslkit.objectives:names",
         "open_images": "sslkit.data.sources.named:open_images",
-        "pretrain": "sslkit.training.fit:pretrain",
+        "pretrain": "sslkit.training.pretrain:pretrain",
         "ZooEntry": "sslkit.zoo.entry:ZooEntry",
         "UserError": "sslkit.errors:UserError",
         "backbones": "sslkit.backbones",

@@ -210,7 +210,7 @@ def _stopped(config: dict[str, Any]) -> None:
 
 
 def _resumed(config: dict[str, Any]) -> None:
-    from sslkit.training.module import Progress
+    from sslkit.training.step import Progress
 
     def stop(*_: Any) -> None:
         raise Reached

@@ -23,7 +23,7 @@ IMPORTED = [
     "torch._dynamo",
     "sklearn.manifold",
     "matplotlib.pyplot",
-    "sslkit.training.train",
+    "sslkit.training.pretrain",
     "lightly.loss",
     "evaluation.features.models",
 ]

@@ -52,9 +52,9 @@ tests=(
   tests/priors
   tests/regularizers
   tests/composition/test_balance.py
+  tests/numerics/test_accuracy.py
   tests/numerics/test_diagnostics.py
   tests/priors/test_targets.py
-  tests/training/test_features.py
 )
 # They start processes, build large networks or run to convergence: minutes, for no other numbers.
 left_out=(

@@ -37,12 +37,12 @@ sample=(
   tests/objectives/test_ibot.py                               # timm: rotary networks (1.0.30 failed in float64)
   tests/priors/test_priors.py                                 # open_clip_torch
   tests/regularizers/dsa/test_scoring.py                      # scipy.sparse
-  tests/training/test_optimizers.py                           # lightly's LARS, timm's layer decay, torch.optim
-  tests/training/test_loggers.py                              # pytorch-lightning's loggers: tensorboard, wandb, mlflow
-  tests/training/test_launched.py                             # lightning_fabric: SLURM, torchrun
-  tests/training/test_accumulation.py                         # lightning_fabric: backward, clipping
+  tests/training/test_step.py                                 # lightly's LARS, timm's layer decay, torch.optim
+  tests/runtime/test_loggers.py                               # pytorch-lightning's loggers: tensorboard, wandb, mlflow
+  tests/runtime/test_processes.py                             # lightning_fabric: SLURM, torchrun
+  tests/training/test_step_accumulation.py                    # lightning_fabric: backward, clipping
   tests/training/test_lightning_module.py                     # pytorch-lightning's Trainer
-  tests/training/test_features.py                             # scikit-learn: pipeline, logistic regression
+  tests/numerics/test_accuracy.py                             # scikit-learn: pipeline, logistic regression
   tests/runtime/test_jobs.py                                  # psutil
   tests/runtime/test_waiting.py                                       # torch.distributed
   tests/zoo/exporting                                         # safetensors, timm, onnx, onnxruntime, onnxscript

@@ -14,7 +14,7 @@ import evaluation
 from evaluation.results import store
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
-from sslkit.training.history import write_csv
+from sslkit.training.monitor import write_csv
 
 HOSTILE = "<img src=x onerror=alert(1)> & \"quoted\" 'name'"
 ENTRIES = {"byol+dsa-digits": 0.912, "simclr-digits": 0.704, HOSTILE: 0.55}

@@ -39,7 +39,7 @@ def backward(m: sslkit.Method, n: int, in_chans: int, dtype: torch.dtype) -> dic
     """One step under autocast: terms and gradients are checked for what every method owes its trainer.
 
     Half precision runs without oneDNN, whose weight gradients of convolutions on the smallest maps now and then read
-    memory that nobody wrote (training.precision).
+    memory that nobody wrote (runtime.hardware.precision).
     """
     half = dtype is not torch.float32
     with torch.backends.mkldnn.flags(enabled=not half):

@@ -78,7 +78,7 @@ MEASURED: dict[str, Callable[[], Any]] = {
     "evaluation.ranking.consensus:SPREAD": lambda: agreement_and_spread()[1],
     "sslkit.regularizers.guide:Guide(balance)": lambda: best_of_guide()[0],
     "sslkit.regularizers.guide:Guide(balance_until)": lambda: best_of_guide()[1],
-    "sslkit.training.chosen:NARROW_RATE": usual_rate,
+    "sslkit.training.build:NARROW_RATE": usual_rate,
 }
 
 

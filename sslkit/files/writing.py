@@ -4,9 +4,11 @@ import errno
 import hashlib
 import os
 import platform
+import re
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +31,8 @@ def _machine() -> str:
 
 
 MACHINE = _machine()
+PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-\w+\.part")  # machine and process id
+OLD = 24 * 3600  # seconds after its last write in which the writer on another machine may still live
 _SYSTEMS: dict[int, bool] = {}  # which file systems have locks
 
 
@@ -173,6 +177,30 @@ def exclusive(file: Path, what: str) -> Iterator[UserError | None]:
 def of_this_process() -> str:
     """A part of a temporary file's name that no other writer has, here or on another machine, even one of this name."""
     return f"{MACHINE}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def sweep(folder: Path) -> None:
+    """Remove the partial files of a killed writer; those of one on another machine when they are a day old."""
+    for partial in folder.rglob(".*.part"):
+        written = PARTIAL.fullmatch(partial.name)
+        with suppress(FileNotFoundError):  # one that ends at this moment
+            if written and partial.is_file() and not _is_written(partial, written[1], int(written[2])):
+                partial.unlink()
+
+
+def _is_written(partial: Path, machine: str, pid: int) -> bool:
+    """Return whether another process may be writing a file; this process has no partial files yet."""
+    if machine != MACHINE:
+        return time.time() - partial.stat().st_mtime < OLD
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def refusal(error: OSError) -> type[UserError]:

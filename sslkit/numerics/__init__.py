@@ -1,1 +1,1 @@
-"""Numbers: measures of features, order without ties, schedules, maps of features."""
+"""Numbers: measures of features, quick accuracies, order without ties, schedules; maps and captions of pictures."""

@@ -1,7 +1,6 @@
 """The schedules of a run: numbers that depend on the finished share of its steps, or on the epoch.
 
-Weight decay and learning rate, which belong to the optimiser, are in `training.schedules`; layer decay in
-`training.optimizers`.
+Weight decay and learning rate, which belong to the optimiser, are in `training.step`, as is layer decay.
 """
 
 import math

@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from lightning_fabric.utilities import move_data_to_device
 
 from sslkit.composition.method import Method
-from sslkit.data.decode.scale import Range
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.in_order import batches_in_order
 from sslkit.data.kept import KeptImages, Room
+from sslkit.data.loader import TimedLoader, make_loader
 from sslkit.data.sources import class_names
 from sslkit.data.sources.named import Images, open_images, splits
 from sslkit.data.video.clips import DEFAULT_SIZE, open_videos
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
+from sslkit.runtime import processes
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.terminal.plurals import counted
-from sslkit.training import run
 from sslkit.training.config import Config
 
 _AT_ONCE = 128  # images of a batch for statistics
@@ -62,7 +64,7 @@ def open_data(config: Config, own: Any = None) -> Data:
     Warnings about the data are those of the first process, with whose images the others compare theirs.
     """
     with warnings.catch_warnings():
-        if not run.is_main():
+        if not processes.is_main():
             warnings.simplefilter("ignore")
         data = _open_videos(config) if config.data.is_video else _open_images(config, own)
     for images in (data.train, data.clean):
@@ -144,7 +146,7 @@ def _number_as_learned(query: Images, bank: Images) -> None:
     Raises UserError if no class is.
     """
     labels, unseen = class_names.known(query.labels, query.classes, bank.labels, bank.classes, query.name)
-    if unseen and run.is_main():
+    if unseen and processes.is_main():
         lost = int((query.labels >= 0).sum() - (labels >= 0).sum())
         say.warning(
             f"warning: {query.name}: train has no image of {class_names.listed(unseen)}, so that "
@@ -168,7 +170,7 @@ def _judged(data: Data, config: Config) -> Data:
     """
     learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
     if too_few(learned, asked):
-        if run.is_main():
+        if processes.is_main():
             say.line(f"too few labelled {data.unit} to evaluate ({len(asked)} held out): this run is not evaluated")
         return replace(data, bank=None, query=None, held_out=True)
     if len(learned) < config.eval.k:
@@ -206,33 +208,6 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, ro
     return KeptImages(images, rows, room=room)
 
 
-def settled(config: Config, data: Data, folder: Path | None) -> Config:
-    """The config with `data.range` set, where it is not: to that of a run, or as it was found; None for 8 bits.
-
-    folder: of the run to continue, None for a new one.
-    """
-    if isinstance(config.data.range, list):
-        return config
-    before = None if folder is None else run.settings_of(folder)
-    known = None if before is None else before.data.range
-    found = known if isinstance(known, list) else _as_setting(data.train.range)
-    return replace(config, data=replace(config.data, range=found))
-
-
-def _as_setting(found: Range | None) -> list[float] | None:
-    return None if found is None else [int(value) if value.is_integer() else value for value in found]
-
-
-def rescale(data: Data, config: Config) -> bool:
-    """Read pixels of more than 8 bits by the settings' range, that of a run to go on with; True if it differs."""
-    if config.data.range is None or data.train.range in (None, tuple(config.data.range)):
-        return False
-    judged = [part.images for part in (data.bank, data.query) if part is not None]
-    for images in {id(one): one for one in (data.train, *judged)}.values():
-        images.rescale(tuple(map(float, config.data.range)))
-    return True
-
-
 def rows_to_learn(config: Config, data: Data, method: Method, *, whole: bool) -> Images | CroppedImages:
     """The data set that the loader reads: crops of files for the views of the method, or arrays, cut on the device.
 
@@ -259,3 +234,52 @@ def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]
     pixels = torch.cat(read).float().transpose(0, 1).flatten(1) / 255
     mean, std = pixels.mean(1), pixels.std(1).clamp_min(1e-3)
     return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())
+
+
+class Loading:
+    """The loader of a run, made once the rank of this process is known.
+
+    rows: the data set to load. loader: what `load` made, for timing.
+    """
+
+    def __init__(self, config: Config, data: Data, rows: Images | CroppedImages) -> None:
+        self.config, self.data, self.rows = config, data, rows
+        self.loader: TimedLoader | None = None
+
+    def load(self, loop: Loop) -> TimedLoader:
+        self.loader = make_loader(
+            self.rows,
+            batch_size=self.config.data.batch_size,
+            seed=self.config.seed,
+            workers=self.config.data.workers,
+            rank=loop.rank,
+            world_size=loop.world_size,
+        )
+        return self.loader
+
+
+def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Move a batch but for the aspects, as `Crops` keep their boxes: views are drawn on the CPU, and no step waits."""
+    return {**move_data_to_device(batch, device), "aspect": batch["aspect"]}
+
+
+class Unreadable(Hook):
+    """Collects the paths that the loader could not read."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        self.paths.update(batch["bad"])
+
+    def epoch_end(self, loop: Loop) -> None:
+        if loop.world_size > 1:
+            ranks: list[set[str]] = [set()] * loop.world_size
+            torch.distributed.all_gather_object(ranks, self.paths)
+            self.paths = set().union(*ranks)
+
+    def state(self) -> dict[str, Any]:
+        return {"paths": sorted(self.paths)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.paths = set(state["paths"])

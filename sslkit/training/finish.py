@@ -16,36 +16,17 @@ from sslkit.composition.method import Method
 from sslkit.errors import UserError, first_line
 from sslkit.numerics import diagnostics
 from sslkit.numerics.figures import NoMap
+from sslkit.runtime.checkpoint import tidy
 from sslkit.terminal import say
-from sslkit.training import origin
-from sslkit.training.checkpoint_files import tidy
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.data import Data, capped, too_few
-from sslkit.training.features import features, knn_accuracy, probe_accuracy
-from sslkit.training.history import History
-from sslkit.training.plots import plot_embedding, plot_terms
+from sslkit.training.data import Data, capped
+from sslkit.training.monitor import History, features, judge
+from sslkit.training.pictures import plot_embedding, plot_terms
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, load_lines, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
-
-
-def judge(method: Method, data: Data, k: int) -> dict[str, float]:
-    """kNN, the quick probe and crowding of the current backbone; empty without labels, or if too few can be read."""
-    if data.bank is None:
-        return {}
-    bank, query = (features(method, part) for part in (data.bank, data.query))
-    if too_few(bank[1].numpy(), query[1].numpy()):
-        return {}
-    crowded = diagnostics.crowding(*query)
-    return {
-        "knn": knn_accuracy(*bank, *query, k=k),
-        "probe": probe_accuracy(*bank, *query),
-        "inter": crowded.inter,
-        "intra": crowded.intra,
-        "n": len(query[0]),
-    }
 
 
 def finish(
@@ -146,7 +127,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
             "in_chans": body.in_chans,
             **_of_clips(data),
         },
-        **origin.of_card(method),
+        **_init(method),
         "load": load_lines(body.recipe.lines, folder / WEIGHTS),
         "normalize": {"mean": list(mean), "std": list(std)},
         "data": {
@@ -164,6 +145,14 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
         "commit": _commit(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
+
+
+def _init(method: Method) -> dict[str, Any]:
+    """The source of the initial weights; empty for random ones."""
+    origin = method.backbone.recipe.origin
+    if origin is None:
+        return {}
+    return {"init": {"source": origin.source, "sha256": origin.sha256, "notes": list(origin.notes)}}
 
 
 def _of_clips(data: Data) -> dict[str, int]:

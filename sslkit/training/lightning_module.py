@@ -9,11 +9,9 @@ from torch import Tensor
 from sslkit.composition.method import method
 from sslkit.options.settings import overlaid
 from sslkit.runtime import distributed
-from sslkit.training.chosen import RATE
+from sslkit.training.build import RATE
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.module import Pretraining, Progress
-from sslkit.training.optimizers import make_optimizer
-from sslkit.training.schedules import make_schedule
+from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, set_weight_decay
 
 
 class LightningMethod(pl.LightningModule):
@@ -41,7 +39,7 @@ class LightningMethod(pl.LightningModule):
         return found["loss"]
 
     def optimizer_step(self, *given: Any, **more: Any) -> None:
-        self.progress.set_decay(self.trainer.optimizers[0], self.global_step)
+        set_weight_decay(self.trainer.optimizers[0], self.optimizer, self.global_step, self.progress.steps)
         super().optimizer_step(*given, **more)
         self.progress.moved(self.global_step + 1)  # Lightning counts the step only after this hook
 

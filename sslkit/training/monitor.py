@@ -1,49 +1,137 @@
-"""Detect learning and collapse: kNN, an online linear probe, rank and spread, after each epoch."""
+"""What is measured during a run: its loss, learning and collapse after each epoch; metrics.csv and the trackers."""
 
+import csv
 import math
+import time
 import warnings
 from collections import deque
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.composition.method import Method
+from sslkit.data.kept import KeptImages
+from sslkit.errors import RunFailed, UserError
+from sslkit.files.writing import write_whole
 from sslkit.numerics import diagnostics
+from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
+from sslkit.runtime import loggers
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
-from sslkit.training.data import Data
-from sslkit.training.features import features, knn_accuracy
-from sslkit.training.history import History
+from sslkit.terminal import say
+from sslkit.training.data import Data, Loading, too_few
+from sslkit.training.summary import Epoch, epoch_lines
 
+MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
 WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 
 
-class Probe(nn.Module):
-    """A linear classifier trained during the run, on detached features of clean images, with its own optimiser.
+class History(Hook):
+    """Collects the loss terms every `log_every` steps and the values passed to `note` at the end of an epoch.
 
-    It keeps its weights between evaluations, so a few steps are enough to follow the backbone.
+    log_every: "auto" takes 20 steps, and fewer in a short run, so that it has about 200 rows.
+    metrics.csv is rewritten at every epoch and its rows are saved in the checkpoint: a resumed run has one curve.
     """
 
-    def __init__(self, width: int, classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, classes)
-        nn.init.zeros_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
-        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=0.03)
+    def __init__(self, folder: Path, loading: Loading, *, log_every: int | str) -> None:
+        self.folder, self.loading, self.log_every = folder, loading, log_every
+        self.rows: list[dict[str, float]] = []
+        self.pending: list[dict[str, Tensor]] = []
+        self.noted: dict[str, float] = {}
+        self.terms: list[str] = []
+        self.seconds = 0.0
+        self.started = (0.0, 0.0, 0)
 
-    def learn(self, x: Tensor, y: Tensor, steps: int = 100) -> None:
-        """Train for `steps` full-batch steps. x: (N, F) standardised features, y: (N,) classes."""
-        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-            for _ in range(steps):
-                self.optimizer.zero_grad()
-                F.cross_entropy(self.linear(x), y).backward()
-                self.optimizer.step()
+    def note(self, **values: float) -> None:
+        """Add values to the row of this epoch."""
+        self.noted |= values
 
-    @torch.no_grad()
-    def accuracy(self, x: Tensor, y: Tensor) -> float:
-        return (self.linear(x).argmax(1) == y).float().mean().item()
+    def begin(self, loop: Loop) -> None:
+        if self.log_every == "auto":
+            self.log_every = max(loop.accumulate, min(MOST_STEPS, loop.batches * loop.epochs // ROWS))
+
+    def epoch_begin(self, loop: Loop) -> None:
+        self.started = (time.perf_counter(), self.loading.loader.waited, self.loading.loader.images)
+        self.noted = {}
+
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        watched = {k: v.detach() for k, v in loop.module.method.watched().items()}
+        self.pending.append({**outputs["terms"], **watched})
+        self.terms = [k for k in outputs["terms"] if k != "loss"]
+        done = loop.batch + 1
+        # The last row of an epoch includes the remaining steps: a mean of two steps would be a spike in the curve.
+        if done % self.log_every == 0 and loop.batches - done >= self.log_every:
+            self._flush(loop)
+
+    def epoch_end(self, loop: Loop) -> None:
+        self._flush(loop)
+        start, waited, images = self.started
+        seconds = time.perf_counter() - start
+        self.seconds += seconds
+        rate = (self.loading.loader.images - images) * loop.world_size / seconds
+        self.note(images_per_second=rate, waiting=(self.loading.loader.waited - waited) / seconds)
+
+    def close_epoch(self, loop: Loop) -> None:
+        """Add the epoch's row, write the file and log its lines. Call after all hooks have noted their values."""
+        self._add({"epoch": loop.epoch + 1, "step": loop.step, **self.noted}, loop)
+        if loop.is_main:
+            self.write()
+            say.lines(self.lines(loop))
+
+    def write(self) -> None:
+        """Write metrics.csv whole."""
+        write_csv(self.folder / "metrics.csv", self.rows)
+
+    def lines(self, loop: Loop) -> str:
+        """The last epoch in words; see `epoch_lines`."""
+        number = loop.epoch + 1
+        latest = self._latest(number)
+        terms = {name: latest[name] for name in self.terms if name in latest}
+        unit, k = self.loading.data.unit, self.loading.config.eval.k
+        epoch = Epoch(number, loop.epochs, self.noted, latest["loss"], terms, k, unit)
+        return epoch_lines(epoch, loop.module.method.weights())
+
+    def _latest(self, epoch: int) -> dict[str, float]:
+        """Means of the loss terms over the rows of the last 20 steps of an epoch, or over its last row."""
+        rows = [row for row in self.rows if row["epoch"] == epoch and "loss" in row]
+        rows = [row for row in rows if row["step"] > rows[-1]["step"] - MOST_STEPS]
+        return {key: fmean(row[key] for row in rows) for key in rows[-1] if key in (*self.terms, "loss")}
+
+    def _flush(self, loop: Loop) -> None:
+        """Add the means over the steps since the last row; numbers leave the device only here."""
+        if not self.pending:
+            return
+        keys = list(dict.fromkeys(k for step in self.pending for k in step))  # not every step has all keys
+        means = [torch.stack([step[k].float() for step in self.pending if k in step]).mean() for k in keys]
+        means = dict(zip(keys, torch.stack(means).tolist(), strict=True))
+        self.pending = []
+        lr = loop.optimizer.param_groups[0]["lr"]
+        self._add({"epoch": loop.epoch + 1, "step": loop.step, **means, "lr": lr}, loop)
+
+    def _add(self, row: dict[str, float], loop: Loop) -> None:
+        self.rows.append(row)
+        if loop.is_main:
+            loggers.log(loop.loggers, {k: v for k, v in row.items() if k != "step"}, int(row["step"]))
+
+    def state(self) -> dict[str, Any]:
+        return {"rows": self.rows, "seconds": self.seconds, "terms": self.terms}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.rows, self.seconds, self.terms = state["rows"], state["seconds"], state["terms"]
+
+
+def write_csv(path: Path, rows: list[dict[str, float]]) -> None:
+    """Write rows with different keys under one header, whole or not at all."""
+    columns = list(dict.fromkeys(k for row in rows for k in row))
+    with write_whole(path) as partial, open(partial, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 class Monitor(Hook):
@@ -84,7 +172,7 @@ class Monitor(Hook):
             if loop.is_main:
                 self.history.note(**self._spread(z, loop.epoch))
                 if self.probe is not None:
-                    self.history.note(**self._judge(loop.module.method, loop.device))
+                    self.history.note(**self._judge(loop))
 
     def _spread(self, z: Tensor, epoch: int) -> dict[str, float]:
         rank, std = spread(z)
@@ -93,7 +181,8 @@ class Monitor(Hook):
             warnings.warn(f"epoch {epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
         return {"rankme": rank, "std": std}
 
-    def _judge(self, method: Method, device: torch.device) -> dict[str, float]:
+    def _judge(self, loop: Loop) -> dict[str, float]:
+        device, method = loop.device, loop.module.method
         x, y = features(method, self.bank)
         query, query_y = features(method, self.query)
         mean, std = scale_of(x)
@@ -110,13 +199,30 @@ class Monitor(Hook):
         self.restored = state
 
 
-def scale_of(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (F,) of features (N, F); inf for a dead unit, which varies only by rounding.
+class Probe(nn.Module):
+    """A linear classifier trained during the run, on detached features of clean images, with its own optimiser.
 
-    Rounding: float32 deviations from a mean have an error of about 2^-24 of it; 1e-6 is sixteen times that.
+    It keeps its weights between evaluations, so a few steps are enough to follow the backbone.
     """
-    std, mean = torch.std_mean(x, 0)
-    return mean, std.where(std > 1e-6 * mean.abs(), torch.inf)
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, classes)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=0.03)
+
+    def learn(self, x: Tensor, y: Tensor, steps: int = 100) -> None:
+        """Train for `steps` full-batch steps. x: (N, F) standardised features, y: (N,) classes."""
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+            for _ in range(steps):
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.linear(x), y).backward()
+                self.optimizer.step()
+
+    @torch.no_grad()
+    def accuracy(self, x: Tensor, y: Tensor) -> float:
+        return (self.linear(x).argmax(1) == y).float().mean().item()
 
 
 def spread(z: Tensor) -> tuple[float, float]:
@@ -138,3 +244,58 @@ def collapse(rank: float, std: float, n: int, dim: int) -> str | None:
             "Lower optimizer.lr, or add a term that spreads them: +koleo"
         )
     return None
+
+
+def judge(method: Method, data: Data, k: int) -> dict[str, float]:
+    """kNN, the quick probe and crowding of the current backbone; empty without labels, or if too few can be read."""
+    if data.bank is None:
+        return {}
+    bank, query = (features(method, part) for part in (data.bank, data.query))
+    if too_few(bank[1].numpy(), query[1].numpy()):
+        return {}
+    crowded = diagnostics.crowding(*query)
+    return {
+        "knn": knn_accuracy(*bank, *query, k=k),
+        "probe": probe_accuracy(*bank, *query),
+        "inter": crowded.inter,
+        "intra": crowded.intra,
+        "n": len(query[0]),
+    }
+
+
+@torch.no_grad()
+def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
+    """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
+
+    clean: also videos, whose features are the mean over their clips.
+    batch_size: in images; for videos 4 * batch_size frames.
+    Unreadable images are left out, so N may be smaller than the number of rows.
+    """
+    images = clean.images
+    if method.backbone.frames is not None:
+        batch_size = max(1, 4 * batch_size // (images.frames * images.clips))
+    device = next(method.parameters()).device
+    training = method.training
+    method.eval()
+    x, y = [], []
+    for asked, batch in clean.batches(batch_size):
+        # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
+        own = np.flatnonzero(batch["index"].numpy() == asked)
+        if len(own):
+            pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
+            x.append(_embedded(method, pixels).float().cpu())
+            y.append(batch["label"][own])
+    method.train(training)
+    if not x:
+        raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
+    x = torch.cat(x)
+    if not x.isfinite().all():
+        raise RunFailed("the backbone's features are not finite")
+    return x, torch.cat(y)
+
+
+def _embedded(method: Method, pixels: Tensor) -> Tensor:
+    """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
+    if pixels.dim() == 4:
+        return method.backbone(method.normalized(pixels))
+    return method.backbone(method.normalized(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)

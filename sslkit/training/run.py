@@ -2,8 +2,6 @@
 
 import os
 import re
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,11 @@ from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
 from sslkit.files import file_names
 from sslkit.files.regular_files import regular
-from sslkit.files.writing import MACHINE, write_whole
+from sslkit.files.writing import write_whole
+from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
-from sslkit.training import checkpoint_files
+from sslkit.training.build import as_in
 from sslkit.training.config import Config
-from sslkit.training.given import as_in
 from sslkit.zoo import card
 from sslkit.zoo.entry import CARD
 
@@ -37,21 +35,7 @@ MAY_CHANGE_INSIDE = (
     "log_every",
     "progress",
 )
-PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-\w+\.part")  # from `write_whole`: machine and process id
-OLD = 24 * 3600  # seconds after its last write in which the writer on another machine may still live
-
-
-def is_main() -> bool:
-    """Return whether this is the first process, from the launcher's variables, before Lightning connects the ranks."""
-    from lightning_fabric.utilities.rank_zero import rank_zero_only
-
-    node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
-    return not rank_zero_only.rank and int(node) == 0
-
-
-def is_requeued() -> bool:
-    """Return whether this is a Slurm job that has run before, see `sslkit.training.requeue`."""
-    return os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
+HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"), "Unreadable": ("paths",)}
 
 
 def base_name(config: Config, backbone: str) -> str:
@@ -120,8 +104,8 @@ def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
         raise UserError(f"{folder} was started with other settings ({told}); give the same, or drop resume=true")
     if finished(folder):
         return folder, None
-    whole, note = checkpoint_files.newest_whole(folder)
-    if is_main():
+    whole, note = checkpoint.newest_whole(folder, HOOKS)
+    if processes.is_main():
         if note:
             say.warning(f"warning: {note}")
         if whole is None:
@@ -139,7 +123,7 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
     What was not said of the method has its default. A `data.range` that was not said is the run's, as is what
-    `sslkit.training.chosen` chooses.
+    `sslkit.training.build` chooses.
     Raises UserError for a damaged config.yaml.
     """
     settings = settings_of(folder)
@@ -195,27 +179,3 @@ def finished(folder: Path) -> bool:
         return not card.read(folder / CARD).get("missing")
     except UserError:
         return (folder / CARD).is_file()
-
-
-def sweep(folder: Path) -> None:
-    """Remove the partial files of a killed writer; those of one on another machine when they are a day old."""
-    for partial in folder.rglob(".*.part"):
-        written = PARTIAL.fullmatch(partial.name)
-        with suppress(FileNotFoundError):  # one that ends at this moment
-            if written and partial.is_file() and not _is_written(partial, written[1], int(written[2])):
-                partial.unlink()
-
-
-def _is_written(partial: Path, machine: str, pid: int) -> bool:
-    """Return whether another process may be writing a file; this process has no partial files yet."""
-    if machine != MACHINE:
-        return time.time() - partial.stat().st_mtime < OLD
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

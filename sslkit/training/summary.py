@@ -1,23 +1,202 @@
-"""The lines at the end of a run: its results, its files, and what to run next."""
+"""The lines of a run: what is trained and every automatic choice, each epoch, and at the end results and next steps."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sslkit.composition.method import signature
+from sslkit import backbones
+from sslkit.composition.method import Method, parse, signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
+from sslkit.numerics.accuracy import wilson
+from sslkit.options import members
 from sslkit.options.command_line import words
-from sslkit.terminal.columns import columns, printable
+from sslkit.runtime import processes
+from sslkit.runtime.hardware import precision
+from sslkit.terminal import say
+from sslkit.terminal.columns import columns, hung, printable
+from sslkit.terminal.plurals import counted
+from sslkit.training.build import batches, chosen_line
 from sslkit.training.config import Config
 from sslkit.training.data import Data
-from sslkit.training.features import wilson
+from sslkit.training.step import images_of_step, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 LONGER = 100  # epochs of the run that is proposed, where these are not more
 OF_ONE_RUN = ("method", "data.source", "epochs", "name", "resume")  # not taken over by it as they are
 BELOW = " " * 14  # a label of the last lines
 PICTURES = ("views.png", "loss.png", "embedding.png")
+
+
+def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config) -> None:
+    """Print the first lines of a run: method, data and every choice made automatically. asked: settings as given."""
+    if not processes.is_main():
+        return
+    body = method.backbone
+    train = data.train
+    use = "to learn from" if method.objective.needs_labels else "only to judge"
+    known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
+    several = train.multi_labels is not None
+    without = f"{len(train.classes)} classes, several an image (not read here)" if several else "no labels"
+    labels = f"{len(train.classes)} classes ({use})" if known else without
+    size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
+    epochs = counted(config.epochs, "epoch")
+    count = batches(config, data)
+    steps = counted(count, "step")
+    parameters = sum(p.numel() for p in body.parameters()) / 1e6
+    lines = [
+        f"{'resuming' if checkpoint else 'run'}       {folder}",
+        f"method    {method.name}, seed {config.seed}",
+        f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
+        *_clips(data),
+        *_init(method),
+        f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
+        f"{body.width} features, stem {body.recipe.stem}",
+        f"training  {epochs} of {steps} x {config.data.batch_size} {data.unit}{_shared(config)}, {_computed(config)}",
+        f"{config.optimizer.name:<9} {_optimizer(config, count)}",
+    ]
+    lines += chosen_line(asked, config)
+    lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
+    lines += [f"note      {body.unseen} (data.image_size)"] if body.unseen else []
+    lines += _oversized(config, method, data)
+    say.lines("\n".join(printable(line, keep="") for line in lines))
+
+
+def _init(method: Method) -> list[str]:
+    """Lines on the initial weights; none for a random start."""
+    origin = method.backbone.recipe.origin
+    if origin is None:
+        return []
+    mean, std = (", ".join(f"{value:.4g}" for value in values) for values in origin.normalize)
+    notes = (*origin.notes, f"pixels normalised by their mean {mean} and std {std}")
+    return [f"init      {origin.source}, sha256 {origin.sha256}", *(f"          {note}" for note in notes)]
+
+
+def _shared(config: Config) -> str:
+    """The processes that share each batch, if there are several."""
+    ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
+    return f" ({config.data.batch_size // ranks} on each of {ranks} processes)" if ranks > 1 else ""
+
+
+def _computed(config: Config) -> str:
+    """The precision, and what changes the way in which the network is run."""
+    trainer = config.trainer
+    ways = {"compiled": trainer.compile, "activations recomputed": trainer.checkpoint_activations}
+    return ", ".join([precision(trainer.precision, trainer.accelerator), *(way for way, used in ways.items() if used)])
+
+
+def _optimizer(config: Config, batches: int) -> str:
+    """The learning rate as used, and the weight decay. batches: of an epoch."""
+    own, images = config.optimizer, images_of_step(config, batches)
+    factor = {"none": "", "linear": f" = {own.lr:g} x {images}/256", "sqrt": f" = {own.lr:g} x sqrt({images}/256)"}
+    decay = f"{own.weight_decay:g}" + ("" if own.weight_decay_end is None else f" to {own.weight_decay_end:g}")
+    parts = [f"lr {peak_lr(config, batches):.4g}{factor[own.lr_scaling]}"]
+    if own.layer_decay is not None:
+        parts.append(f"x {own.layer_decay:g} from each layer to the one before")
+    if config.trainer.accumulate > 1:
+        parts.append(_accumulated(config, batches, images))
+    return ", ".join([*parts, f"weight decay {decay}"])
+
+
+def _accumulated(config: Config, batches: int, images: int) -> str:
+    """The images and batches of an optimiser step, and of the last one of an epoch where it has fewer."""
+    unit = "videos" if config.data.is_video else "images"
+    asked = config.trainer.accumulate
+    many = min(asked, batches)
+    told = f"a step of {images} {unit} every {f'{many} batches' if many > 1 else 'batch'}"
+    if asked > batches:
+        return f"{told}, as an epoch has no more (trainer.accumulate={asked})"
+    left = batches % asked
+    return f"{told}, the last of an epoch of {left * config.data.batch_size}" if left else told
+
+
+def _chosen(config: Config, method: Method, data: Data) -> str:
+    """A note if the network was chosen automatically."""
+    fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
+    asked = config.backbone != "auto" or config.init or method.backbone.recipe.name != fitting
+    return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
+
+
+def _clips(data: Data) -> list[str]:
+    """A line on the clips read from each video."""
+    if data.clips is None:
+        return []
+    train = data.train
+    return [
+        f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
+        f"decoded by {train.reader.name}"
+    ]
+
+
+def _oversized(config: Config, method: Method, data: Data) -> list[str]:
+    """Notes on defaults made for ImageNet that do not suit these images."""
+    given = config.method_options().get("objective") or {}
+    options = {**members.options(type(method.objective)), **given}
+    rows = len(data.train)
+    return [
+        f"note      {option}={options[option]:,} suits more than {rows:,} {data.unit}: set method.objective.{option}, "
+        f"or take experiment={parse(method.name)[0]}"
+        for option in ("queue_size", "prototypes")
+        if options.get(option, 0) > rows
+    ]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch. number, of: its place. noted: the measurements by the column of metrics.csv. loss: mean of the last
+    steps; terms: its terms, which sum to it. k: neighbours of the vote. unit: images or videos."""
+
+    number: int
+    of: int
+    noted: Mapping[str, float]
+    loss: float
+    terms: Mapping[str, float]
+    k: int
+    unit: str
+
+
+def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = None) -> str:
+    """Return the lines, at most `width` wide (None: of the terminal). weights: see `Method.weights`.
+
+    `epoch 3/6  10-NN 78.1 %  online probe 81.0 %  rank 40.5  std 0.84  998 images/s`
+    `  loss 1.23 = align 0.980 + 0.1 x dsa/arrange 2.5`
+    """
+    width = width or columns()
+    noted = epoch.noted
+    words = [f"epoch {epoch.number}/{epoch.of}"]
+    for key, label in (("knn", f"{epoch.k}-NN"), ("probe", "online probe")):
+        words += [f"  {label} {100 * noted[key]:.1f} %"] if key in noted else []
+    if "rankme" in noted:
+        words += [f"  rank {noted['rankme']:.1f}", f"  std {noted['std']:.2f}"]
+    words += [f"  {noted['images_per_second']:,.0f} {epoch.unit}/s"]
+    if noted["waiting"] >= 0.005:  # 1 % when rounded
+        words += [f"  waiting for data {100 * noted['waiting']:.0f} %"]
+    return "\n".join(hung(words, "", 2, width) + hung(_sum(epoch, weights), "  ", 4, width))
+
+
+def _sum(epoch: Epoch, weights: Mapping[str, float]) -> list[str]:
+    """`loss 341.8 = align 1.71`, ` + 100 x dsa/consistency 3.392`: right to the last digit that the loss shows."""
+    power = math.floor(math.log10(abs(epoch.loss))) if epoch.loss else 0
+    last = 10 ** (power - 3)  # four digits
+    shown = f"{epoch.loss:.{max(0, 3 - power)}f}"
+    parts = []
+    for name, value in epoch.terms.items():
+        weight = float(f"{weights.get(name, 1):.3g}")  # a balanced one has any number of digits
+        times = "" if weight == 1 else f"{weight:g} x "
+        parts.append(f"{times}{name} {_rounded(value / weight if weight else value, last / (weight or 1))}")
+    first, *others = parts
+    return [f"loss {shown} = {first}", *(f" + {part}" for part in others)]
+
+
+def _rounded(value: float, step: float) -> str:
+    """A value to the digits of `step`, but at least to two significant ones."""
+    if not value:
+        return "0"
+    least = 2 - 1 - math.floor(math.log10(abs(value)))
+    digits = max(least, -math.floor(math.log10(step)))
+    return f"{value:.{max(0, digits)}f}"
 
 
 def summary(entry: ZooEntry, data: Data, asked: Config) -> str:

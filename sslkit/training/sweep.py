@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import Timeout
 
 from sslkit import objectives
 from sslkit.composition.method import parse
 from sslkit.errors import UserError
 from sslkit.files.writing import lock
+from sslkit.runtime.checkpoint import last, newest_whole
 from sslkit.runtime.jobs import Machine, Outcome, cores, last_lines
 from sslkit.terminal import say
-from sslkit.training import data, fit, origin, run
-from sslkit.training.checkpoint_files import last, newest_whole
+from sslkit.training import build, data, run
 from sslkit.training.config import Config
+from sslkit.training.pretrain import check_trainer
 from sslkit.zoo.entry import ZooEntry
 
 
@@ -46,7 +48,7 @@ def examine(configs: Sequence[Config]) -> list[Member]:
     Raises UserError for any input that `sslkit.pretrain` refuses, and when two runs would have the same name.
     """
     for config in configs:
-        fit.check_parts(config)
+        build.check_parts(config)
     remembered: dict[str, Any] = {}
     facts = [_facts(config, remembered) for config in configs]
     names = [run.base_name(config, fact.backbone) for config, fact in zip(configs, facts, strict=True)]
@@ -76,9 +78,11 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
 
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
-        built = fit.build_method(config, opened)
+        built = build.build_method(config, opened)
         images = opened.train
-        return _Facts(built.backbone.recipe.name, images.listing, images.digest, images.decodes, origin.digest(built))
+        return _Facts(
+            built.backbone.recipe.name, images.listing, images.digest, images.decodes, build.init_digest(built)
+        )
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 
@@ -130,11 +134,9 @@ def _can_go_on(folder: Path, config: Config, facts: _Facts) -> bool:
         return False
     if _differs(folder, config):
         return False
-    checkpoint, _ = newest_whole(folder)
+    checkpoint, _ = newest_whole(folder, run.HOOKS)
     if checkpoint is None:
         return True
-    import torch
-
     state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
     begun = state["hooks"]["Start"]
     same = begun["listing"] == facts.listing and begun["digest"] in (
@@ -154,8 +156,6 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
 
     Raises UserError for a trainer that is not possible here.
     """
-    from sslkit.training.trainer import check_trainer  # loads Lightning
-
     trainer = configs[0].trainer
     if trainer.num_nodes > 1:
         raise UserError(f"trainer.num_nodes={trainer.num_nodes}, but members are trained here: see cluster=slurm")
@@ -172,8 +172,6 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
 
 def visible_gpus() -> list[str]:
     """Identifiers of the GPUs that this process may use, in the form of CUDA_VISIBLE_DEVICES."""
-    import torch
-
     count = torch.cuda.device_count()
     return (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")[:count]
 

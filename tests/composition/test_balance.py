@@ -15,7 +15,7 @@ from sslkit.composition.balance import Shares
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.regularizers.base import Regularizer
-from sslkit.training.recomputing import recompute
+from sslkit.runtime.hardware import recompute
 
 NAMES = ["simclr+koleo", "byol+guide", "mae+guide", "vicregl+koleo", "dino+koleo", "swav+guide"]
 pytestmark = pytest.mark.filterwarnings("ignore:.*no data set.*", "ignore:.*dead.*", "ignore:.*eta.*")
@@ -202,7 +202,7 @@ def test_only_training_steps_count_and_leave_no_trace_in_the_network() -> None:
 
 def test_recomputed_activations_give_the_same_shares_and_statistics() -> None:
     plain, again = build("simclr+koleo"), build("simclr+koleo")
-    recompute(again.backbone)
+    recompute(again.backbone.net, again.backbone.recipe.name)
     for m in (plain, again):
         step(m, *batch(8))
     assert again.watched()["koleo/share"].item() == pytest.approx(plain.watched()["koleo/share"].item(), rel=1e-4)

@@ -28,7 +28,6 @@ from sslkit.files.writing import exclusive, lock, write_whole, write_whole_folde
 from sslkit.runtime.jobs import Job, check_logs
 from sslkit.runtime.kept_arrays import stored
 from sslkit.training import sweep
-from sslkit.training.run import sweep as sweep_folder
 
 
 @pytest.fixture
@@ -184,10 +183,10 @@ def test_a_writer_on_another_machine_is_left_alone(tmp_path: Path) -> None:
     here, other = f".a.png.{writing.MACHINE}-999999999-a.part", ".a.png.0badc0de-999999999-a.part"
     for name in (here, other):
         (tmp_path / name).touch()
-    sweep_folder(tmp_path)
+    writing.sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [other]
     os.utime(tmp_path / other, (0, 0))  # the file of a writer that was killed long ago
-    sweep_folder(tmp_path)
+    writing.sweep(tmp_path)
     assert not any(tmp_path.iterdir())
     with write_whole(tmp_path / "b.txt") as mine:  # the other machine may even have the same name
         with write_whole(tmp_path / "b.txt") as theirs:

@@ -85,7 +85,7 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a socket was opened")
 
     for place in (
-        "sslkit.training.train:train",
+        "sslkit.training.pretrain:train",
         "sslkit.runtime.jobs:run_all",
         "evaluation.features.extraction:_extracted",
         "evaluation.tuning.trials:open_runner",

@@ -11,7 +11,7 @@ import sslkit
 from sslkit.data.sources.named import open_images
 from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
-from sslkit.training import train
+from sslkit.training import pretrain
 
 TINY = ("method=simclr", "data.image_size=16", "data.batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3")
 
@@ -57,7 +57,7 @@ def test_shards_that_changed_cannot_continue_a_run(digits: Path, monkeypatch) ->
         "trainer": {"progress": False},
     }
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: None)
+        patch.setattr(pretrain, "finish", lambda *_, **__: None)
         sslkit.pretrain(run)
     written.shards[0].write_bytes(written.shards[0].read_bytes() + bytes(512))
     with pytest.raises(UserError, match="images have changed"):

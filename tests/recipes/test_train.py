@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import sslkit
-from sslkit.training import progress
+from sslkit.runtime import progress
 
 ROOT = Path(__file__).parents[2]
 
@@ -221,7 +221,7 @@ def test_refused_before_any_folder_is_made(words: list[str], said: str, tmp_path
     ("word", "folder"), [("out=sp ace/x=(1)", "sp ace/x=(1)"), ("experiment=null", "runs/zoo"), ("out=a,b", "a,b")]
 )
 def test_words_that_are_fine(word: str, folder: str, tmp_path, typed, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.training.train.train", lambda *_: None)
+    monkeypatch.setattr("sslkit.training.pretrain.train", lambda *_: None)
     done = typed("train", SIMCLR, DIGITS, "name=x", word, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / folder / "x" / "config.yaml").is_file()

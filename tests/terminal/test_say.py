@@ -12,7 +12,7 @@ import pytest
 from sslkit.terminal import say
 
 # Their bars name numbers of epochs, and the words of splits.
-NO_NAMES = {"sslkit/training/progress.py", "sslkit/data/sources/shard_writer.py"}
+NO_NAMES = {"sslkit/runtime/progress.py", "sslkit/data/sources/shard_writer.py"}
 
 PRINTED = "from sslkit.terminal import say; say.print_lines();"
 QUIET = """

@@ -15,7 +15,7 @@ import sslkit
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
-from sslkit.training import run
+from sslkit.runtime import processes
 from sslkit.training.config import Config
 from sslkit.training.data import Data, open_data
 
@@ -168,7 +168,7 @@ def test_only_the_first_process_warns_of_the_data(tmp_path: Path, monkeypatch: p
     (tmp_path / "photos" / "0" / "notes.xyz").write_text("about them")
     with pytest.warns(UserWarning, match="left out 1 other file"):
         opened(str(tmp_path / "photos"), tmp_path)
-    monkeypatch.setattr(run, "is_main", lambda: False)
+    monkeypatch.setattr(processes, "is_main", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(opened(str(tmp_path / "photos"), tmp_path).train) == 8

@@ -72,11 +72,11 @@ def test_done_on_a_copy_of_the_images_is_done(small_run, tmp_path) -> None:
 
 
 def test_what_was_stopped_goes_on_and_what_cannot_starts_anew(small_run, monkeypatch) -> None:
-    from sslkit.training import train
+    from sslkit.training import pretrain
 
     run = {**small_run, "epochs": 1}
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: None)
+        patch.setattr(pretrain, "finish", lambda *_, **__: None)
         sslkit.pretrain(run)
     (member,) = sweep.examine([Config.from_mapping(run)])
     assert member.state == "resume" and sweep.last(member.folder).is_file()
@@ -89,13 +89,13 @@ def test_what_was_stopped_goes_on_and_what_cannot_starts_anew(small_run, monkeyp
 
 
 def test_a_stopped_run_on_other_images_is_left_alone(small_run, small_npz, tmp_path, monkeypatch) -> None:
-    from sslkit.training import train
+    from sslkit.training import pretrain
 
     data, arrays = tmp_path / "own.npz", dict(np.load(small_npz))
     np.savez(data, **arrays)
     run = {**small_run, "epochs": 1, "data": {**small_run["data"], "source": str(data)}}
     with monkeypatch.context() as patch:
-        patch.setattr(train, "finish", lambda *_, **__: None)
+        patch.setattr(pretrain, "finish", lambda *_, **__: None)
         sslkit.pretrain(run)
     assert [member.state for member in sweep.examine([Config.from_mapping(run)])] == ["resume"]
     np.savez(data, **{**arrays, "x_train": 255 - arrays["x_train"]})
@@ -126,10 +126,12 @@ def test_an_objective_that_learns_from_labels_is_found_again(small_run, small_np
 
 
 def test_each_network_is_built_once(small_run, monkeypatch) -> None:
-    from sslkit.training import fit
+    from sslkit.training import build as building
 
-    built, build = [], fit.build_method
-    monkeypatch.setattr(fit, "build_method", lambda config, data: built.append(config.method) or build(config, data))
+    built, build = [], building.build_method
+    monkeypatch.setattr(
+        building, "build_method", lambda config, data: built.append(config.method) or build(config, data)
+    )
     found = sweep.examine([c for seed in range(3) for c in configs(small_run, seed=seed)])
     assert len(states(found)) == 6 and built == ["simclr", "byol+koleo"]
 
@@ -173,7 +175,7 @@ def test_the_machine_as_a_run_sees_it(monkeypatch) -> None:
         with pytest.raises(UserError, match=said):
             machine(**trainer)
     # What Fabric would say of GPUs that are not here is not asked.
-    monkeypatch.setattr("sslkit.training.trainer.check_trainer", lambda config: None)
+    monkeypatch.setattr("sslkit.training.sweep.check_trainer", lambda config: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert machine().gpus == ("0", "1", "2") and machine().each == 1

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.training.compiling import parts
+from sslkit.training.step import compiled_parts
 
 Step = Callable[[], None]
 
@@ -70,9 +70,8 @@ def whole(name: str, network: str, images: Tensor, index: Tensor, *, compiled: s
     method = sslkit.method(name, backbone=network, image_size=images.shape[-1]).to(images.device)
     method.prepare(Few(images.cpu(), index.cpu()))
     optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], 1e-4)
-    for body in (m for m in method.modules() if isinstance(m, backbones.base.Backbone)) if compiled else ():
-        for owner, function in parts(body):
-            setattr(owner, function, torch.compile(getattr(owner, function), dynamic=False, mode=compiled))
+    for owner, function in compiled_parts(method) if compiled else ():
+        setattr(owner, function, torch.compile(getattr(owner, function), dynamic=False, mode=compiled))
 
     def step() -> None:
         method.shares.steps = 1  # no step in which the shares are measured

@@ -47,7 +47,7 @@ from objectives.tables import table
 from results import keep, keep_constant, load
 
 import sslkit
-from sslkit.training.chosen import NARROW
+from sslkit.training.build import NARROW
 from sslkit.training.data import held_out_rows
 
 TUNING_EPOCHS, TUNING_SEED = 3, 100
@@ -66,7 +66,7 @@ def main() -> None:
             for done in [pool.submit(tune if args.tune else one, *job) for job in jobs]:
                 print(done.result(), flush=True)
         if args.tune:
-            keep_constant("sslkit.training.chosen:NARROW_RATE", usual_rate(), RESULTS)
+            keep_constant("sslkit.training.build:NARROW_RATE", usual_rate(), RESULTS)
     print(table(load(RESULTS), list(FIXED)))
 
 

@@ -8,8 +8,8 @@ from objectives.settings import opened
 from told import by_seed, differences, mean, of, percent
 
 from sslkit.numerics import diagnostics
+from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
 from sslkit.terminal.tables import markdown
-from sslkit.training.features import knn_accuracy, probe_accuracy
 
 COLUMNS = ("method", "seeds", "linear probe, %", "before, %", "10-NN, %", "probe, minus plain", "inter", "intra")
 COSTS = ("RankMe", "ms a step", "not backbone")  # of the steps; they were measured by a script that is in LOG.md

@@ -44,8 +44,8 @@ from results import commit, keep, load, path_of
 import evaluation
 import sslkit
 from sslkit import objectives as family
+from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
 from sslkit.priors._targets import PriorTargets
-from sslkit.training.features import knn_accuracy, probe_accuracy
 
 RESULTS = "plugins/guide"
 HOG = {"prior": "hog", "prior_size": 32}

@@ -1,0 +1,252 @@
+"""How a training uses its device: number format, compiled networks, recomputed activations, memory that runs out."""
+
+import errno
+import os
+import re
+import resource
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor, nn
+
+from sslkit.errors import RunFailed, UserError, first_line
+from sslkit.runtime.checkpoint import last, previous
+from sslkit.runtime.jobs import free_memory
+from sslkit.runtime.loop import Hook, Loop
+
+BACKEND = "inductor"
+GIB = 2**30
+SAID = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED", "bad_alloc")
+WORKER = "DataLoader worker"  # of torch's errors for one that was killed, raised wherever the signal arrives
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": GIB, "TiB": 2**40}
+ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]iB|bytes)")
+FREE = re.compile(r"total capacity of ([\d.]+) ([KMGT]iB) of which ([\d.]+) ([KMGT]iB|bytes) is free")
+
+
+def precision(asked: str, accelerator: str) -> str:
+    """`auto`: bf16 on a GPU that has it, else fp32.
+
+    Never on the CPU, even where it has bf16: oneDNN's bf16 weight gradient of a convolution on small maps (torch 2.15,
+    AMX, two threads) sometimes reads uninitialised memory, which ends in a NaN. It can still be set explicitly.
+    """
+    if asked != "auto":
+        return asked
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+    return "32-true"
+
+
+@contextmanager
+def deterministic(asked: bool) -> Iterator[None]:
+    """Let PyTorch use kernels without races only, if `asked`; it warns of those without one.
+
+    A CPU's results are the same with and without.
+    """
+    if not asked:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it starts
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def recompute(net: nn.Module, name: str) -> None:
+    """Let a network recompute its activations in the backward pass (Chen et al. 2016, arXiv 1604.06174).
+
+    timm says how each network is divided; the gradients are the same. Raises UserError for one that cannot.
+    """
+    try:
+        net.set_grad_checkpointing(True)
+    except (AttributeError, AssertionError, NotImplementedError, TypeError) as error:
+        raise UserError(
+            f"trainer.checkpoint_activations=true: backbone {name} cannot recompute its activations; "
+            "take a timm network that can, such as a ResNet or a ViT, or leave it out"
+        ) from error
+
+
+class Compiled(Hook):
+    """Puts compiled functions into the networks of a run at the start of each epoch, and removes them at its end.
+
+    Evaluations run on batches of other sizes, each of which would be compiled again. The names of tensors do not
+    change, so that checkpoints with and without it are the same.
+    parts: the modules in the loop's module, and the names of their functions. plain: whether a batch runs uncompiled.
+    """
+
+    def __init__(
+        self, parts: Callable[[nn.Module], Iterable[tuple[nn.Module, str]]], plain: Callable[[], bool]
+    ) -> None:
+        self.parts, self.plain = parts, plain
+        self.functions: list[tuple[nn.Module, str, Callable[..., Any]]] = []
+
+    def epoch_begin(self, loop: Loop) -> None:
+        if not self.functions:
+            self.functions = [
+                (owner, name, torch.compile(getattr(owner, name), backend=BACKEND, dynamic=False))
+                for owner, name in dict.fromkeys(self.parts(loop.module))
+            ]
+        self._insert()
+
+    def batch_begin(self, loop: Loop) -> None:
+        if self.plain():
+            self._remove()
+
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        self._insert()
+
+    def epoch_end(self, loop: Loop) -> None:
+        self._remove()
+
+    def _insert(self) -> None:
+        for owner, name, function in self.functions:
+            setattr(owner, name, function)
+
+    def _remove(self) -> None:
+        for owner, name, _ in self.functions:
+            delattr(owner, name)
+
+
+def check_compiler(device: torch.device) -> None:
+    """Compile a small function. Raises UserError where that fails, as without a C++ compiler."""
+    from torch._inductor import config
+
+    try:
+        with config.patch(force_disable_caches=True), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of caches that are not used
+            torch.compile(_probe, backend=BACKEND)(torch.ones(8, device=device))
+    except Exception as error:  # of torch's compiler, of triton's, or of the system's
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [first_line(error)]
+        raise UserError(
+            f"trainer.compile=true cannot compile here ({lines[0]}): install a C++ compiler such as g++, or "
+            "leave it out"
+        ) from error
+
+
+def _probe(x: Tensor) -> Tensor:
+    return (2 * x + 1).sin()
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The settings that decide how much memory a training needs, for the line that says what to lower.
+
+    processes: that share a batch. optimizer: its name. recomputed: whether activations are.
+    """
+
+    batch_size: int
+    image_size: int
+    processes: int
+    workers: int | str
+    optimizer: str
+    precision: str
+    recomputed: bool
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Return whether an error says that memory has run out, on a GPU or in the process."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and any(part in str(error) for part in SAID)
+
+
+@contextmanager
+def explained(asked: Demand, folder: Path, loop: Loop) -> Iterator[None]:
+    """Turn an error that memory has run out, or that a loader's worker was killed, into a RunFailed; others pass."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, RuntimeError) and WORKER in str(error):
+            raise RunFailed(_killed(asked, folder)) from error
+        if isinstance(error, UserError) or not is_exhausted(error):
+            raise
+        raise RunFailed(_line(str(error), asked, folder, loop)) from error
+
+
+def _killed(asked: Demand, folder: Path) -> str:
+    return (
+        f"a worker process of the loader was killed, mostly because memory or /dev/shm was full: lower data.workers "
+        f"({asked.workers} now) or data.batch_size; the same command with resume=true continues {folder}, "
+        "another batch size needs a new run"
+    )
+
+
+def _line(said: str, asked: Demand, folder: Path, loop: Loop) -> str:
+    more, peak = _asked(said), _peak(loop)
+    where = f"epoch {loop.epoch + 1}, step {loop.step + 1}"
+    of = [f"{_gib(more)} more asked for"] if more else []
+    of += [_free(said, loop), f"{_gib(peak)} in use at the peak"]
+    each = asked.batch_size // asked.processes
+    step = f"with {each} of {asked.image_size} px a step in each process"
+    lower = ", ".join(_lower(asked, loop, each, peak + more))
+    kept = last(folder).is_file() or previous(folder).is_file()
+    state = "the last checkpoint is whole" if kept else "no epoch has ended yet"
+    new = "more trainer.devices" if asked.recomputed else "trainer.checkpoint_activations=true"
+    return (
+        f"out of memory on {loop.device} in {where}: {', '.join(of)}, {step}; lower it by {lower}; {state}: "
+        f"the same command with resume=true and {new} continues {folder}, the other settings need a new run"
+    )
+
+
+def _lower(asked: Demand, loop: Loop, each: int, need: int) -> Iterator[str]:
+    """Yield settings that need less, the batch with an estimate from what was measured."""
+    if each > 1 and asked.batch_size % 2 == 0:
+        fixed = _fixed(loop.module, asked.optimizer)
+        half = fixed + max(0, need - fixed) / 2
+        yield f"data.batch_size={asked.batch_size // 2} (about {_gib(half)} instead of {_gib(need)})"
+    if not asked.recomputed:
+        yield "trainer.checkpoint_activations=true"
+    if asked.precision in ("auto", "32-true") and loop.device.type != "cpu":
+        yield "trainer.precision=bf16-mixed"
+    yield "a smaller data.image_size"
+    yield "a smaller backbone"
+
+
+def _fixed(module: nn.Module, optimizer: str) -> int:
+    """Bytes that do not depend on the batch: weights, their gradients, the optimiser's state, and buffers."""
+    weights = [(p.numel() * p.element_size(), p.requires_grad) for p in module.parameters()]
+    moments = 2 if optimizer == "adamw" else 1
+    buffers = sum(b.numel() * b.element_size() for b in module.buffers())
+    return buffers + sum(size * (2 + moments if trained else 1) for size, trained in weights)
+
+
+def _asked(said: str) -> int:
+    """Bytes that the refused allocation asked for; 0 if the message does not tell."""
+    found = ASKED.search(said)
+    return round(float(found[1]) * UNITS[found[2]]) if found else 0
+
+
+def _free(said: str, loop: Loop) -> str:
+    found = FREE.search(said)
+    if found:
+        return f"{found[3]} {found[4]} of {found[1]} {found[2]} free"
+    if loop.device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(loop.device)
+        return f"{_gib(free)} of {_gib(total)} free"
+    free, limit = free_memory(), resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        free = min(free, max(0, limit - psutil.Process().memory_info().vms))
+    return f"{_gib(free)} free"
+
+
+def _peak(loop: Loop) -> int:
+    """Bytes: the GPU's allocations at their largest, or the largest size of this process."""
+    if loop.device.type == "cuda":
+        return torch.cuda.max_memory_allocated(loop.device)
+    unit = 1 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.2f} GiB" if size < 10 * GIB else f"{size / GIB:.1f} GiB"

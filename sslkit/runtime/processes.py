@@ -1,0 +1,166 @@
+"""The processes of a training: as Lightning Fabric starts them, or a launcher outside has already started them."""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning_fabric import Fabric
+from lightning_fabric.accelerators import CPUAccelerator
+from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from lightning_fabric.utilities.rank_zero import rank_zero_only
+
+from sslkit.errors import RunFailed, UserError, first_line
+from sslkit.runtime import hardware
+
+LOST = ("gloo/transport", "Connection reset by peer", "Connection closed by peer")  # in torch's errors
+LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}
+Devices = int | str | list[int]  # how many, a list of them, or auto
+
+
+def is_main() -> bool:
+    """Return whether this is the first process, from the launcher's variables, before Lightning connects the ranks."""
+    node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
+    return not rank_zero_only.rank and int(node) == 0
+
+
+def make_fabric(accelerator: str, asked: Devices, num_nodes: int, strategy: str, precision: str) -> Fabric:
+    """Fabric with these devices, processes and number format; it is not launched yet.
+
+    Raises UserError for what is not possible here: what Fabric refuses, a launcher that has started another number of
+    processes, and half precision on a CPU.
+    """
+    check_launcher(asked, num_nodes)
+    try:
+        fabric = Fabric(
+            accelerator=accelerator,
+            devices=devices(asked),
+            num_nodes=nodes(num_nodes),
+            strategy=_strategy(strategy, count(asked, num_nodes)),
+            precision=hardware.precision(precision, accelerator),
+        )
+    except (MisconfigurationException, RuntimeError, ValueError, TypeError, OverflowError) as error:
+        raise UserError(f"trainer: {str(error).strip().splitlines()[0]}{_instead(accelerator)}") from error
+    if precision == "16-mixed" and isinstance(fabric.accelerator, CPUAccelerator):
+        raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
+    return fabric
+
+
+def _instead(accelerator: str) -> str:
+    """How to go on where a GPU is asked for and PyTorch finds none; "" otherwise."""
+    asked = accelerator in ("gpu", "cuda") and not torch.cuda.is_available()
+    return (
+        " PyTorch finds no GPU here: install a build of it for yours, or set trainer.accelerator=auto" if asked else ""
+    )
+
+
+def _strategy(asked: str, processes: int) -> Any:
+    """DDP without broadcast of buffers for several ranks.
+
+    Batch norm is synchronised, and queues and centres are equal on all ranks, so DDP's default, sending rank 0's
+    buffers in every forward, would change nothing; a queue has tens of megabytes.
+    """
+    if asked == "auto" and processes <= 1:
+        return "auto"
+    return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
+
+
+def devices(asked: Devices) -> Devices:
+    """Devices of this machine; auto is the launcher's processes of it, all GPUs, or one CPU process."""
+    if asked == "auto" and (local := _per_machine()):
+        return local
+    return 1 if asked == "auto" and not torch.cuda.is_available() else asked
+
+
+def nodes(asked: int) -> int:
+    """Machines; the launcher's where one is asked for."""
+    if asked == 1 and (local := _per_machine()):
+        started = os.environ["WORLD_SIZE" if TorchElasticEnvironment.detect() else "SLURM_NTASKS"]
+        return max(1, int(started) // local)
+    return asked
+
+
+def _per_machine() -> int | None:
+    """Processes that torchrun or srun has started on this machine; None without them."""
+    if TorchElasticEnvironment.detect():
+        return int(os.environ["LOCAL_WORLD_SIZE"])
+    each = os.environ.get("SLURM_NTASKS_PER_NODE", "")
+    in_step = "SLURM_STEP_ID" in os.environ  # a batch script has the other variables too
+    return int(each) if in_step and each.isdecimal() and SLURMEnvironment.detect() else None
+
+
+def count(asked: Devices, num_nodes: int) -> int:
+    """Number of processes of the run, over all machines. Raises UserError for devices that are no numbers."""
+    given = devices(asked)
+    if given in ("auto", -1, "-1"):
+        given = torch.cuda.device_count()
+    if isinstance(given, str):
+        given = _numbers(given)
+    return nodes(num_nodes) * (len(given) if isinstance(given, Sequence) else given)
+
+
+def _numbers(text: str) -> int | list[int]:
+    """A number of devices, or the list of numbers of "0,1". Raises UserError for other texts."""
+    try:
+        return [int(one) for one in text.strip(",").split(",")] if "," in text else int(text)
+    except ValueError as error:
+        raise UserError(f"trainer.devices={text!r}: give a number, a list such as [0,1], or auto") from error
+
+
+def check_launcher(asked: Devices, num_nodes: int) -> None:
+    """Raises UserError if a launcher has started another number of processes than the settings ask for."""
+    wanted = count(asked, num_nodes)
+    for name, environment in LAUNCHERS.items():
+        if not environment.detect():
+            continue
+        try:
+            started = environment().world_size()
+        except RuntimeError as error:  # variables of Slurm that Lightning does not support
+            raise UserError(f"{name}: {first_line(error)}") from error
+        if started != wanted:
+            raise UserError(
+                f"{name} has started {started} processes, and trainer.devices={asked} on "
+                f"trainer.num_nodes={num_nodes} asks for {wanted}: "
+                f"give both for {started} processes, or neither"
+            )
+
+
+@contextmanager
+def others_watched(folder: Path) -> Iterator[None]:
+    """Raises RunFailed for a connection to another process that is lost in a step, as when that one was killed."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, getattr(dist, "DistError", ())) or any(sign in str(error) for sign in LOST)
+        if not (lost and dist.is_initialized() and dist.get_world_size() > 1):
+            raise
+        why = first_line(error).rpartition("] ")[2].partition(". This is")[0]
+        raise RunFailed(
+            f"process {dist.get_rank()} has lost another one of this run: its own output says why, or it was killed, "
+            f"for example for lack of memory; resume=true continues {folder} ({why})"
+        ) from error
+
+
+def leave_group(launched_outside: bool) -> None:
+    """Close the process group, which Fabric leaves open, so that a later run here can start its own ranks."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    if not launched_outside:
+        for name in ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            os.environ.pop(name, None)
+
+
+def quiet() -> None:
+    """Silence news of Lightning and of its loggers, and advice on an argument of DDP that has no successor."""
+    for name in ("lightning_fabric", "pytorch_lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for name in ("pytorch_lightning.loggers.mlflow", "mlflow.store.db.utils"):  # each says that it makes a new store
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", ".*`broadcast_buffers` is deprecated.*")  # its successor still sends them once

@@ -1,0 +1,41 @@
+"""The progress bar: images per second, and the share of time spent waiting for data."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tqdm import tqdm
+
+from sslkit.runtime.loop import Hook, Loop
+
+
+class Bar(Hook):
+    """One tqdm bar per epoch, only on a terminal; it is removed when the epoch's line is printed.
+
+    unit: what a batch has `batch_size` of. waited: seconds that were spent waiting for data so far.
+    """
+
+    def __init__(self, batch_size: int, unit: str, waited: Callable[[], float]) -> None:
+        self.batch_size, self.unit, self.waited = batch_size, unit, waited
+        self.bar: tqdm | None = None
+        self.started = (0.0, 0.0)
+
+    def epoch_begin(self, loop: Loop) -> None:
+        self.started = (time.perf_counter(), self.waited())
+        self.bar = tqdm(
+            total=loop.batches * self.batch_size,
+            desc=f"epoch {loop.epoch + 1}/{loop.epochs}",
+            unit=f" {self.unit}",
+            leave=False,
+            dynamic_ncols=True,
+            disable=not loop.is_main,
+        )
+
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        start, waited = self.started
+        share = (self.waited() - waited) / max(time.perf_counter() - start, 1e-9)
+        self.bar.set_postfix_str(f"waiting for data {100 * share:.0f} %", refresh=False)
+        self.bar.update(self.batch_size)
+
+    def epoch_end(self, loop: Loop) -> None:
+        self.bar.close()

@@ -1,0 +1,243 @@
+"""The method of a run: the settings that are chosen where none are given, its network, the weights it starts from.
+
+The choices are for small images, short runs and the small network. They were measured on the embedded Fashion-MNIST:
+learning rates by recipes/benchmarks/objectives, on held-out training images, where the 11 objectives of narrow_resnet
+were all best with this one of 0.001, 0.003, 0.009.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit import objectives
+from sslkit.backbones.base import Backbone
+from sslkit.composition.method import Method, classes, method, parse, signature
+from sslkit.composition.step_checks import check_batch, check_clips
+from sslkit.data.decode.scale import Range
+from sslkit.data.views.recipe import SMALL, View
+from sslkit.errors import UserError, nearest
+from sslkit.options import members
+from sslkit.runtime.hardware import recompute
+from sslkit.training.config import Config
+from sslkit.training.data import Data, normalization, withhold
+from sslkit.training.step import layer_rates
+from sslkit.zoo.start import start
+
+OPTIONS = (("objective", "momentum"), ("views", "scale"))  # of a method; optimizer.lr is left open too
+RATE = 0.002
+NARROW, NARROW_RATE, NARROW_BATCH = "narrow_resnet", 0.009, 128  # with adamw
+SMALL_SCALE = (0.2, 1.0)  # 8 % of 28 x 28 pixels, the papers' smallest crop at 224, would be 8 x 8 of them
+MEMORY = 8  # the teacher averages the last 1 / MEMORY of a short run
+MOMENTA = 0.9, 0.996  # of a teacher: least, and BYOL's, which runs of 2,000 steps have
+
+
+def given(config: Config, path: tuple[str, str]) -> Any:
+    """The value of a method's option; None where it is not given."""
+    part, name = path
+    return (config.method_options().get(part) or {}).get(name)
+
+
+def filled(config: Config, values: Mapping[tuple[str, str], Any]) -> Config:
+    """The settings with these options of the method where they are not given; None leaves them open."""
+    values = {path: value for path, value in values.items() if value is not None and given(config, path) is None}
+    if not values:
+        return config
+    method = {"name": config.method_name, **config.method_options()}
+    for (part, name), value in values.items():
+        method[part] = {**(method.get(part) or {}), name: value}
+    return replace(config, method=method)
+
+
+def as_in(config: Config, run: Config) -> Config:
+    """The settings with those that are not given taken from a run, which may be older than the choices above."""
+    config = filled(config, {path: given(run, path) for path in OPTIONS})
+    if config.optimizer.lr is None:
+        config = replace(config, optimizer=replace(config.optimizer, lr=run.optimizer.lr))
+    return config
+
+
+def batches(config: Config, data: Data) -> int:
+    """Batches of an epoch, each full."""
+    return len(data.train) // config.data.batch_size
+
+
+def steps(config: Config, data: Data) -> int:
+    """Optimiser steps of the whole run."""
+    return config.epochs * -(-batches(config, data) // config.trainer.accumulate)
+
+
+def with_options(config: Config, data: Data) -> Config:
+    """The settings with the method's options that are chosen by the data: crops and teacher's momentum.
+
+    Crops of at least a fifth of the area for images of at most 64 pixels, if the recipe has the papers' 8 %; a momentum
+    of 1 - 8 / steps for an objective with momentum=None, from 0.9 to 0.996.
+    """
+    chosen, name = {}, config.method_name
+    if signature(name)["objective"].get("momentum", 0) is None:
+        least, most = MOMENTA
+        chosen["objective", "momentum"] = min(most, max(least, round(1 - MEMORY / max(1, steps(config, data)), 3)))
+    views = classes(name)["objective"].views.views
+    if data.image_size <= SMALL and data.clips is None and all(view.scale == View.scale for view in views):
+        chosen["views", "scale"] = list(SMALL_SCALE)
+    return filled(config, chosen)
+
+
+def with_rate(config: Config, method: Method) -> Config:
+    """The settings with a learning rate: more for a narrow_resnet from random weights, if batches are not small."""
+    if config.optimizer.lr is not None:
+        return config
+    recipe, rate = method.backbone.recipe, RATE
+    own = recipe.name == NARROW and recipe.origin is None
+    if own and config.optimizer.name == "adamw" and config.optimizer.lr_scaling == "none":
+        rate = max(RATE, float(f"{NARROW_RATE * min(1, sqrt(config.data.batch_size / NARROW_BATCH)):.2g}"))
+    return replace(config, optimizer=replace(config.optimizer, lr=rate))
+
+
+def chosen_line(asked: Config, config: Config) -> list[str]:
+    """A line on what was chosen; empty if nothing was. asked: the settings that were given."""
+    known = {path: given(config, path) for path in OPTIONS if given(asked, path) is None}
+    scale, momentum = known.get(("views", "scale")), known.get(("objective", "momentum"))
+    is_own = asked.optimizer.lr is None and config.optimizer.lr != RATE
+    parts = [f"learning rate {config.optimizer.lr:g} for {NARROW}"] if is_own else []
+    parts += [f"crops from {100 * scale[0]:g} % of the area for small images"] if scale else []
+    parts += [f"teacher's momentum {momentum:g} for the run's length"] if momentum else []
+    return [f"chosen    {'; '.join(parts)}"] if parts else []
+
+
+def settled(config: Config, data: Data, begun: Config | None) -> Config:
+    """The config with `data.range` set, where it is not: to that of a run, or as it was found; None for 8 bits.
+
+    begun: the settings of the run to continue, None for a new one.
+    """
+    if isinstance(config.data.range, list):
+        return config
+    known = None if begun is None else begun.data.range
+    found = known if isinstance(known, list) else _as_setting(data.train.range)
+    return replace(config, data=replace(config.data, range=found))
+
+
+def _as_setting(found: Range | None) -> list[float] | None:
+    return None if found is None else [int(value) if value.is_integer() else value for value in found]
+
+
+def rescale(data: Data, config: Config) -> bool:
+    """Read pixels of more than 8 bits by the settings' range, that of a run to go on with; True if it differs."""
+    if config.data.range is None or data.train.range in (None, tuple(config.data.range)):
+        return False
+    judged = [part.images for part in (data.bank, data.query) if part is not None]
+    for images in {id(one): one for one in (data.train, *judged)}.values():
+        images.rescale(tuple(map(float, config.data.range)))
+    return True
+
+
+def check_parts(config: Config) -> None:
+    """Check the method's name and options before any data is read.
+
+    Raises UserError for an unknown part or option and for a value out of range.
+    """
+    name, options = config.method_name, config.method_options()
+    parts = classes(name)
+    for part, given in options.items():
+        if part not in (*parts, "views"):
+            raise UserError(f"{name!r} has no part {part!r}: {nearest(part, [*parts, 'views'])}")
+        if part != "views" and given is not None:
+            members.check_options(parts[part], given, part)
+
+
+def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
+    """The method of a config for its data. Raises UserError if it needs labels and the data has none."""
+    options = config.method_options()
+    member = objectives.find(parse(config.method_name)[0])
+    if member.needs_labels:
+        options["objective"] = _with_classes(options.get("objective") or {}, data, config)
+        withhold(data)
+    body = started(config, data, backbone)
+    loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
+    built = method(
+        config.method_name,
+        backbone=body or backbone or config.backbone,
+        image_size=data.image_size,
+        in_chans=data.train.channels,
+        frames=getattr(data.train, "frames", None),
+        normalize=body.recipe.origin.normalize if body else normalization(data.train),
+        seed=config.seed,
+        **options,
+    )
+    check_kept(built, loaded)
+    _set_network(config, built)
+    check_batch(built, config.data.batch_size)
+    if data.clips is not None:
+        check_clips(built, data.clips)
+    built.check(data.train if data.clean is None else data.clean)
+    return built
+
+
+def _set_network(config: Config, built: Method) -> None:
+    """Apply the settings that not every network has. Raises UserError for one that has not."""
+    if config.optimizer.layer_decay is not None:
+        layer_rates(built, config.optimizer.layer_decay)
+    if config.trainer.checkpoint_activations:
+        recompute(built.backbone.net, built.backbone.recipe.name)
+
+
+def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
+    """Options with `classes`: the number of classes of the data, unless a larger one is given."""
+    if data.train.labels is None or len(data.train.classes) < 2:
+        known = data.train.classes if data.train.labels is not None else None
+        found = f"one class, {known[0]!r}" if known else "none"
+        found = found if data.train.multi_labels is None else "several an image"
+        raise UserError(
+            f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
+            f"{found}: give at least two class folders, y_train in a .npz file, .cls, .json or .txt members in shards, "
+            "a column label in a Hugging Face data set or a list, or targets of a Dataset"
+        )
+    found, asked = len(data.train.classes), options.get("classes")
+    if asked is not None and asked < found:
+        raise UserError(f"method.objective.classes={asked}, but {config.data.source!r} has {found} classes")
+    return {**options, "classes": asked or found}
+
+
+def started(config: Config, data: Data, module: nn.Module | None) -> Backbone | None:
+    """The network that init= names, with its weights; None for a random start. module: of `sslkit.pretrain`.
+
+    Raises UserError as `sslkit.zoo.start` does, if a module object is given too, and for freeze_norm without batch
+    normalisation.
+    """
+    if config.init is None:
+        return None
+    if module is not None:
+        raise UserError(f"init={config.init} names the network: leave out the module object given as backbone")
+    frames = getattr(data.train, "frames", None)
+    body = start(
+        config.init,
+        image_size=data.image_size,
+        in_chans=data.train.channels,
+        frames=frames,
+        backbone=config.backbone,
+    )
+    if config.freeze_norm:
+        body.freeze_norm()
+        said = "batch normalisation keeps its means and variances (freeze_norm=true)"
+        body.recipe.origin = replace(body.recipe.origin, notes=(*body.recipe.origin.notes, said))
+    return body
+
+
+def check_kept(method: Method, loaded: dict[str, Tensor]) -> None:
+    """Raises UserError, with the tensors, if making the objective has replaced weights that were loaded."""
+    now = method.backbone.net.state_dict()
+    lost = [name for name, value in loaded.items() if name not in now or not torch.equal(now[name], value)]
+    if lost:
+        learned = lost == ["pos_embed"] and "position" in members.options(type(method.objective))
+        remedy = "set method.objective.position=learned" if learned else "take another objective"
+        source = method.backbone.recipe.origin.source
+        raise UserError(f"method={method.name} would replace {', '.join(lost[:4])} of init={source}: {remedy}")
+
+
+def init_digest(method: Method) -> str | None:
+    """The sha256 of the initial weights, None for a random start."""
+    origin = method.backbone.recipe.origin
+    return origin and origin.sha256

@@ -1,0 +1,302 @@
+"""pretrain(config) -> ZooEntry, the function behind recipes/train.py: check, build, train, then `finish`."""
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+from torch.utils.data import Dataset
+
+from sslkit.composition.method import Method
+from sslkit.data import same_data
+from sslkit.data.images import Images
+from sslkit.data.sources.own_dataset import PREFIX
+from sslkit.data.views.cropped import CroppedImages
+from sslkit.errors import RunFailed, UserError
+from sslkit.files.writing import sweep
+from sslkit.layers import norm_statistics
+from sslkit.runtime import loggers, processes
+from sslkit.runtime.checkpoint import SaveLast, tidy
+from sslkit.runtime.hardware import Compiled, Demand, check_compiler, deterministic, explained, precision
+from sslkit.runtime.loop import Hook, Loop
+from sslkit.runtime.progress import Bar
+from sslkit.runtime.requeue import Requeue, is_requeued
+from sslkit.runtime.waiting import together
+from sslkit.terminal import say
+from sslkit.training import build, run
+from sslkit.training.config import Config
+from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
+from sslkit.training.finish import finish
+from sslkit.training.monitor import History, Monitor, judge
+from sslkit.training.pictures import save_views
+from sslkit.training.step import Pretraining, Progress, compiled_parts, make_optimizer, make_schedule, peak_lr
+from sslkit.training.summary import announce
+from sslkit.zoo.entry import CARD, ZooEntry
+
+
+def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
+    """Pretrain a backbone and write a zoo entry; every setting and its default is in `sslkit.training.config`.
+
+    config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, "trainer.devices": 2, ...}, keys as on the
+        command line, or nested as in config.yaml. "data" may also be a list of folders, a map-style Dataset, or images
+        of `sslkit.open_images`.
+    backbone: a module object instead of config["backbone"].
+    config["init"]: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
+    Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
+    """
+    config, own = (config, None) if isinstance(config, Config) else named(config)
+    config = config if isinstance(config, Config) else Config.from_mapping(config)
+    build.check_parts(config)
+    check_trainer(config)
+    data = open_data(config, own)
+    asked, config = config, build.with_options(config, data)
+    model = build.build_method(config, data, backbone)
+    _ = data.train.listing  # refuse a file that has gone before a folder is made
+    config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)
+    if config.resume and run.finished(folder):
+        return _finished(folder, data)
+    is_rescaled = build.rescale(data, config)
+    if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
+        model = build.build_method(config, data, backbone)
+    return train(config, data, model, folder, resumed, asked)
+
+
+def named(config: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
+    """The settings with the name of a Dataset or Images in its place, and that object; None if the data is a name."""
+    config = dict(config)
+    for key in ("data", "data.source"):
+        if isinstance(config.get(key), Dataset):
+            own = config[key]
+            return {**config, key: _name(own)}, own
+    inner = config.get("data")
+    if isinstance(inner, Mapping) and isinstance(inner.get("source"), Dataset):
+        own = inner["source"]
+        return {**config, "data": {**inner, "source": _name(own)}}, own
+    return config, None
+
+
+def _name(own: Dataset) -> str:
+    if isinstance(own, Images):
+        return f"{PREFIX}{own.name}" if own.source is None else str(own.source)
+    return f"{PREFIX}{type(own).__name__}"
+
+
+def check_trainer(config: Config) -> None:
+    """Raises UserError for settings of the trainer that are not possible here, before anything is computed.
+
+    These are a logger that is not installed, what `processes.make_fabric` refuses, a batch that the ranks cannot share
+    evenly, and a network that cannot be compiled.
+    """
+    processes.quiet()
+    loggers.check(config.trainer.logger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `make_loop` makes it again and shows them
+        fabric = _fabric(config)
+    if config.data.batch_size % fabric.world_size:
+        raise UserError(
+            f"data.batch_size={config.data.batch_size} cannot be shared evenly by {fabric.world_size} processes"
+        )
+    if config.trainer.compile:
+        check_compiler(fabric.device)
+
+
+def _fabric(config: Config) -> Fabric:
+    t = config.trainer
+    return processes.make_fabric(t.accelerator, t.devices, t.num_nodes, t.strategy, t.precision)
+
+
+def _finished(folder: Path, data: Data) -> ZooEntry:
+    """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
+    if processes.is_main():
+        sweep(folder)
+        tidy(folder)
+    try:
+        entry = ZooEntry.load(folder)
+    except UserError as error:
+        raise UserError(f"{error}; remove {folder / CARD} and resume=true writes it again") from error
+    if processes.is_main() and entry.card.get("data", {}).get("digest") != data.train.digest:
+        raise UserError(f"{folder} is finished, but the images have changed since: start a new run")
+    say.line(f"{folder} is already finished; nothing to do")
+    return entry
+
+
+def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
+    """The settled config, the run's folder, and the checkpoint to go on from, None for a new run.
+
+    asked: the settings as given. config: with those chosen for a new run.
+    """
+    out = Path(config.out)
+    name = run.base_name(config, model.backbone.recipe.name)
+    last = run.newest(out, name)
+    if config.resume or (is_requeued() and last is not None and not run.finished(last)):
+        begun = None if last is None else run.settings_of(last)
+        config = build.settled(config if begun is None else build.as_in(asked, begun), data, begun)
+        return config, *run.to_resume(out, name, config)
+    config = build.settled(config, data, None)
+    folder = run.fresh(out, name)
+    if processes.is_main():
+        run.create(folder, config)
+    return config, folder, None
+
+
+def train(
+    config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
+) -> ZooEntry | None:
+    """Train `method` on `data` in `folder`, from `checkpoint` if there is one. asked: the settings as given.
+
+    Raises KeyboardInterrupt, with the way to go on, when a signal stops it.
+    """
+    try:
+        return _train(config, data, method, folder, checkpoint, asked)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(f"stopped; the same command with resume=true continues {folder}") from stop
+
+
+def _train(
+    config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
+) -> ZooEntry | None:
+    processes.quiet()
+    if processes.is_main():
+        sweep(folder)
+    announce(config, data, method, folder, checkpoint, asked)
+    loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
+    history = History(folder, loading, log_every=config.trainer.log_every)
+    unreadable = Unreadable()
+    # History comes before the monitor, so that its clock stops before the evaluation starts.
+    monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
+    shown = rows_to_learn(config, data, method, whole=True)
+    content = same_data.Content(data.train, read=processes.is_main())
+    start = Start(data, shown, folder, config.eval.k, build.init_digest(method), content)
+    module, count = Pretraining(method), build.steps(config, data)
+    prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
+    hooks: list[Hook] = []
+    if config.trainer.compile:  # first: what it compiles is removed before kNN and probe
+        hooks.append(Compiled(compiled_parts, lambda: method.shares.due))
+    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable, Requeue()]
+    if config.trainer.progress and sys.stderr.isatty():
+        hooks.append(Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited))
+    hooks.append(SaveLast(folder, history.close_epoch, checkpoint))
+    loop = make_loop(config, module, loading, peak_lr(config, build.batches(config, data)), count, hooks)
+    _fit(loop, config, data, folder, checkpoint)
+    if not loop.is_main:
+        return None
+    with explained(_demand(config, data), folder, loop):
+        content.wait()
+        seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
+        return finish(config, data, method, folder, **seen, computed=computed(loop, config), asked=asked)
+
+
+class Start(Hook):
+    """Before the first step, on the device: save a picture of the views and evaluate the initial weights.
+
+    init: sha256 of these weights; None for random ones.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        shown: Images | CroppedImages,
+        folder: Path,
+        k: int,
+        init: str | None,
+        content: same_data.Content,
+    ) -> None:
+        self.data, self.shown, self.folder, self.k, self.init = data, shown, folder, k, init
+        self.content = content
+        self.judged: dict[str, float] | None = None
+
+    def begin(self, loop: Loop) -> None:
+        with together("the judgement of the first weights"):
+            if loop.is_main and self.judged is None:
+                save_views(loop.module.method, self.shown, self.folder / "views.png")
+                self.judged = judge(loop.module.method, self.data, self.k)
+                if self.data.bank is not None and not self.judged:
+                    say.line(f"too few of the labelled {self.data.unit} can be read: this run is not evaluated")
+
+    def state(self) -> dict[str, Any]:
+        return {"judged": self.judged, **self.content.state(), "init": self.init}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if processes.is_main():  # `Prepare` compares the processes
+            self.content.check(state, self.folder)
+        if state.get("init") != self.init:
+            raise UserError(f"the weights of init= have changed since {self.folder} was started: start a new run")
+        self.judged = state["judged"]
+
+
+class Prepare(Hook):
+    """Lets the regularisers read the clean images, on all ranks at the same time, once these see the same ones."""
+
+    def __init__(self, data: Data, cache: Path, steps: int) -> None:
+        self.train, self.images = data.train, data.train if data.clean is None else data.clean
+        self.cache, self.steps = cache, steps
+
+    def begin(self, loop: Loop) -> None:
+        same_data.check(self.train)
+        loop.module.method.prepare(self.images, cache=self.cache, steps=self.steps)
+
+
+def make_loop(
+    config: Config, module: Pretraining, loading: Loading, lr: float, steps: int, hooks: Sequence[Hook]
+) -> Loop:
+    """The loop of a run with its optimiser. lr: at the peak. steps: of the whole run."""
+    optimizer = make_optimizer(module.method, config.optimizer, lr)
+    return Loop(
+        _fabric(config),
+        module,
+        optimizer,
+        make_schedule(optimizer, steps, config.optimizer.warmup),
+        loading.load,
+        move=to_device,
+        epochs=config.epochs,
+        accumulate=config.trainer.accumulate,
+        clip=config.optimizer.clip,
+        around_backward=partial(norm_statistics.kept, module) if config.trainer.checkpoint_activations else nullcontext,
+        hooks=hooks,
+    )
+
+
+def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path | None) -> None:
+    """Train, with the settings' loggers, which are finished in any case, as is the process group."""
+    launched_outside = "LOCAL_RANK" in os.environ
+    started: dict[str, Any] = {}
+    read = None if checkpoint is None else partial(torch.load, checkpoint, map_location="cpu", weights_only=True)
+    try:
+        with deterministic(config.trainer.deterministic), explained(_demand(config, data), folder, loop):
+            if processes.is_main():
+                started = loggers.start(config.trainer.logger, folder, config.to_dict())
+                loop.loggers = list(started.values())
+            with processes.others_watched(folder):
+                loop.run(read)
+    except OSError as error:  # for example from TensorBoard's writer
+        raise RunFailed(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
+    finally:
+        loggers.finish(started)
+        processes.leave_group(launched_outside)
+
+
+def _demand(config: Config, data: Data) -> Demand:
+    t = config.trainer
+    return Demand(
+        batch_size=config.data.batch_size,
+        image_size=data.image_size,
+        processes=processes.count(t.devices, t.num_nodes),
+        workers=config.data.workers,
+        optimizer=config.optimizer.name,
+        precision=t.precision,
+        recomputed=t.checkpoint_activations,
+    )
+
+
+def computed(loop: Loop, config: Config) -> dict[str, Any]:
+    """Return device, processes, threads of each and precision, on which the last bits of the weights depend."""
+    name = torch.cuda.get_device_name(loop.device) if loop.device.type == "cuda" else loop.device.type
+    number = precision(config.trainer.precision, config.trainer.accelerator)
+    return {"device": name, "processes": loop.world_size, "threads": torch.get_num_threads(), "precision": number}

@@ -1,0 +1,224 @@
+"""The training step of every method: its loss, its optimiser, learning rate and weight decay over the run."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sslkit.backbones.base import Backbone
+from sslkit.composition.method import Method
+from sslkit.errors import RunFailed, UserError
+from sslkit.numerics.schedules import cosine
+from sslkit.runtime import distributed
+from sslkit.runtime.loop import Hook, Loop
+from sslkit.training.config import Config, OptimizerConfig
+
+TINY = 1e-30  # weight decay that changes no bit of a step
+IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
+
+
+class Pretraining(nn.Module):
+    """A batch in, the terms of its loss and the first view's embeddings out."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method = method
+        self.steps_done = 0
+        self._pending: dict[str, Tensor] | None = None
+
+    def forward(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """batch: of the loader, on the device. number: of the batch in its epoch. Raises RunFailed."""
+        # Dropout and stochastic depth are seeded by the step, so that a resumed run equals an uninterrupted one.
+        torch.manual_seed(_mix(self.method.seed, distributed.rank(), self.method.epoch, number))
+        terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
+        self._check({name: term.detach() for name, term in terms.items()})
+        return {
+            "loss": terms["loss"],
+            "terms": {name: term.detach() for name, term in terms.items()},
+            "z": e.z[0].detach(),
+        }
+
+    def _check(self, now: dict[str, Tensor]) -> None:
+        """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it."""
+        due, self._pending = (self._pending, now) if now["loss"].is_cuda else (now, None)
+        self._refuse(due)
+
+    def check_last(self) -> None:
+        """Check the step that is not checked yet. Raises RunFailed."""
+        due, self._pending = self._pending, None
+        self._refuse(due)
+
+    def _refuse(self, terms: dict[str, Tensor] | None) -> None:
+        if terms is None or terms["loss"].isfinite():
+            return
+        guilty = [name for name, term in terms.items() if name != "loss" and not term.isfinite()] or ["loss"]
+        values = ", ".join(f"{name} = {terms[name].item()}" for name in guilty)
+        raise RunFailed(
+            f"the loss is not finite at epoch {self.method.epoch}, step {self.steps_done}: {values}. "
+            "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
+        )
+
+
+class Progress(Hook):
+    """Tells the method, and the optimiser's weight decay, how far the run is. steps: of the whole run."""
+
+    def __init__(self, module: Pretraining, optimizer: OptimizerConfig, steps: int) -> None:
+        self.module, self.optimizer, self.steps = module, optimizer, steps
+
+    def begin(self, loop: Loop) -> None:
+        self.module.steps_done = loop.step
+
+    def epoch_begin(self, loop: Loop) -> None:
+        self.module.method.epoch, self.module.method.batch = loop.epoch, 0
+
+    def before_step(self, loop: Loop) -> None:
+        set_weight_decay(loop.optimizer, self.optimizer, loop.step, self.steps)
+
+    def after_step(self, loop: Loop) -> None:
+        self.moved(loop.step)
+
+    def moved(self, step: int) -> None:
+        """step: number of finished ones."""
+        self.module.steps_done = step
+        self.module.method.after_step(min(step / self.steps, 1.0))
+
+    def epoch_end(self, loop: Loop) -> None:
+        self.module.check_last()
+
+
+def _mix(*numbers: int) -> int:
+    digest = hashlib.sha256(repr(numbers).encode()).digest()
+    return int.from_bytes(digest[:7], "little")
+
+
+def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield what is compiled of student's and teacher's network, as modules and the names of their functions.
+
+    Of a ViT each block, since objectives run them on a part of the patches too; of another timm network
+    `forward_features`, which objectives on maps call too; otherwise `forward`.
+    """
+    for body in module.modules():
+        if isinstance(body, Backbone) and body.is_vit:
+            yield from ((block, "forward") for block in body.net.blocks)
+        elif isinstance(body, Backbone):
+            yield body.net, "forward_features" if hasattr(body.net, "forward_features") else "forward"
+
+
+def make_optimizer(method: Method, config: OptimizerConfig, lr: float) -> torch.optim.Optimizer:
+    """AdamW, SGD or lightly's LARS over the trained parameters of a method, in `parameter_groups`. lr: at the peak.
+
+    LARS scales the step of matrices and kernels by |w| / |gradient|, with and without weight decay; biases and norms
+    have the step of SGD, as in SimCLR and BYOL. Raises UserError as `layer_rates` does.
+    """
+    rates = {} if config.layer_decay is None else layer_rates(method, config.layer_decay)
+    groups = parameter_groups(method, config.weight_decay, method.objective.constant_lr(), rates)
+    for group in groups:
+        group["lr"] = lr * group.pop("rate")
+    if config.name == "adamw":
+        return torch.optim.AdamW(groups, lr=lr)
+    if config.name == "sgd":
+        return torch.optim.SGD(groups, lr=lr, momentum=config.momentum)
+    from lightly.utils.lars import LARS
+
+    optimizer = LARS(groups, lr=lr, momentum=config.momentum)
+    optimizer.register_step_pre_hook(_scale_without_decay)
+    return optimizer
+
+
+def _scale_without_decay(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Let lightly's LARS scale the step of matrices and kernels whose weight decay is 0, which it takes for norms."""
+    for group in optimizer.param_groups:
+        if group["params"][0].dim() > 1:
+            group["weight_decay"] = max(group["weight_decay"], TINY)
+
+
+def parameter_groups(
+    module: nn.Module,
+    weight_decay: float,
+    constant: Iterable[nn.Parameter] = (),
+    rates: Mapping[nn.Parameter, float] | None = None,
+) -> list[dict]:
+    """Parameter groups: weight decay for matrices and kernels, none for biases and norms.
+
+    constant: parameters for groups of their own, marked "constant_lr". rates: factors of the learning rate, 1 for
+    parameters that are not in it; the largest come first.
+    """
+    apart, rates = {id(p) for p in constant}, rates or {}
+    groups: dict[tuple[bool, float, bool], list[nn.Parameter]] = {}
+    for p in module.parameters():
+        if p.requires_grad:
+            groups.setdefault((id(p) in apart, -rates.get(p, 1.0), p.dim() <= 1), []).append(p)
+    return [
+        {"params": params, "weight_decay": 0.0 if bare else weight_decay, "constant_lr": fixed, "rate": -rate}
+        for (fixed, rate, bare), params in sorted(groups.items(), key=lambda item: item[0])
+    ]
+
+
+def layer_rates(method: Method, decay: float) -> dict[nn.Parameter, float]:
+    """Factors of the learning rate for the network's parameters: 1 in its last layer, x decay in each before it.
+
+    timm divides its networks into layers (Bao et al. 2022, BEiT, 2106.08254). Raises UserError for others.
+    """
+    from timm.optim import param_groups_layer_decay
+
+    body = method.backbone
+    if not hasattr(body.net, "group_matcher"):
+        raise UserError(f"optimizer.layer_decay={decay}: backbone {body.recipe.name} does not say what its layers are")
+    groups = param_groups_layer_decay(body.net, layer_decay=decay)
+    return {p: group["lr_scale"] for group in groups for p in group["params"]}
+
+
+def images_of_step(config: Config, batches: int | None = None) -> int:
+    """The images of an optimiser step: of trainer.accumulate batches, at most of all `batches` of an epoch.
+
+    data.batch_size counts the images of all processes. The last step of an epoch may have fewer.
+    """
+    accumulated = config.trainer.accumulate
+    return config.data.batch_size * (accumulated if batches is None else min(accumulated, max(batches, 1)))
+
+
+def peak_lr(config: Config, batches: int | None = None) -> float:
+    """The peak learning rate: `optimizer.lr`, times the images of an optimiser step / 256 or the root of that.
+
+    Linear scaling is Goyal et al.'s (2017, 1706.02677). batches: of an epoch, as for `images_of_step`.
+    """
+    ratio = images_of_step(config, batches) / IMAGES
+    return config.optimizer.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[config.optimizer.lr_scaling]
+
+
+def warmup_cosine(step: int, steps: int, warmup: float) -> float:
+    """Factor of the learning rate: rises linearly over the first `warmup` share, then falls to 0 along a cosine."""
+    rising = max(round(steps * warmup), 1)
+    if step < rising:
+        return (step + 1) / rising
+    return cosine(step - rising, max(steps - rising, 1))
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: float) -> torch.optim.lr_scheduler.LambdaLR:
+    """`warmup_cosine` for every group not marked "constant_lr"."""
+
+    def constant(step: int) -> float:
+        return 1.0
+
+    def moving(step: int) -> float:
+        return warmup_cosine(step, steps, warmup)
+
+    factors = [constant if group["constant_lr"] else moving for group in optimizer.param_groups]
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+
+
+def set_weight_decay(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int) -> None:
+    """Set the weight decay of a step, on its cosine from `weight_decay` to `weight_decay_end`; none if that is None.
+
+    As in DINO's code (Caron et al. 2021, 2104.14294, section 3.2: from 0.04 to 0.4); biases and norms have none.
+    """
+    if config.weight_decay_end is None:
+        return
+    left = cosine(step, steps)
+    now = left * config.weight_decay + (1 - left) * config.weight_decay_end
+    for group in optimizer.param_groups:
+        if group["params"][0].dim() > 1:
+            group["weight_decay"] = now

@@ -1,0 +1,111 @@
+"""Number format, recomputed activations and deterministic kernels, from the setting to the network."""
+
+import pytest
+import torch
+from contract import batch, build, step
+from torch import nn
+
+import sslkit
+from sslkit.errors import UserError
+from sslkit.runtime.hardware import recompute
+from sslkit.training import pretrain
+from sslkit.training.config import Config
+from sslkit.training.pretrain import check_trainer
+
+
+@pytest.mark.parametrize(
+    ("name", "family"), [("simclr", "resnet"), ("moco_v3", "vit"), ("mae", "vit"), ("vicregl", "resnet")]
+)
+def test_the_gradients_are_the_same_and_the_network_runs_once_more(name: str, family: str) -> None:
+    found = []
+    for recomputed in (False, True):
+        m = build(name, family)
+        if recomputed:
+            recompute(m.backbone.net, m.backbone.recipe.name)
+        ran = []
+        layers = [part for part in m.backbone.net.modules() if isinstance(part, (nn.Conv2d, nn.Linear))]
+        layers[-2].register_forward_hook(lambda *_, ran=ran: ran.append(1))
+        loss = step(m, *batch(6))["loss"]
+        loss.backward()
+        found.append((len(ran), loss, [p.grad for p in m.parameters() if p.grad is not None]))
+    (plain, loss, gradients), (again, same, others) = found
+    assert again == 2 * plain and torch.equal(loss, same)
+    assert len(gradients) == len(others)
+    for one, other in zip(gradients, others, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_run_ends_with_the_same_weights_and_running_statistics(small_run, capsys) -> None:
+    states = []
+    for on in (False, True):
+        entry = sslkit.pretrain(
+            {**small_run, "epochs": 1, "trainer": {**small_run["trainer"], "checkpoint_activations": on}}
+        )
+        states.append(torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["module"])
+    one, other = states
+    assert any("num_batches_tracked" in name for name in one)
+    assert one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one if not k.endswith("_state"))
+    assert "32-true, activations recomputed" in capsys.readouterr().out
+
+
+def test_a_network_that_cannot_is_refused_before_a_folder_is_made(small_run, tmp_path) -> None:
+    class Own(nn.Sequential):
+        def __init__(self) -> None:
+            super().__init__(nn.Flatten(), nn.Linear(784, 8))
+
+    trainer = {**small_run["trainer"], "checkpoint_activations": True}
+    with pytest.raises(UserError, match=r"trainer\.checkpoint_activations=true: backbone .* cannot recompute"):
+        sslkit.pretrain({**small_run, "method": "simclr", "trainer": trainer}, backbone=Own())
+    assert not (tmp_path / "zoo").exists()
+
+
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize(("precision", "kind"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
+def test_the_network_computes_in_it_and_the_losses_in_float32(small_run, precision: str, kind, monkeypatch) -> None:
+    """Without oneDNN, as in test_contracts.py."""
+    seen, steps, run_step = set(), set(), sslkit.Method.step
+
+    def step(self: sslkit.Method, *given: object, **more: object) -> tuple:
+        hook = self.backbone.net.conv1.register_forward_hook(lambda _, __, out: seen.add(out.dtype))
+        terms, e = run_step(self, *given, **more)
+        hook.remove()
+        steps.update(value.dtype for value in terms.values())
+        assert all(value.isfinite() for value in terms.values())
+        return terms, e
+
+    monkeypatch.setattr(sslkit.Method, "step", step)
+    run = {**small_run, "method": "vicreg", "epochs": 1}
+    with torch.backends.mkldnn.flags(enabled=False):
+        entry = sslkit.pretrain({**run, "trainer": {**run["trainer"], "precision": precision}})
+    assert seen == {kind} and steps == {torch.float32}
+    assert all(value.dtype is torch.float32 for value in entry.state_dict().values() if value.is_floating_point())
+    assert entry.card["config"]["trainer"]["precision"] == precision
+
+
+def test_half_precision_needs_a_gpu() -> None:
+    with pytest.raises(UserError, match=r"precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true"):
+        check_trainer(Config.from_mapping({"trainer.precision": "16-mixed", "trainer.accelerator": "cpu"}))
+
+
+def test_deterministic_kernels_are_asked_for_during_the_run_only(small_run, tmp_path, monkeypatch) -> None:
+    plain = sslkit.pretrain(small_run)
+    seen = []
+    fit = pretrain.Loop.run
+
+    def watched(self, *options, **more):
+        seen.append(
+            (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled())
+        )
+        return fit(self, *options, **more)
+
+    monkeypatch.setattr(pretrain.Loop, "run", watched)
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    own = {
+        **small_run,
+        "out": str(tmp_path / "other"),
+        "trainer": {**small_run.get("trainer", {}), "deterministic": True},
+    }
+    entry = sslkit.pretrain(own)
+    assert seen == [(True, True)] and not torch.are_deterministic_algorithms_enabled()
+    for name, value in plain.state_dict().items():  # on a CPU it changes nothing
+        assert torch.equal(entry.state_dict()[name], value)

@@ -1,0 +1,134 @@
+"""A compiled run: the same weights but for rounding, under the same names, and a word where nothing can compile."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import sslkit
+from sslkit.errors import UserError
+from sslkit.runtime import hardware
+
+
+def compiled(run: dict, *, on: bool, **more: object) -> dict:
+    return {**run, "trainer": {**run["trainer"], "compile": on, **more}}
+
+
+def state(entry: sslkit.ZooEntry) -> dict[str, torch.Tensor]:
+    return torch.load(entry.folder / "checkpoints" / "last.ckpt", weights_only=True)["module"]
+
+
+def difference(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> float:
+    """The largest relative difference of two runs' tensors, of the same names."""
+    a, b = state(one), state(other)
+    assert a.keys() == b.keys() and not any("_orig_mod" in name for name in a)
+    assert one.state_dict().keys() == other.state_dict().keys()
+    return max(((a[k] - b[k]).norm() / b[k].norm().clamp_min(1e-6)).item() for k in a if "running" in k)
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[torch.fx.GraphModule]:
+    """The graphs that are compiled, without the minute of the C++ compiler."""
+    from torch._dynamo import lookup_backend
+
+    seen, as_it_is = [], lookup_backend("aot_eager")
+
+    def keep(graph: torch.fx.GraphModule, example: list[torch.Tensor]) -> Callable:
+        seen.append(graph)
+        return as_it_is(graph, example)
+
+    torch.compiler.reset()
+    monkeypatch.setattr(hardware, "BACKEND", keep)
+    return seen
+
+
+@pytest.mark.parametrize("recomputed", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_compiled_run_ends_with_the_same_weights(small_run, calls, recomputed: bool, capsys) -> None:
+    run = {**small_run, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.01}}
+    plain = sslkit.pretrain(compiled(run, on=False))
+    assert not calls
+    fast = sslkit.pretrain(compiled(run, on=True, checkpoint_activations=recomputed))
+    traced = "".join(str(part.graph) for graph in calls for part in graph.modules())
+    assert traced.count("conv") > 10, "the network was not in what was compiled"
+    assert difference(fast, plain) < 1e-4
+    assert "32-true, compiled" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_may_be_resumed_compiled_and_not(small_run, calls, monkeypatch) -> None:
+    from sslkit.training import pretrain
+
+    run = {**small_run, "epochs": 2, "optimizer": {"name": "sgd", "lr": 0.01}}
+    plain = sslkit.pretrain({**run, "name": "plain"})
+    for first in (True, False):
+        name = f"first-{first}"
+        with monkeypatch.context() as patch:
+            patch.setattr(pretrain.SaveLast, "epoch_end", stopping(pretrain.SaveLast.epoch_end))
+            with pytest.raises(KeyboardInterrupt):
+                sslkit.pretrain(compiled({**run, "name": name}, on=first))
+        resumed = sslkit.pretrain(compiled({**run, "name": name, "resume": True}, on=not first))
+        assert difference(resumed, plain) < 1e-3
+    assert calls
+
+
+def stopping(save):
+    def epoch_end(self, *given: object) -> None:
+        save(self, *given)
+        raise KeyboardInterrupt
+
+    return epoch_end
+
+
+def test_without_a_compiler_one_line_before_a_folder_is_made(small_run, tmp_path: Path) -> None:
+    from torch._inductor import config
+
+    torch.compiler.reset()
+    said = r"trainer\.compile=true cannot compile here.*C\+\+ compiler such as g\+\+"
+    with config.patch({"cpp.cxx": (None, "/no/such/compiler")}), pytest.raises(UserError, match=said) as error:
+        sslkit.pretrain(compiled(small_run, on=True))
+    assert "\n" not in str(error.value) and not (tmp_path / "zoo").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("method", ["byol", "mae"])
+def test_compiled_by_inductor(small_run, method: str) -> None:
+    """Sums in another order drift apart over the three steps."""
+    run = {**small_run, "method": method, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.01}}
+    plain, fast = (state(sslkit.pretrain(compiled(run, on=on))) for on in (False, True))
+    assert plain.keys() == fast.keys()
+    apart = [((fast[k] - plain[k]).norm() / plain[k].norm()).item() for k in plain if plain[k].is_floating_point()]
+    assert sorted(apart)[len(apart) // 2] < 5e-3
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_shares_of_a_compiled_run_are_those_of_another(small_run, calls) -> None:
+    run = {**small_run, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.01}}
+    found = []
+    for on in (False, True):
+        rows = (sslkit.pretrain(compiled(run, on=on)).folder / "metrics.csv").read_text().splitlines()
+        found.append([float(row["koleo/share"]) for row in csv.DictReader(rows) if row["koleo/share"]])
+    assert len(found[0]) == 2 and found[1] == pytest.approx(found[0], rel=1e-3)
+
+
+def test_steps_in_which_shares_are_measured_run_uncompiled(small_run, monkeypatch) -> None:
+    called: list[str] = []
+
+    def counted(function: Callable, **_: object) -> Callable:
+        def call(*given: object, **more: object) -> object:
+            called.append(function.__qualname__)
+            return function(*given, **more)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", counted)
+    numbers = {}
+    for name in ("byol", "byol+koleo"):
+        called.clear()
+        sslkit.pretrain(compiled({**small_run, "epochs": 1, "method": name}, on=True))
+        numbers[name] = sum(one != "_probe" for one in called)
+    # Of the three steps of an epoch the first and the third are measured, if there is a regulariser.
+    assert numbers["byol"] == 3 * numbers["byol+koleo"] > 0

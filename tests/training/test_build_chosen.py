@@ -1,0 +1,76 @@
+"""What a run chooses where nothing is given: as documented, only where it was measured, and a given value wins."""
+
+import pytest
+
+import sslkit
+from sslkit.training import build
+from sslkit.training.config import Config
+from sslkit.training.data import open_data
+
+
+def settings(**more: object) -> tuple[Config, Config]:
+    """The settings as given, and as a new run has them."""
+    asked = Config.from_mapping(more)
+    data = open_data(asked)
+    config = build.with_options(asked, data)
+    return asked, build.with_rate(config, build.build_method(config, data))
+
+
+def test_the_first_command_runs_with_the_documented_settings() -> None:
+    """8,000 images, 6 epochs of 62 steps: 1 - 8 / 372."""
+    asked, config = settings(method="byol+dsa")
+    assert config.optimizer.lr == 0.009
+    assert config.method == {"name": "byol+dsa", "objective": {"momentum": 0.978}, "views": {"scale": [0.2, 1.0]}}
+    assert build.chosen_line(asked, config) == [
+        "chosen    learning rate 0.009 for narrow_resnet; crops from 20 % of the area for small images; teacher's "
+        "momentum 0.978 for the run's length"
+    ]
+
+
+def test_a_given_value_wins() -> None:
+    asked, config = settings(
+        method={"name": "byol", "objective": {"momentum": 0.996}, "views": {"scale": [0.08, 1.0]}},
+        optimizer={"lr": 0.002},
+    )
+    assert config == asked and build.chosen_line(asked, config) == []
+    one = settings(**{"method": "byol+dsa", "method.objective.momentum": 0.99})[1]
+    assert one.method["objective"] == {"momentum": 0.99} and one.method["views"] == {"scale": [0.2, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("more", "rate", "method"),
+    [
+        ({"method": "mae"}, 0.002, "mae"),  # narrow_vit; its recipe is not the papers' 8 %
+        ({"method": "dino"}, 0.002, "dino"),
+        ({"method": "simclr"}, 0.009, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
+        ({"method": "simclr", "data.batch_size": 32}, 0.0045, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
+        ({"method": "simclr", "data.batch_size": 512}, 0.009, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
+        ({"method": "moco", "optimizer.name": "sgd"}, 0.002, "moco"),
+        ({"method": "simclr", "data.image_size": 65}, 0.002, "simclr"),  # auto is another network
+    ],
+)
+def test_where_it_was_not_measured_nothing_is_chosen(more: dict, rate: float, method: object) -> None:
+    _, config = settings(**more)
+    assert (config.optimizer.lr, config.method) == (rate, method)
+
+
+@pytest.mark.parametrize(("epochs", "momentum"), [(1, 0.9), (6, 0.978), (33, 0.996), (1000, 0.996)])
+def test_the_teacher_of_a_longer_run_is_slower_up_to_the_papers(epochs: int, momentum: float) -> None:
+    asked = Config.from_mapping({"method": "byol", "epochs": epochs})
+    assert build.given(build.with_options(asked, open_data(asked)), ("objective", "momentum")) == momentum
+
+
+def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> None:
+    few = {"method": "simclr", "data": "digits", "data.batch_size": 512, "eval.tsne": 0, "trainer.progress": False}
+    entry = sslkit.pretrain({**few, "epochs": 1, "out": str(tmp_path)})
+    assert entry.card["config"]["optimizer"]["lr"] == 0.009
+    assert entry.card["options"]["views"] == {"scale": [0.2, 1.0]}
+    assert settings(**few, init=str(entry.folder))[1].optimizer.lr == 0.002
+
+
+def test_an_older_run_is_continued_with_its_own_settings() -> None:
+    """Such a run wrote the rate of its time, and left crops and momentum to the papers' values."""
+    old = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.002}})
+    assert build.as_in(Config.from_mapping({"method": "byol"}), old) == old
+    asked = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.1}})
+    assert build.as_in(asked, old).optimizer.lr == 0.1

@@ -1,0 +1,197 @@
+"""Runs on images of more than 8 bits (data.range): settled, kept by the card, and taken over by what reads it."""
+
+import os
+import signal
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from forks import exit_code
+from PIL import Image
+from sklearn.datasets import load_digits
+
+import evaluation
+import sslkit
+from evaluation.features.models import load_model
+from sslkit.data.sources.named import open_images
+from sslkit.errors import UserError
+from sslkit.runtime.loop import Hook, Loop
+from sslkit.training import pretrain
+from sslkit.training.config import Config
+from sslkit.zoo import exporting
+
+USUAL = "ignore:.* are scaled to 8 bits by data.range"
+pytestmark = pytest.mark.filterwarnings(USUAL)
+
+
+def save_digits(folder: Path, most: float = 4000) -> Path:
+    """16-bit files of two digits, in train/ and test/."""
+    values, target = load_digits(return_X_y=True)
+    for label in (0, 1):
+        images = np.rint(values[target == label] * (most / 16)).reshape(-1, 8, 8).astype(np.uint16)
+        for number, image in enumerate(images[:24]):
+            path = folder / ("test" if number % 4 == 3 else "train") / str(label) / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory) -> Path:
+    return save_digits(tmp_path_factory.mktemp("scans"))
+
+
+@pytest.fixture
+def run(scans, small_run) -> dict:
+    data = {"source": str(scans), "batch_size": 8, "image_size": 8, "workers": 0}
+    return {**small_run, "method": "simclr", "data": data, "epochs": 2, "eval": {"k": 1, "tsne": 0}}
+
+
+@pytest.fixture(scope="module")
+def entry(scans, settings, tmp_path_factory) -> sslkit.ZooEntry:
+    torch.set_num_threads(1)
+    data = {"source": str(scans), "batch_size": 8, "image_size": 8, "workers": 0, "range": [0, 8191]}
+    out = str(tmp_path_factory.mktemp("zoo"))
+    return sslkit.pretrain({**settings, "method": "simclr", "data": data, "epochs": 1, "out": out})
+
+
+def with_data(run: dict, **options: object) -> dict:
+    return {**run, "data": {**run["data"], **options}}
+
+
+def test_the_range_is_settled_and_kept_by_the_card(run) -> None:
+    entry = sslkit.pretrain(run)
+    assert entry.range == (0, 4095) and entry.card["data"]["range"] == [0, 4095]
+    assert yaml.safe_load((entry.folder / "config.yaml").read_text())["data"]["range"] == [0, 4095]
+    assert sslkit.ZooEntry.load(entry.folder).range == (0, 4095)
+
+
+def test_eight_bits_have_no_range(small_run) -> None:
+    entry = sslkit.pretrain({**small_run, "epochs": 1})
+    assert entry.range is None and entry.card["data"]["range"] is None
+    assert entry.card["config"]["data"]["range"] is None
+
+
+class Die(Hook):
+    """In the middle of the second epoch."""
+
+    def batch_end(self, loop: Loop, *_: object) -> None:
+        if loop.step == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die(config: dict) -> None:
+    make = pretrain.make_loop
+    pretrain.make_loop = lambda *given: make(*given[:-1], [Die(), *given[-1]])
+    sslkit.pretrain(config)
+
+
+def test_a_resumed_run_keeps_its_range(run, tmp_path) -> None:
+    """Also one that was given, and is not given again; another is refused."""
+    unbroken = sslkit.pretrain(with_data(run, range=[0, 9000]))
+    broken = {**run, "name": "broken"}
+    assert exit_code(tmp_path / "said", die, with_data(broken, range=[0, 9000])) == -signal.SIGKILL
+    with pytest.raises(UserError, match=r"data.range was \[0.*9000.*\], is \[0.*4095"):
+        sslkit.pretrain({**with_data(broken, range=[0, 4095]), "resume": True})
+    found = sslkit.pretrain({**broken, "resume": True})
+    before, after = unbroken.state_dict(), found.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before) and found.range == (0, 9000)
+
+
+def test_evaluation_reads_as_in_training(entry, scans) -> None:
+    model = load_model(entry)
+    images = open_images(scans, split="test", image_size=8)
+    with pytest.warns(
+        UserWarning, match=r"read by data.range=\[0,8191\], as in the training of .*, not by its own, \[0"
+    ):
+        clean = model.clean(images)
+    assert clean.range == (0, 8191) and images.range == (0, 4095)
+    given = open_images(scans, split="test", image_size=8, range=[0, 8191])
+    rows = list(range(len(images)))
+    assert torch.equal(clean.__getitems__(rows)["images"], given.__getitems__(rows)["images"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.clean(given).range == (0, 8191)
+
+
+def test_evaluation_reads_as_the_user_says(entry, scans) -> None:
+    given = open_images(scans, split="test", image_size=8, range=[0, 4095])
+    with pytest.warns(
+        UserWarning, match=r"read by data.range=\[0,4095\], as given, and .* was trained with \[0,8191\]"
+    ):
+        assert load_model(entry).clean(given).range == (0, 4095)
+
+
+def test_features_and_embeddings_are_of_that_range(entry, scans, tmp_path) -> None:
+    how = {"cache": str(tmp_path), "progress": False}
+    own = evaluation.extract(entry, str(scans), "test", **how)
+    given = evaluation.extract(entry, open_images(scans, split="test", range=[0, 8191]), "test", **how)
+    other = evaluation.extract(entry, open_images(scans, split="test", range=[0, 4095]), "test", **how)
+    assert np.array_equal(own.x, given.x) and not np.array_equal(own.x, other.x)
+    assert np.array_equal(evaluation.embed(entry, str(scans), "test", **how).x, own.x)
+
+
+def test_other_models_read_by_the_range_of_the_data(scans) -> None:
+    assert load_model("random:narrow_resnet", in_chans=1).clean(open_images(scans)).range == (0, 4095)
+
+
+def test_an_untrained_copy_reads_as_the_entry(entry) -> None:
+    assert load_model(f"random:{entry.folder}").range == (0, 8191)
+
+
+def test_an_export_knows_the_range(entry, tmp_path) -> None:
+    path = sslkit.zoo.export(entry.folder, to="timm", out=tmp_path)
+    net = exporting.load(path)
+    assert net.about.range == (0, 8191)
+    stored = torch.tensor([0, 8191, 9000], dtype=torch.int32).view(1, 1, 1, 3)
+    expected = net.normalize(torch.tensor([0.0, 1.0, 1.0]).view(1, 1, 1, 3))
+    assert torch.equal(net.normalize(stored), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"range": "all"}, r"data.range must be .*auto"),
+        ({"range": [0, 1, 2]}, r"data.range=\[0.*\] must be two numbers that rise"),
+        ({"range": [9, 1]}, r"must be two numbers that rise"),
+        ({"pages": "some"}, r"data.pages must be first or all"),
+        ({"max_pixels": 0}, r"data.max_pixels must be a whole number, at least 1"),
+        ({"source": "video:x", "range": [0, 1]}, r"data.range=\[0.*\] is for images"),
+        ({"source": "video:x", "pages": "all"}, r"data.pages=all is for images"),
+    ],
+)
+def test_settings_out_of_range(options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Config.from_mapping({"data": {"source": "digits", **options}})
+
+
+def test_every_page_is_trained_on(small_run, tmp_path) -> None:
+    values = load_digits().images[:16]
+    pages = [Image.fromarray((image * 15).astype(np.uint8)) for image in values]
+    pages[0].save(tmp_path / "stack.tif", save_all=True, append_images=pages[1:])
+    data = {"source": str(tmp_path / "stack.tif"), "batch_size": 8, "image_size": 8, "pages": "all"}
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stack.tif").rename(tmp_path / "stacks" / "stack.tif")
+    data["source"] = str(tmp_path / "stacks")
+    entry = sslkit.pretrain({**small_run, "method": "simclr", "data": data, "epochs": 1})
+    assert entry.card["data"]["images"] == 16
+
+
+def test_many_channels_are_trained_on(small_run, tmp_path) -> None:
+    """Files of five channels: views, pictures, card and evaluation."""
+    tifffile = pytest.importorskip("tifffile")
+    values, target = load_digits(return_X_y=True)
+    for number in range(40):
+        bands = np.stack([values[number].reshape(8, 8) * (200 * (band + 1)) for band in range(5)], -1)
+        path = tmp_path / "scenes" / str(target[number] % 2) / f"{number}.tif"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tifffile.imwrite(path, bands.astype(np.uint16), photometric="minisblack", planarconfig="contig")
+    data = {"source": str(tmp_path / "scenes"), "batch_size": 8, "image_size": 8, "workers": 0}
+    entry = sslkit.pretrain({**small_run, "method": "simclr", "data": data, "epochs": 1, "eval": {"k": 1, "tsne": 0}})
+    assert entry.card["backbone"]["in_chans"] == 5 and entry.range == (0, 16383)
+    assert len(entry.card["normalize"]["mean"]) == 5
+    found = evaluation.extract(entry, str(tmp_path / "scenes"), "test", cache=str(tmp_path / "cache"), progress=False)
+    assert found.x.shape[1] == 128 and np.isfinite(found.x).all()

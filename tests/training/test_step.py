@@ -1,0 +1,263 @@
+"""Parameter groups by layer, learning rate and weight decay of a step, exact on resume; a loss that is not finite."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from contract import build
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+from unfolded import unfolded
+
+import sslkit
+from sslkit.errors import RunFailed, UserError
+from sslkit.runtime.loop import Loop
+from sslkit.training.config import Config, OptimizerConfig
+from sslkit.training.step import (
+    Pretraining,
+    Progress,
+    layer_rates,
+    make_optimizer,
+    make_schedule,
+    peak_lr,
+    set_weight_decay,
+    warmup_cosine,
+)
+
+
+def rates_of(method: sslkit.Method, config: OptimizerConfig) -> dict[str, float]:
+    """The learning rate of each trained parameter as a share of the peak."""
+    names = {p: name for name, p in method.named_parameters()}
+    return {names[p]: g["lr"] / 0.5 for g in make_optimizer(method, config, 0.5).param_groups for p in g["params"]}
+
+
+def test_the_learning_rate_falls_from_layer_to_layer_towards_the_input() -> None:
+    """Two blocks: patches 0.5^3, block 0 0.5^2, block 1 0.5, norm and heads 1, as in BEiT."""
+    method = build("dino", "vit")
+    rates = rates_of(method, OptimizerConfig(layer_decay=0.5))
+    net = "objective.backbone.net."
+    expected = {"patch_embed": 0.125, "pos_embed": 0.125, "cls_token": 0.125}
+    expected |= {"blocks.0": 0.25, "blocks.1": 0.5, "fc_norm": 1.0, "norm": 1.0}
+    for name, rate in rates.items():
+        part = name.removeprefix(net)
+        known = next((rate for start, rate in expected.items() if part.startswith(start)), None)
+        assert rate == (known if name.startswith(net) else 1.0), name
+    assert set(rates) == {name for name, p in method.named_parameters() if p.requires_grad}
+    assert {0.125, 0.25, 0.5, 1.0} == set(rates.values())
+
+
+def test_the_first_group_has_the_peak_and_without_decay_nothing_changes() -> None:
+    method = build("simsiam", "resnet")
+    with_decay = make_optimizer(method, OptimizerConfig(layer_decay=0.7), 0.5).param_groups
+    assert with_decay[0]["lr"] == 0.5 and not with_decay[0]["constant_lr"]
+    plain = make_optimizer(method, OptimizerConfig(), 0.5).param_groups
+    assert [g["lr"] for g in plain] == [0.5] * 4 and [g["constant_lr"] for g in plain] == [False, False, True, True]
+
+
+def test_a_network_without_layers_is_refused(small_run, tmp_path) -> None:
+    own = nn.Sequential(nn.Flatten(), nn.Linear(784, 8))
+    run = {**small_run, "method": "simclr", "optimizer": {"layer_decay": 0.7}}
+    with pytest.raises(UserError, match=r"optimizer\.layer_decay=0\.7: backbone .* does not say what its layers are"):
+        sslkit.pretrain(run, backbone=own)
+    assert not (tmp_path / "zoo").exists()
+    assert min(layer_rates(build("simclr", "resnet"), 0.7).values()) < 0.7
+
+
+@pytest.mark.parametrize(("scaling", "peak"), [("none", 0.1), ("linear", 0.4), ("sqrt", 0.2)])
+def test_the_peak_is_for_256_images_of_an_optimiser_step(scaling: str, peak: float, small_run, capsys) -> None:
+    given = {"optimizer": {"lr": 0.1, "lr_scaling": scaling}, "data.batch_size": 512, "trainer": {"accumulate": 2}}
+    assert peak_lr(Config.from_mapping(given)) == pytest.approx(peak)
+    more = Config.from_mapping({**given, "trainer": {"accumulate": 8}})
+    assert peak_lr(more, batches=2) == pytest.approx(peak)  # an epoch has no more
+
+
+def test_the_first_lines_say_what_the_optimiser_does(small_run, capsys) -> None:
+    optimizer = {
+        "lr": 0.008,
+        "lr_scaling": "linear",
+        "layer_decay": 0.75,
+        "weight_decay": 0.04,
+        "weight_decay_end": 0.4,
+    }
+    sslkit.pretrain({**small_run, "epochs": 1, "optimizer": optimizer})
+    said = unfolded(capsys.readouterr().out)
+    assert (
+        "adamw     lr 0.001 = 0.008 x 32/256, x 0.75 from each layer to the one before, weight decay 0.04 to 0.4"
+        in said
+    )
+
+
+def step_of_lars(w: Tensor, gradient: Tensor, decay: float, speed: Tensor | float, lr: float) -> tuple[Tensor, Tensor]:
+    """The weights after a step of You, Gitman & Ginsburg 2017, algorithm 1, with momentum 0.9, and the new speed.
+
+    Biases and norms have neither the ratio nor weight decay.
+    """
+    if w.dim() > 1:
+        ratio = 0.001 * w.norm() / (gradient.norm() + decay * w.norm())
+        gradient = ratio * (gradient + decay * w)
+    speed = 0.9 * speed + gradient
+    return w - lr * speed, speed
+
+
+@pytest.mark.parametrize("decays", [(0.0, None), (0.0, 0.4), (0.01, 0.0), (0.01, None)])
+def test_lars_is_the_paper_s_with_and_without_weight_decay(decays: tuple[float, float | None]) -> None:
+    torch.manual_seed(0)
+    config = OptimizerConfig(name="lars", weight_decay=decays[0], weight_decay_end=decays[1])
+    method = build("simclr", "resnet")
+    optimizer = make_optimizer(method, config, 0.5)
+    weights = {name: p.detach().clone() for name, p in method.named_parameters() if p.requires_grad}
+    speeds: dict[str, Tensor | float] = dict.fromkeys(weights, 0.0)
+    for step in range(3):
+        set_weight_decay(optimizer, config, step, 2)
+        decay = {0: decays[0], 1: sum(decays) / 2, 2: decays[1]}[step] if decays[1] is not None else decays[0]
+        for name, p in method.named_parameters():
+            if name in weights:
+                p.grad = torch.randn_like(p) * 100
+                weights[name], speeds[name] = step_of_lars(weights[name], p.grad, decay, speeds[name], 0.5)
+        before = {name: p.detach().clone() for name, p in method.named_parameters()}
+        optimizer.step()
+        for name, p in method.named_parameters():
+            if name in weights:
+                assert torch.allclose(p, weights[name], rtol=1e-4, atol=1e-6 * float(p.detach().abs().max())), (
+                    step,
+                    name,
+                )
+            if name in weights and p.dim() > 1 and step == 0:
+                assert float((p - before[name]).norm() / before[name].norm()) == pytest.approx(0.0005, rel=0.01)
+
+
+def test_lars_without_momentum_and_of_weights_that_are_zero() -> None:
+    """github.com/bitsandbytes-foundation/bitsandbytes/pull/2082: no momentum; a matrix of zeros has no size to scale
+    by, and takes the step of SGD."""
+    config = OptimizerConfig(name="lars", weight_decay=0.0, momentum=0.0)
+    method = build("simclr", "resnet")
+    first, second = [p for p in method.parameters() if p.requires_grad and p.dim() > 1][:2]
+    with torch.no_grad():
+        second.zero_()
+    optimizer = make_optimizer(method, config, 0.5)
+    for _ in range(2):
+        before = first.detach().clone(), second.detach().clone()
+        first.grad, second.grad = torch.randn_like(first), torch.randn_like(second)
+        expected = step_of_lars(before[0], first.grad, 0.0, 0.0, 0.5)[0]
+        optimizer.step()
+        assert torch.allclose(first, expected, rtol=1e-4, atol=1e-6)
+        if not before[1].any():
+            assert torch.allclose(second, -0.5 * second.grad)
+    assert second.isfinite().all()
+
+
+def test_registers_and_class_tokens_are_of_the_first_layer() -> None:
+    """github.com/huggingface/pytorch-image-models/issues/2712: with the rate of the last one they were."""
+    size = {"img_size": 32, "patch_size": 16, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 0}
+    net = VisionTransformer(**size, reg_tokens=2)
+    method = sslkit.method("simclr", backbone=net, image_size=32, objective={"dim": 8, "hidden": 16})
+    rates = rates_of(method, OptimizerConfig(layer_decay=0.5))
+    found = {name.removeprefix("objective.backbone.net."): rate for name, rate in rates.items()}
+    first = ("cls_token", "reg_token", "pos_embed", "patch_embed.proj.weight")
+    assert {found[name] for name in first} == {min(rates.values())} != {1.0}
+
+
+def test_the_weight_decay_moves_along_a_cosine_and_never_on_biases() -> None:
+    config = OptimizerConfig(weight_decay=0.04, weight_decay_end=0.4)
+    optimizer = make_optimizer(build("simclr", "resnet"), config, 0.5)
+    seen = []
+    for step in (0, 5, 10):
+        set_weight_decay(optimizer, config, step, 10)
+        decays = {p.dim() > 1: g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
+        assert decays[False] == 0.0
+        seen.append(decays[True])
+    assert seen == pytest.approx([0.04, 0.22, 0.4])  # numpy: 0.4 + 0.5 (0.04 - 0.4) (1 + cos(pi s / 10)), DINO's code
+
+
+def test_killed_and_resumed_with_every_schedule_is_bitwise_the_unbroken_run(small_run, monkeypatch) -> None:
+    optimizer = {"lr_scaling": "sqrt", "layer_decay": 0.6, "weight_decay": 0.1, "weight_decay_end": 20.0}
+    run = {**small_run, "epochs": 3, "optimizer": optimizer}
+    decays: dict[str, list[float]] = {"whole": [], "broken": []}
+    before = Progress.before_step
+
+    def seen(name: str, die: bool):
+        def before_step(self, loop: Loop) -> None:
+            if die and loop.step == 4:
+                raise InterruptedError("killed")
+            before(self, loop)
+            decays[name].append(loop.optimizer.param_groups[0]["weight_decay"])
+
+        return before_step
+
+    monkeypatch.setattr(Progress, "before_step", seen("whole", die=False))
+    whole = sslkit.pretrain({**run, "name": "whole"})
+    monkeypatch.setattr(Progress, "before_step", seen("broken", die=True))
+    with pytest.raises(UserError, match="resume=true"):
+        sslkit.pretrain({**run, "name": "broken"})
+    monkeypatch.setattr(Progress, "before_step", seen("broken", die=False))
+    broken = sslkit.pretrain({**run, "name": "broken", "resume": True})
+    assert decays["broken"] == decays["whole"][:4] + decays["whole"][3:] and decays["whole"][0] == 0.1
+    one, other = whole.state_dict(), broken.state_dict()
+    assert all(torch.equal(one[k], other[k]) for k in one)
+    with pytest.raises(UserError, match=r"other settings.*optimizer"):
+        sslkit.pretrain({**run, "name": "broken", "resume": True, "optimizer": {**optimizer, "layer_decay": 0.9}})
+
+
+def test_warmup_then_cosine_to_zero() -> None:
+    factors = [warmup_cosine(step, 100, 0.1) for step in range(101)]
+    assert factors[0] == pytest.approx(0.1) and factors[9] == 1.0 and factors[100] == pytest.approx(0)
+    assert factors[55] == pytest.approx((1 + math.cos(math.pi * 45 / 90)) / 2)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize("warmup", [0.0, 0.1, 0.5, 1.0])
+def test_no_step_is_without_a_rate_and_none_jumps(steps: int, warmup: float) -> None:
+    """github.com/lightly-ai/lightly/pull/1842 and kibok90/imix/issues/1: where the warmup ends, or is all there is."""
+    factors = [warmup_cosine(step, steps, warmup) for step in range(steps)]
+    assert all(0 < factor <= 1 for factor in factors) and max(factors) == 1
+    falling = factors[factors.index(1.0) :]
+    assert falling == sorted(falling, reverse=True)
+    rising = max(round(steps * warmup), 1)
+    rise, fall = 1 / rising, math.pi / 2 / max(steps - rising, 1)
+    assert all(abs(a - b) <= max(rise, fall) + 1e-12 for a, b in pairwise(factors))
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])
+def test_simsiams_predictor_keeps_its_learning_rate(name: str) -> None:
+    method = sslkit.method("simsiam", image_size=16, objective={"dim": 8})
+    optimizer = make_optimizer(method, OptimizerConfig(name=name), 0.5)
+    schedule = make_schedule(optimizer, steps=10, warmup=0.2)
+    apart = {id(p) for p in method.objective.predictor.parameters()}
+    seen = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert seen == {id(p) for p in method.parameters() if p.requires_grad}
+    for step in range(10):
+        for group in optimizer.param_groups:
+            constant = {id(p) in apart for p in group["params"]}
+            assert len(constant) == 1
+            expected = 0.5 if constant == {True} else 0.5 * warmup_cosine(step, 10, 0.2)
+            assert group["lr"] == pytest.approx(expected)
+        optimizer.step()
+        schedule.step()
+
+
+def test_norms_and_biases_do_not_decay() -> None:
+    method = sslkit.method("simclr", image_size=16)
+    optimizer = make_optimizer(method, OptimizerConfig(weight_decay=0.3), 1e-3)
+    for group in optimizer.param_groups:
+        assert group["weight_decay"] == (0.3 if all(p.dim() > 1 for p in group["params"]) else 0.0)
+        assert len({p.dim() > 1 for p in group["params"]}) == 1
+
+
+def test_a_frozen_parameter_is_in_no_group() -> None:
+    method = sslkit.method("moco_v3", image_size=16, objective={"hidden": 16})
+    optimizer = make_optimizer(method, OptimizerConfig(), 1e-3)
+    frozen = {id(p) for p in method.parameters() if not p.requires_grad}
+    assert frozen and not frozen & {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert isinstance(optimizer, torch.optim.AdamW)
+
+
+def test_the_last_step_of_an_epoch_is_checked_before_a_checkpoint() -> None:
+    module = Pretraining(sslkit.method("simclr", backbone="narrow_resnet", image_size=16, in_chans=1))
+    hook = Progress(module, OptimizerConfig(), steps=1)
+    hook.epoch_end(None)  # nothing waits to be checked
+    infinite = torch.tensor(torch.inf)
+    module._pending = {"align": torch.tensor(1.0), "constrain": infinite, "loss": infinite}
+    with pytest.raises(RunFailed, match="the loss is not finite at epoch 0, step 0: constrain = inf"):
+        hook.epoch_end(None)
+    hook.epoch_end(None)

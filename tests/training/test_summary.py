@@ -1,0 +1,82 @@
+"""The first lines of a run, and those of an epoch: printed weights and terms give the printed loss, in 80 columns."""
+
+import re
+
+import pytest
+from unfolded import unfolded
+
+import sslkit
+from sslkit.composition.method import method
+from sslkit.training.summary import Epoch, epoch_lines
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "said"),
+    [
+        (2, "lr 0.05 = 0.2 x 64/256, a step of 64 images every 2 batches, the last of an epoch of 32, weight"),
+        (5, "lr 0.075 = 0.2 x 96/256, a step of 96 images every 3 batches, as an epoch has no more (trainer.accum"),
+        (3, "lr 0.075 = 0.2 x 96/256, a step of 96 images every 3 batches, weight"),
+    ],
+)
+def test_the_first_lines_say_the_images_of_a_step(accumulate: int, said: str, small_run, capsys) -> None:
+    optimizer = {"name": "sgd", "lr": 0.2, "lr_scaling": "linear"}
+    trainer = {**small_run["trainer"], "accumulate": accumulate}
+    sslkit.pretrain({**small_run, "epochs": 1, "optimizer": optimizer, "trainer": trainer})
+    assert said in unfolded(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("size", "left"), [(68, 4), (80, 0)])
+def test_pixels_that_no_patch_covers_are_a_line(size: int, left: int, small_run, capsys) -> None:
+    run = {**small_run, "method": "mae", "backbone": "narrow_vit", "epochs": 1}
+    sslkit.pretrain({**run, "data": {**small_run["data"], "image_size": size}})
+    said = unfolded(capsys.readouterr().out)
+    line = (
+        f"note      patches of 16 pixels do not divide {size}: the last {left} rows and columns of every image are not"
+    )
+    assert (line in said) == bool(left) and ("do not divide" in said) == bool(left)
+
+
+NOTED = {"knn": 0.662, "probe": 0.721, "rankme": 40.5, "std": 0.84, "images_per_second": 998.2, "waiting": 0.0}
+DSA = {"dsa/arrange": 0.1, "dsa/consistency": 100.0}
+
+
+def epoch(terms: dict[str, float], **noted: float) -> Epoch:
+    return Epoch(1, 6, {**NOTED, **noted}, sum(terms.values()), terms, 10, "images")
+
+
+def test_the_first_epoch_of_the_first_command() -> None:
+    terms = {"align": 1.7123, "dsa/arrange": 0.8731, "dsa/consistency": 339.1726}
+    assert epoch_lines(epoch(terms), DSA).splitlines() == [
+        "epoch 1/6  10-NN 66.2 %  online probe 72.1 %  rank 40.5  std 0.84  998 images/s",
+        "  loss 341.8 = align 1.7 + 0.1 x dsa/arrange 8.7 + 100 x dsa/consistency 3.392",
+    ]
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 3e3])
+def test_weights_times_terms_sum_to_the_loss(scale: float) -> None:
+    """To one unit of the loss's last digit for each term."""
+    terms = {"align": 1.7123 * scale, "dsa/arrange": 0.8731 * scale, "dsa/consistency": 339.17 * scale, "koleo": -0.31}
+    weights = {**DSA, "koleo": 0.1}
+    said = " ".join(epoch_lines(epoch(terms), weights).split("\n", 1)[1].split())
+    loss, _, parts = said.removeprefix("loss ").partition(" = ")
+    total = 0.0
+    for part in parts.split(" + "):
+        weight, name, value = re.fullmatch(r"(?:(\S+) x )?(\S+) (\S+)", part).groups()
+        assert float(weight or 1) == weights.get(name, 1)
+        total += float(weight or 1) * float(value)
+    assert total == pytest.approx(float(loss), abs=2e-3 * abs(float(loss)))
+    assert max(map(len, epoch_lines(epoch(terms), weights).splitlines())) <= 80
+
+
+def test_a_round_loss_keeps_its_digits() -> None:
+    assert "  loss 279.0 = align 279.0" in epoch_lines(epoch({"align": 279.0}), {})
+
+
+def test_waiting_is_said_from_one_per_cent_on() -> None:
+    assert "waiting" not in epoch_lines(epoch({"align": 1.0}, waiting=0.004), {})
+    assert "  waiting for data 3 %" in epoch_lines(epoch({"align": 1.0}, waiting=0.03), {}, width=200)
+
+
+def test_a_method_says_its_weights() -> None:
+    built = method("byol+dsa+koleo", image_size=28, in_chans=1, dsa={"nu": 0.2}, koleo={"weight": 0.3})
+    assert built.weights() == {"dsa/arrange": 0.2, "dsa/consistency": 100.0, "koleo": 0.3}
