@@ -25,9 +25,9 @@ def key(part: str) -> str:
 
 def signature(name: str) -> dict[str, dict[str, Any]]:
     """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
-    found = classes(name)
-    views = {"views": found["objective"].views.options()}
-    known = {part: members.options(member) for part, member in found.items()}
+    parts = classes(name)
+    views = {"views": parts["objective"].views.options()}
+    known = {part: members.options(member) for part, member in parts.items()}
     return {"objective": known.pop("objective")} | views | known
 
 

@@ -17,8 +17,8 @@ TRIES, ATTEMPTS = 10, 40  # rectangles tried for a block, as in BEiT, and for an
 CONTEXTS = 20  # places that are tried for the context of an image, as in the code of I-JEPA
 
 
-def own_rows(drawn: Tensor) -> Tensor:
-    """This rank's rows of numbers drawn for the images of all ranks."""
+def own_draws(drawn: Tensor) -> Tensor:
+    """This rank's rows of numbers drawn for the images of all ranks, which are in the order of the batch."""
     return drawn[distributed.rank() :: distributed.world_size()]
 
 
@@ -30,7 +30,7 @@ def moved(x: Tensor, device: torch.device) -> Tensor:
 def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tensor:
     """(n, length) int64 on the CPU: a random order of the patches for each of this rank's n images."""
     noise = torch.rand(n * distributed.world_size(), length, generator=generator)
-    return own_rows(noise).argsort(dim=1)
+    return own_draws(noise).argsort(dim=1)
 
 
 def split_orders(orders: Tensor, sets: int, visible: int) -> tuple[Tensor, Tensor]:
@@ -58,8 +58,8 @@ def draw_blocks(
     share is an upper bound.
     """
     rows, columns = grid
-    uniform = own_rows(torch.rand(n * distributed.world_size(), ATTEMPTS, 4, generator=generator))
-    wanted = own_rows(share) * rows * columns
+    uniform = own_draws(torch.rand(n * distributed.world_size(), ATTEMPTS, 4, generator=generator))
+    wanted = own_draws(share) * rows * columns
     mask = torch.zeros(n, rows * columns, dtype=torch.bool)
     failed = torch.zeros(n)
     for area, ratio, down, across in uniform.permute(1, 2, 0):
@@ -108,7 +108,7 @@ def draw_context(
     kept = int(context.sum(1).min())
     chosen = (context + priority).topk(kept, dim=1).indices.sort(dim=1).values
     patches = target.nonzero()[:, 2].view(total, targets, -1)
-    return own_rows(chosen), own_rows(patches)
+    return own_draws(chosen), own_draws(patches)
 
 
 def _sides(scale: tuple[float, float], drawn: Tensor, aspect: Tensor, grid: Grid) -> tuple[int, int]:
@@ -132,8 +132,8 @@ def _uncovered(squares: Tensor, target: Tensor, least: int) -> Tensor:
         free = squares & ~target[:, :used].any(1, keepdim=True)
         count = free.sum(-1)
         best = torch.where(count >= least, squares.shape[-1] + 1, count).argmax(1)
-        found = free[torch.arange(len(free)), best]
-        context = torch.where(context.any(1, keepdim=True), context, found)
+        chosen = free[torch.arange(len(free)), best]
+        context = torch.where(context.any(1, keepdim=True), context, chosen)
     return context
 
 
@@ -149,8 +149,8 @@ def draw_inverse_blocks(
     length = rows * columns
     total = n * distributed.world_size()
     centres = max(int((visible + extra * length) / side**2), 1)
-    places = own_rows(torch.randint(0, length, (total, centres), generator=generator))
-    noise = own_rows(torch.rand(total, length, generator=generator))
+    places = own_draws(torch.randint(0, length, (total, centres), generator=generator))
+    noise = own_draws(torch.rand(total, length, generator=generator))
     seeds = torch.zeros(n, length).scatter_(1, places, 1.0).view(n, 1, rows, columns)
     blocks = F.max_pool2d(seeds, side, stride=1, padding=side // 2)[..., :rows, :columns].flatten(1)
     return (blocks + noise).argsort(dim=1, descending=True)

@@ -87,17 +87,6 @@ def sinkhorn_of_ranks(scores: Tensor, epsilon: float, iterations: int) -> Tensor
     return q.exp_()
 
 
-def own_rows(x: Tensor) -> Tensor:
-    """This rank's (V, N / world_size, ...) of a gathered tensor (V, N, ...)."""
-    n = x.shape[1] // distributed.world_size()
-    return x.narrow(1, distributed.rank() * n, n)
-
-
-def mean_over_ranks(loss: Tensor) -> Tensor:
-    """The mean of the ranks' losses, each over its own rows, with the full gradient on every rank."""
-    return distributed.sum_over_ranks(loss) / distributed.world_size()
-
-
 def check_options(name: str, prototypes: int, **positive: float) -> None:
     """Raises UserError for fewer than two prototypes, and for an option in `positive` that is not above 0."""
     if prototypes < 2:

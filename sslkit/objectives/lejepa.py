@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
+from sslkit.embeddings import own_rows
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
-from sslkit.layers.prototypes import Crops, embed_crops, own_rows
+from sslkit.layers.prototypes import Crops, embed_crops
 from sslkit.layers.sigreg import draw_slices, sigreg
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import Knots, Rows, Share, Temperature, Width
