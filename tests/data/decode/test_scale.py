@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sslkit.data.decode import scale
-from sslkit.data.decode.measured import Values
+from sslkit.data.decode.scale import Values
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.errors import UserError
 
