@@ -128,10 +128,21 @@ class NetworkPrior(Prior):
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
-        x = resize_and_crop(_of_channels(pixels, self.channels, self.name), self.size, self.interpolation)
+        x = resize_and_crop(self._of_channels(pixels), self.size, self.interpolation)
         x = (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.network(x)
+
+    def _of_channels(self, pixels: Tensor) -> Tensor:
+        """Pixels with the network's channels: gray (N, 1, H, W) is repeated for three. Raises UserError for others."""
+        given = pixels.shape[1]
+        if self.channels == 3 and given not in (1, 3):
+            raise UserError(f"prior {self.name} takes gray or RGB images, not {given} channels: use prior=pca or hog")
+        if self.channels not in (3, given):
+            convert = ": data.channels=1 converts them" if self.channels == 1 else ""
+            plural = "s" * (self.channels > 1)
+            raise UserError(f"prior {self.name} takes images of {self.channels} channel{plural}, not {given}{convert}")
+        return pixels.expand(-1, self.channels, -1, -1)
 
     @cached_property
     def identity(self) -> str:
@@ -145,25 +156,6 @@ class NetworkPrior(Prior):
 def to_float(images: Tensor) -> Tensor:
     """Convert uint8 to float in [0, 1]; floats are returned unchanged."""
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
-
-
-def _of_channels(pixels: Tensor, channels: int, name: str) -> Tensor:
-    if channels == 3:
-        return rgb(pixels, name)
-    if pixels.shape[1] != channels:
-        convert = ": data.channels=1 converts them" if channels == 1 else ""
-        raise UserError(
-            f"prior {name} takes images of {channels} channel{'s' * (channels > 1)}, not {pixels.shape[1]}{convert}"
-        )
-    return pixels
-
-
-def rgb(pixels: Tensor, name: str) -> Tensor:
-    """Repeat gray (N, 1, H, W) to three channels; three are unchanged. Raises UserError for other counts."""
-    channels = pixels.shape[1]
-    if channels not in (1, 3):
-        raise UserError(f"prior {name} takes gray or RGB images, not {channels} channels: use prior=pca or hog")
-    return pixels.expand(-1, 3, -1, -1)
 
 
 def resize_and_crop(pixels: Tensor, size: int, interpolation: str) -> Tensor:
