@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.backbones.weight_files import check_dense, kind, read_content
-from sslkit.errors import UserError
-from sslkit.options.members import nearest
+from sslkit.errors import UserError, nearest
+from sslkit.terminal.plurals import and_so_on
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
@@ -168,39 +168,35 @@ def _state_dict(checkpoint: Checkpoint, path: Path) -> Mapping[str, Any]:
 
 
 def _matched(
-    checkpoint: Checkpoint, given: Mapping[str, Any], own: Mapping[str, Tensor], path: str | Path
+    checkpoint: Checkpoint, given: Mapping[str, Any], wanted: Mapping[str, Tensor], path: str | Path
 ) -> dict[str, Tensor]:
     """The file's tensors by timm's names. Raises UserError unless they are exactly those of timm's model."""
     layout = LAYOUTS["torchvision" if "conv1.weight" in given else checkpoint.layout]
-    found, over = {}, []
+    matched, left = {}, []
     for key, value in given.items():
         if key.startswith(layout.dropped):
             continue
         name = layout.rename(key.removeprefix(layout.prefix)) if key.startswith(layout.prefix) else ""
-        if name in own and name not in found and isinstance(value, Tensor):
-            found[name] = value
+        if name in wanted and name not in matched and isinstance(value, Tensor):
+            matched[name] = value
         else:
-            over.append(key)
+            left.append(key)
     wrong = [
-        f"{name} {tuple(value.shape)} instead of {tuple(own[name].shape)}"
-        for name, value in found.items()
-        if value.shape != own[name].shape
+        f"{name} {tuple(value.shape)} instead of {tuple(wanted[name].shape)}"
+        for name, value in matched.items()
+        if value.shape != wanted[name].shape
     ]
     faults = {
-        "missing": [name for name in own if name not in found],
-        "left over": over,
+        "missing": [name for name in wanted if name not in matched],
+        "left over": left,
         "of another shape": wrong,
-        "of another kind of number": [name for name, value in found.items() if kind(value) != kind(own[name])],
+        "of another kind of number": [name for name, value in matched.items() if kind(value) != kind(wanted[name])],
     }
     if any(faults.values()):
-        said = "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in faults.items() if names)
+        said = "; ".join(f"{len(names)} {what}: {and_so_on(names, SHOWN)}" for what, names in faults.items() if names)
         raise UserError(
             f"{path} is not the published {checkpoint.title} ({checkpoint.file} of {checkpoint.source}) on a "
-            f"ResNet-50 of {len(own)} tensors: {said}"
+            f"ResNet-50 of {len(wanted)} tensors: {said}"
         )
-    check_dense(found, path, f"published checkpoint {checkpoint.name}")
-    return found
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    check_dense(matched, path, f"published checkpoint {checkpoint.name}")
+    return matched
