@@ -19,9 +19,13 @@ class Crops(Embeddings):
 
     local: Tensor | None = along(1, default=None)
 
+    def projections(self) -> Tensor:
+        """(V + L, N, D) of the full-size views, then of the local crops."""
+        return self.z if self.local is None else torch.cat([self.z, self.local])
+
     def directions(self) -> Tensor:
-        """(V + L, N, D) all crops, each of length 1."""
-        return F.normalize(self.z if self.local is None else torch.cat([self.z, self.local]), dim=-1)
+        """(V + L, N, D) all projections, each of length 1."""
+        return F.normalize(self.projections(), dim=-1)
 
 
 def embed_crops(backbone: nn.Module, projector: nn.Module, views: Sequence[Tensor], v: int, index: Tensor) -> Crops:

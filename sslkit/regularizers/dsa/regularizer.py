@@ -20,8 +20,7 @@ from sslkit.priors.features import FilePrior
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
-from sslkit.regularizers.dsa.pairwise import one_thread
-from sslkit.regularizers.dsa.rows import RankRows, of_rank
+from sslkit.regularizers.dsa.pairwise import RankRows, of_rank, one_thread
 from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
