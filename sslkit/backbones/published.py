@@ -90,43 +90,25 @@ class Checkpoint:
         return tuple(dict.fromkeys((self.file, f"{self.name}.pth", f"{self.name}.safetensors")))
 
 
-_BYOL = "convert it once with download_and_prepare_models.py of linusericsson/ssl-transfer, where you trust the file"
+_DEEPMIND = "google-deepmind/deepmind-research (byol), converted with linusericsson/ssl-transfer"
+_CONVERT = "convert it once with download_and_prepare_models.py of linusericsson/ssl-transfer, where you trust the file"
+_SIMCLR = "google-research/simclr, converted with"
+_SWAV, _MOCO = "facebookresearch/swav", "facebookresearch/moco"
 _ALL = (
-    Checkpoint(
-        "byol",
-        "BYOL",
-        "byol.pth",
-        "google-deepmind/deepmind-research (byol), converted with linusericsson/ssl-transfer",
-        "torchvision",
-        remedy=_BYOL,
-    ),
-    Checkpoint(
-        "deepcluster-v2", "DeepCluster-v2", "deepclusterv2_800ep_pretrain.pth.tar", "facebookresearch/swav", "swav"
-    ),
+    Checkpoint("byol", "BYOL", "byol.pth", _DEEPMIND, "torchvision", remedy=_CONVERT),
+    Checkpoint("deepcluster-v2", "DeepCluster-v2", "deepclusterv2_800ep_pretrain.pth.tar", _SWAV, "swav"),
     Checkpoint("infomin", "InfoMin", "InfoMin_800.pth", "HobbitLong/PyContrast", "pycontrast"),
     Checkpoint("insdis", "InsDis", "InsDis.pth", "HobbitLong/PyContrast", "pycontrast"),
-    Checkpoint("moco-v1", "MoCo-v1", "moco_v1_200ep_pretrain.pth.tar", "facebookresearch/moco", "moco"),
-    Checkpoint("moco-v2", "MoCo-v2", "moco_v2_800ep_pretrain.pth.tar", "facebookresearch/moco", "moco"),
+    Checkpoint("moco-v1", "MoCo-v1", "moco_v1_200ep_pretrain.pth.tar", _MOCO, "moco"),
+    Checkpoint("moco-v2", "MoCo-v2", "moco_v2_800ep_pretrain.pth.tar", _MOCO, "moco"),
     Checkpoint("pcl-v1", "PCL-v1", "PCL_v1_epoch200.pth.tar", "salesforce/PCL", "moco"),
     Checkpoint("pcl-v2", "PCL-v2", "PCL_v2_epoch200.pth.tar", "salesforce/PCL", "moco"),
-    Checkpoint("sela-v2", "SeLa-v2", "selav2_400ep_pretrain.pth.tar", "facebookresearch/swav", "swav"),
+    Checkpoint("sela-v2", "SeLa-v2", "selav2_400ep_pretrain.pth.tar", _SWAV, "swav"),
     Checkpoint(
-        "simclr-v1",
-        "SimCLR-v1",
-        "resnet50-1x.pth",
-        "google-research/simclr, converted with tonylins/simclr-converter",
-        "torchvision",
-        PIXELS,
+        "simclr-v1", "SimCLR-v1", "resnet50-1x.pth", f"{_SIMCLR} tonylins/simclr-converter", "torchvision", PIXELS
     ),
-    Checkpoint(
-        "simclr-v2",
-        "SimCLR-v2",
-        "r50_1x_sk0.pth",
-        "google-research/simclr, converted with Separius/SimCLRv2-Pytorch",
-        "simclr-v2",
-        PIXELS,
-    ),
-    Checkpoint("swav", "SwAV", "swav_800ep_pretrain.pth.tar", "facebookresearch/swav", "swav"),
+    Checkpoint("simclr-v2", "SimCLR-v2", "r50_1x_sk0.pth", f"{_SIMCLR} Separius/SimCLRv2-Pytorch", "simclr-v2", PIXELS),
+    Checkpoint("swav", "SwAV", "swav_800ep_pretrain.pth.tar", _SWAV, "swav"),
 )
 CHECKPOINTS = {checkpoint.name: checkpoint for checkpoint in _ALL}
 

@@ -73,7 +73,8 @@ class Shares:
         """
         self.watched = {}
         device = objective.device.type
-        scale = HALF_SCALE if _is_fp16(device) else 1.0
+        is_fp16 = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is torch.float16
+        scale = HALF_SCALE if is_fp16 else 1.0
         outputs = [out for out in outputs if out.requires_grad]
         # A backward pass runs without autocast; recomputed activations would update statistics again.
         with torch.autocast(device, enabled=False), norm_statistics.kept(backbone):
@@ -179,7 +180,3 @@ def _summed(x: Tensor) -> Tensor:
     if distributed.world_size() > 1:
         dist.all_reduce(x)
     return x
-
-
-def _is_fp16(device_type: str) -> bool:
-    return torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) is torch.float16

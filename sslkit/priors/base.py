@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -72,57 +72,30 @@ class Prior:
         return None
 
 
-N = TypeVar("N", bound="NetworkPrior")
-
-
 class NetworkPrior(Prior):
     """A frozen network in eval mode, with its own resize and normalisation.
 
-    network: maps normalised (N, channels, size, size) to (N, A). mean, std: of the channels.
-    precision: "bfloat16" runs the network under autocast.
+    network: maps normalised (N, channels, size, size) to (N, A).
+    config: its size, mean, std, and maybe channels and interpolation, in timm's and open_clip's form.
+    size: None is the network's. precision: "bfloat16" runs the network under autocast.
     """
 
     def __init__(
         self,
         name: str,
         network: torch.nn.Module,
+        config: Mapping[str, Any],
         *,
-        size: int,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        channels: int = 3,
-        interpolation: str = "bicubic",
+        size: int | None = None,
         precision: str = "float32",
     ) -> None:
         super().__init__(name)
         self.network = network.eval().requires_grad_(False)
-        self.channels = channels
-        self.size, self.mean, self.std = size, mean, std
-        self.interpolation = "bilinear" if interpolation == "bilinear" else "bicubic"
+        self.size, self.mean, self.std = size or config["size"], tuple(config["mean"]), tuple(config["std"])
+        self.channels = config.get("channels", 3)
+        self.interpolation = "bilinear" if config.get("interpolation") == "bilinear" else "bicubic"
         self.precision = precision
         self._device: torch.device | None = None
-
-    @classmethod
-    def of(
-        cls: type[N],
-        name: str,
-        network: torch.nn.Module,
-        config: Mapping[str, Any],
-        *,
-        size: int | None,
-        precision: str,
-    ) -> N:
-        """Build from a network and its configuration in timm's and open_clip's form. size: None is the network's."""
-        return cls(
-            name,
-            network,
-            size=size or config["size"],
-            mean=tuple(config["mean"]),
-            std=tuple(config["std"]),
-            channels=config.get("channels", 3),
-            interpolation=config["interpolation"],
-            precision=precision,
-        )
 
     def extract(self, pixels: Tensor) -> Tensor:
         if pixels.device != self._device:

@@ -16,4 +16,4 @@ class TimmPrior(NetworkPrior):
         if made.line:
             say.line(f"prior     {made.line}")
         config = {**made.config, "size": min(made.config["input_size"][1:])}
-        return cls.of(name, made.net, config, size=size, precision=precision)
+        return cls(name, made.net, config, size=size, precision=precision)

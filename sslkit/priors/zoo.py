@@ -22,7 +22,7 @@ class ZooPrior(NetworkPrior):
             network, config = made.net, {**made.config, "size": min(made.config["input_size"][1:])}
         else:
             network, config = _of_entry(name, which)
-        prior = cls.of(name, network, config, size=size, precision=precision)
+        prior = cls(name, network, config, size=size, precision=precision)
         _check_size(prior, config["size"])
         return prior
 
@@ -36,8 +36,8 @@ def _of_entry(prior: str, which: str) -> tuple[torch.nn.Module, dict]:
     body, norm = entry.fields("backbone", "normalize")
     if body.get("frames") is not None:
         raise UserError(f"prior {prior}: its network takes clips of videos, and a prior takes images")
-    config = {"size": body["image_size"], "channels": body["in_chans"], "interpolation": "bicubic"}
-    return entry.backbone(), {**config, "mean": norm["mean"], "std": norm["std"]}
+    config = {"size": body["image_size"], "channels": body["in_chans"], "mean": norm["mean"], "std": norm["std"]}
+    return entry.backbone(), config
 
 
 def _check_size(prior: ZooPrior, own: int) -> None:
