@@ -14,6 +14,7 @@ from sslkit.runtime import distributed
 
 Grid = tuple[int, int]
 TRIES, ATTEMPTS = 10, 40  # rectangles tried for a block, as in BEiT, and for an image, whose blocks need few each
+ASPECT = 0.3  # the least height / width of a rectangle, as in BEiT
 CONTEXTS = 20  # places that are tried for the context of an image, as in the code of I-JEPA
 
 
@@ -47,14 +48,12 @@ def rectangles(top: Tensor, left: Tensor, height: Tensor, width: Tensor, grid: G
     return (down[..., :, None] & across[..., None, :]).flatten(-2)
 
 
-def draw_blocks(
-    n: int, grid: Grid, share: Tensor, generator: torch.Generator | None, *, smallest: int = 4, aspect: float = 0.3
-) -> Tensor:
+def draw_blocks(n: int, grid: Grid, share: Tensor, generator: torch.Generator | None, *, smallest: int = 4) -> Tensor:
     """(n, L) bool: rectangles at random, until `share` of the patches is masked (Bao et al. 2022, BEiT, algorithm 1).
 
     share: (n * world_size,) of each image of all ranks; an image with share 0 stays whole. A rectangle's area is
-    uniform from `smallest` patches to those still to be masked, its height / width log-uniform from `aspect` to
-    1 / aspect. One that would mask too many patches is left out, and after TRIES of these an image is ready: the
+    uniform from `smallest` patches to those still to be masked, its height / width log-uniform from ASPECT to
+    1 / ASPECT. One that would mask too many patches is left out, and after TRIES of these an image is ready: the
     share is an upper bound.
     """
     rows, columns = grid
@@ -65,7 +64,7 @@ def draw_blocks(
     for area, ratio, down, across in uniform.permute(1, 2, 0):
         missing = wanted - mask.sum(1)
         area = smallest + area * (missing - smallest)
-        ratio = torch.exp(math.log(aspect) * (1 - 2 * ratio))
+        ratio = torch.exp(math.log(ASPECT) * (1 - 2 * ratio))
         height, width = ((area.clamp(min=0) * r).sqrt().round().long() for r in (ratio, 1 / ratio))
         top, left = ((u * (m - k + 1)).long() for u, m, k in ((down, rows, height), (across, columns, width)))
         block = rectangles(top, left, height, width, grid) & ~mask
