@@ -1,12 +1,13 @@
-"""The input of every loss for one step, and how its tensors are joined over views and ranks."""
+"""The input of every loss for one step, and how tensors are joined over views and shared among ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sslkit.runtime import distributed
 
@@ -24,6 +25,29 @@ def stacked(v: int, *rows: Tensor) -> tuple[Tensor, ...]:
 def each_resolution(views: Sequence[Tensor]) -> list[Tensor]:
     """Neighbouring views of one size joined along the batch, so that a multi-crop step runs one forward per size."""
     return [torch.cat(list(group)) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
+
+
+def own_rows(x: Tensor, dim: int = 1) -> Tensor:
+    """This rank's part of a gathered tensor (V, N, ...). dim: the dimension that counts the images of all ranks."""
+    n = x.shape[dim] // distributed.world_size()
+    return x.narrow(dim, distributed.rank() * n, n)
+
+
+def mean_over_ranks(loss: Tensor) -> Tensor:
+    """The mean of the ranks' losses, each over its own rows, with the full gradient on every rank."""
+    return distributed.sum_over_ranks(loss) / distributed.world_size()
+
+
+@contextmanager
+def outputs_of(*modules: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect what the modules return while the context is open, in the order of their calls."""
+    outputs: list[Tensor] = []
+    handles = [module.register_forward_hook(lambda _, __, output: outputs.append(output)) for module in modules]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def along(dim: int | None, **options: Any) -> Any:
@@ -65,6 +89,13 @@ class Embeddings:
         dims = {f.name: f.metadata["batch"] for f in fields(self)}  # KeyError: field declared without `along`
         own = {k: getattr(self, k) for k, dim in dims.items() if dim is not None}
         return replace(self, **{k: distributed.gather(v, dims[k]) for k, v in own.items() if v is not None})
+
+
+@dataclass
+class Predicted(Embeddings):
+    """The input of a loss between a predictor's output and the target. prediction: (V, N, D), of each z."""
+
+    prediction: Tensor | None = along(1, default=None)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The error for bad user input, and the end of messages about unknown names."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class UserError(ValueError):
@@ -21,6 +21,12 @@ class RunFailed(UserError):
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or the name of its class if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def check_one_of(name: str, value: object, known: Sequence[str]) -> None:
+    """Raises UserError unless `value`, given as option `name`, is one of `known`."""
+    if value not in known:
+        raise UserError(f"{name}={value!r} is not possible: {nearest(str(value), known)}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

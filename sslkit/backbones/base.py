@@ -70,16 +70,16 @@ class Backbone(nn.Module):
 
         Raises UserError for a network without batch normalisation.
         """
-        if not any(isinstance(one, _BatchNorm) for one in self.net.modules()):
+        if not any(isinstance(layer, _BatchNorm) for layer in self.net.modules()):
             raise UserError(f"freeze_norm: {self.recipe.name} has no batch normalisation: leave it out")
         self.norm_is_frozen = True
         self.train(self.training)
 
     def train(self, mode: bool = True) -> "Backbone":
         super().train(mode)
-        for one in self.net.modules() if self.norm_is_frozen else ():
-            if isinstance(one, _BatchNorm):
-                one.eval()
+        for layer in self.net.modules() if self.norm_is_frozen else ():
+            if isinstance(layer, _BatchNorm):
+                layer.eval()
         return self
 
     def forward(self, x: Tensor) -> Tensor:

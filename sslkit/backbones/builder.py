@@ -2,7 +2,6 @@
 
 import difflib
 import re
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import nn
 
 from sslkit.backbones import clips, timm_allowed
 from sslkit.backbones.base import SMALL, Backbone, Recipe, reason
+from sslkit.backbones.network_lines import TimmNetwork
 from sslkit.errors import UserError
 from sslkit.options import own_code
 
@@ -45,7 +45,9 @@ def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: 
     if isinstance(backbone, nn.Module):
         net, recipe = backbone, Recipe(type(backbone).__name__, stem="its own")
     elif ":" in backbone:
-        net, recipe = _from_function(backbone)
+        module, _, function = backbone.partition(":")
+        net = own_code.network(backbone, "backbone")
+        recipe = Recipe(backbone, [f"from {module} import {function}", f"net = {function}()"], "its own")
     elif (seen := _frames_of(backbone, frames)) is not None:
         frames = seen
         net, recipe = clips.build(backbone, image_size, in_chans)
@@ -65,55 +67,53 @@ def _frames_of(name: str, frames: int | None) -> int | None:
     return None
 
 
-def _from_function(name: str) -> tuple[nn.Module, Recipe]:
-    module, _, function = name.partition(":")
-    net = own_code.network(name, "backbone")
-    return net, Recipe(name, [f"from {module} import {function}", f"net = {function}()"], "its own")
-
-
 def published(name: str, *, image_size: int, in_chans: int) -> Backbone:
     """A timm network with the stem and the patches that its published weights have, also for small images.
 
     Raises UserError for an unknown name, and for a size that the network cannot take.
     """
     _check_name(name, name)
-    sizes = [one for one in _size_arguments(name, image_size) if "patch_size" not in one]
-
-    def make(arguments: dict[str, Any]) -> Backbone:
-        net, recipe = _timm_network(name, name, {"num_classes": 0, "in_chans": in_chans, **arguments})
-        return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
-
-    return _first_accepted(make, sizes, f"{name} for images of {in_chans} x {image_size} x {image_size}")
+    sizes = [arguments for arguments in _size_arguments(name, image_size) if "patch_size" not in arguments]
+    return _of_size(name, (name, {}), sizes, image_size, in_chans)
 
 
 def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
     """The network, with another stem for small images. Raises UserError if timm cannot make it for this size."""
-    timm_name, kwargs = NARROW.get(name, (name, {}))
-    _check_name(name, timm_name)
-
-    def make(sizes: dict[str, Any]) -> Backbone:
-        net, recipe = _timm_network(name, timm_name, {"num_classes": 0, "in_chans": in_chans, **kwargs, **sizes})
-        if image_size <= SMALL:
-            _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
-        return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
-
-    shape = f"{in_chans} x {image_size} x {image_size}"
-    return _first_accepted(make, _size_arguments(timm_name, image_size), f"{name} for images of {shape}")
+    made_of = NARROW.get(name, (name, {}))
+    _check_name(name, made_of[0])
+    sizes = _size_arguments(made_of[0], image_size)
+    return _of_size(name, made_of, sizes, image_size, in_chans, adapt=image_size <= SMALL)
 
 
-def _first_accepted(make: Callable[[dict[str, Any]], Backbone], tries: list[dict[str, Any]], wanted: str) -> Backbone:
-    """The network of the first size arguments that timm accepts. wanted: it in words. Raises UserError if none is."""
+def _of_size(
+    name: str,
+    made_of: tuple[str, dict[str, Any]],
+    tries: list[dict[str, Any]],
+    image_size: int,
+    in_chans: int,
+    *,
+    adapt: bool = False,
+) -> Backbone:
+    """The network of the first size arguments that timm accepts. Raises UserError if it accepts none.
+
+    made_of: timm's name and the arguments that do not depend on the size. adapt: change the stem for small images.
+    """
     faults: list[Exception] = []
     state = torch.get_rng_state()
     for sizes in tries:
         try:
-            return make(sizes)
+            arguments = {"num_classes": 0, "in_chans": in_chans, **made_of[1], **sizes}
+            net, recipe = _timm_network(name, made_of[0], arguments)
+            if adapt:
+                _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
+            return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
         except Exception as error:  # timm's constructors raise many classes
             faults.append(error)
             torch.set_rng_state(state)  # failed attempts do not change the weights
     first = next((fault for fault in faults if "keyword argument" not in str(fault)), faults[0])
     if isinstance(first, UserError):
         raise first
+    wanted = f"{name} for images of {in_chans} x {image_size} x {image_size}"
     raise UserError(f"backbone: timm cannot make {wanted}: {reason(first)}") from first
 
 
@@ -125,13 +125,6 @@ def _check_name(name: str, timm_name: str) -> None:
         near = difflib.get_close_matches(name, [*NARROW, *timm.list_models()], n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "timm.list_models() has the names"
         raise UserError(f"backbone: timm knows no model {name!r}; {hint}")
-    _check_tag(timm_name)
-
-
-def _check_tag(timm_name: str) -> None:
-    """Raises UserError for a tag of weights (`resnet18.TAG`) that timm does not know."""
-    import timm
-
     try:
         timm.get_pretrained_cfg(timm_name)
     except RuntimeError as error:
@@ -146,8 +139,7 @@ def _timm_network(name: str, timm_name: str, arguments: dict[str, Any]) -> tuple
     if fault := timm_allowed.fault(timm_name, arguments):
         raise UserError(f"backbone {name}: {fault}")
     net = timm.create_model(timm_name, pretrained=False, **arguments)
-    written = ", ".join(f"{k}={v!r}" for k, v in arguments.items())
-    recipe = Recipe(name, ["import timm", f"net = timm.create_model({timm_name!r}, {written})"])
+    recipe = Recipe(name, TimmNetwork(timm_name, arguments).lines())
     if "patch_size" in arguments:
         recipe.stem = f"{arguments['patch_size']}-pixel patches, for images of {SMALL} pixels or less"
     return net, recipe
@@ -174,9 +166,9 @@ def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
         tries = [*told, {}] if transformer else [{}, *reversed(told)]
     if module in ("vision_transformer", "deit", "eva"):
         named = int((re.search(r"patch(\d+)", timm_name) or [0, 1])[1])
-        # else timm refuses the size itself
-        plain = [image_size % sizes.get("patch_size", named) == 0 for sizes in tries]
-        tries = [sizes | ({"dynamic_img_size": True} if one else {}) for sizes, one in zip(tries, plain, strict=True)]
+        for sizes in tries:
+            if image_size % sizes.get("patch_size", named) == 0:  # else timm refuses the size itself
+                sizes["dynamic_img_size"] = True
     return tries
 
 

@@ -20,6 +20,7 @@ from sslkit.backbones import namings
 from sslkit.backbones.state_dicts import Reading, StateDict, preferred, state_dicts
 from sslkit.backbones.weight_files import check_dense, check_finite, kind
 from sslkit.errors import UserError
+from sslkit.terminal.plurals import and_so_on
 
 SHOWN = 4  # tensor names in a message
 _COUNT = "num_batches_tracked"  # of a batch normalisation; files older than PyTorch 0.4.1 lack it, averages are floats
@@ -43,13 +44,12 @@ _READERS: tuple[Callable[[StateDict, nn.Module], Iterator[Reading]], ...] = (
 
 @dataclass(frozen=True)
 class Match:
-    """The tensors of a file for a network, by its names; line: on what was matched, left out and resampled.
+    """A file whose tensors were loaded into a network. line: on what was matched, left out and resampled.
 
     head: weight and bias of each classifier in the file, by their names in the network's library; none if the file is
     of self-supervised training.
     """
 
-    tensors: Mapping[str, Tensor]
     head: Mapping[str, Tensor]
     line: str
 
@@ -64,33 +64,34 @@ class Fit:
     resampled: tuple[str, ...] = ()
 
 
-def fill(net: nn.Module, content: Any, *, network: str, head: Sequence[str] = (), part: str = "", **how: str) -> Match:
+def fill(
+    net: nn.Module,
+    content: Any,
+    *,
+    network: str,
+    head: Sequence[str] = (),
+    part: str = "",
+    file: str,
+    remedy: str,
+) -> Match:
     """Load the weights of a file into a network.
 
     content: of the file, at whatever depth, see `weight_files.read_content`. network: its name, in the line.
     head: names of the classification head in the network's library.
     part: the place in the file, or a word of it, such as `teacher`; needed where no rule says which of several to take.
-    how: file (its name in messages) and remedy (their end).
+    file, remedy: its name in messages, and their end.
     A position embedding of another grid of patches is resampled by timm.
     Raises UserError if any tensor of the network is missing, of another shape or kind, not plain or not finite; for one
     that is neither the network's nor of a head; and if several networks fit and no rule says which to take.
     """
-    match = found(net, content, network=network, head=head, part=part, **how)
-    net.load_state_dict(net.state_dict() | match.tensors, strict=True)
-    return match
-
-
-def found(
-    net: nn.Module, content: Any, *, network: str, head: Sequence[str], part: str, file: str, remedy: str
-) -> Match:
-    """The tensors for a network, not yet loaded; see `fill`."""
     sources = state_dicts(content)
     if not sources:
         raise UserError(f"{file} is no state dict of tensors: it holds none by name; {remedy}")
     fit, others = _chosen(net, sources, head=head, part=part, file=file, remedy=remedy)
     check_dense(fit.tensors, file, network)
     check_finite(fit.tensors, file)
-    return Match(fit.tensors, _classifier(fit.reading, head), _line(net, fit, others, network, file))
+    net.load_state_dict(net.state_dict() | fit.tensors, strict=True)
+    return Match(_classifier(fit.reading, head), _line(net, fit, others, network, file))
 
 
 def _chosen(
@@ -152,7 +153,7 @@ def _is_new(reading: Reading, name: str) -> bool:
 def _resampled_by_timm(reading: Reading, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Notes on the positions that timm's conversion has resampled."""
     new = [name for name in tensors if "pos" in name and _is_new(reading, name)]
-    return (f"{_listed(new)} to {tuple(tensors[new[0]].shape)}",) if new else ()
+    return (f"{and_so_on(new, SHOWN)} to {tuple(tensors[new[0]].shape)}",) if new else ()
 
 
 @torch.no_grad()
@@ -185,7 +186,7 @@ def _line(net: nn.Module, fit: Fit, others: Sequence[Fit], network: str, file: s
         + (f" ({told})" if told else "")
     ]
     if left := _left_out(reading, own):
-        parts.append(f"left out: {_listed(left)}")
+        parts.append(f"left out: {and_so_on(left, SHOWN)}")
     if fit.resampled:
         parts.append(f"resampled: {', '.join(fit.resampled)}")
     if absent := [name for name in own if name not in fit.tensors]:
@@ -233,7 +234,7 @@ def _misfit(
     if part and not asked:
         places = dict.fromkeys(fit.reading.label for fit in tried if not fit.faults)
         places = places or dict.fromkeys(".".join(source.place) or "." for source in sources)
-        return UserError(f"{file} has no part {part}: it holds {_listed(list(places))}")
+        return UserError(f"{file} has no part {part}: it holds {and_so_on(list(places), SHOWN)}")
     own = net.state_dict()
     fit = max(asked, key=lambda fit: len(fit.tensors) - len(fit.faults.get("of another shape", ())), default=None)
     if fit is None or 2 * len(fit.tensors) < len(own):
@@ -242,7 +243,7 @@ def _misfit(
         ours = [name for name in own if fit is None or name not in fit.tensors]
         return UserError(
             f"{file} does not fit the network: {len(own) - len(ours)} of its {len(own)} tensors are there by name; the "
-            f"file has {_listed(theirs)}, the network {_listed(ours)}; {remedy}"
+            f"file has {and_so_on(theirs, SHOWN)}, the network {and_so_on(ours, SHOWN)}; {remedy}"
         )
     place = f" at {fit.reading.label}" if fit.reading.label != "." else ""
     return UserError(f"{file} does not fit the network{place}: {_in_words(fit, own)}; {remedy}")
@@ -255,9 +256,5 @@ def _in_words(fit: Fit, own: Mapping[str, Tensor]) -> str:
         shown = list(names)
         if fault == "of another shape":
             shown = [f"{name} {tuple(fit.tensors[name].shape)} instead of {tuple(own[name].shape)}" for name in names]
-        parts.append(f"{len(names)} {fault}: {_listed(shown)}")
+        parts.append(f"{len(names)} {fault}: {and_so_on(shown, SHOWN)}")
     return "; ".join(parts)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -33,7 +33,7 @@ def fill(net: nn.Module, path: Path, *, network: str, head: Sequence[str], where
     if fault:
         raise UserError(f"{path} does not fit the network: {fault}; {remedy}")
     check_finite(net.state_dict(), path)
-    return Match(net.state_dict(), _classifier(arrays, head), _line(net, path, arrays, network))
+    return Match(_classifier(arrays, head), _line(net, path, arrays, network))
 
 
 def _arrays(path: Path, where: str) -> dict[str, np.ndarray]:
@@ -46,7 +46,7 @@ def _arrays(path: Path, where: str) -> dict[str, np.ndarray]:
 
 def _fault(net: nn.Module, arrays: Mapping[str, np.ndarray]) -> str:
     """A fault that timm would not see: a file of more blocks, and one for patches of another size; "" for neither."""
-    blocks = {int(found[1]) for name in arrays if (found := re.search(r"encoderblock_(\d+)/", name))}
+    blocks = {int(number[1]) for name in arrays if (number := re.search(r"encoderblock_(\d+)/", name))}
     if blocks and hasattr(net, "blocks") and len(blocks) != len(net.blocks):
         return f"it has {len(blocks)} blocks, the network {len(net.blocks)}"
     kernel = next((value for name, value in arrays.items() if name.endswith("embedding/kernel")), None)

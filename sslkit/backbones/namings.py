@@ -72,9 +72,9 @@ class Naming:
 
     def readings(self, source: StateDict, net: nn.Module) -> Iterator[Reading]:
         """The tensors below each prefix that has this naming, by the network's names."""
-        found = prefixes(source.tensors, {self.known_by})
-        rules = self.rules(net) if found else ()
-        for prefix in found if rules else ():
+        known = prefixes(source.tensors, {self.known_by})
+        rules = self.rules(net) if known else ()
+        for prefix in known if rules else ():
             used = {renamed(name, rules): whole for name, whole in below(source, prefix).items()}
             tensors = {name: source.tensors[whole] for name, whole in used.items()}
             yield Reading(source, prefix, tensors, used, f"names of {self.title}")
@@ -101,9 +101,9 @@ def same_names(source: StateDict, net: nn.Module) -> Iterator[Reading]:
     A whole network below another prefix is no part of the one around it.
     """
     own = net.state_dict().keys()
-    found = prefixes(source.tensors, own)
-    whole = [prefix for prefix in found if own <= below(source, prefix).keys()]
-    for prefix in found:
+    known = prefixes(source.tensors, own)
+    whole = [prefix for prefix in known if own <= below(source, prefix).keys()]
+    for prefix in known:
         inner = tuple(other for other in whole if other != prefix and other.startswith(prefix))
         used = {name: full for name, full in below(source, prefix).items() if not full.startswith(inner)}
         yield Reading(source, prefix, {name: source.tensors[full] for name, full in used.items()}, used)
@@ -130,13 +130,13 @@ def by_timm(source: StateDict, net: nn.Module) -> Iterator[Reading]:
 
 def _outer(source: StateDict) -> list[str]:
     """Prefixes that timm's conversions do not know, before the names that they look for: such as `module.`, and ""."""
-    found = {"": None}
+    outer = {"": None}
     for name in source.tensors:
         parts = name.split(".")
         for end in (1, 2, 3):
             if end < len(parts) and not any(part.isdigit() for part in parts[:end]):
-                found[".".join([*parts[:end], ""])] = None
-    return sorted(found, key=lambda prefix: -prefix.count("."))
+                outer[".".join([*parts[:end], ""])] = None
+    return sorted(outer, key=lambda prefix: -prefix.count("."))
 
 
 def _origins(tensors: dict[str, Tensor], given: dict[str, Tensor], names: dict[str, str]) -> dict[str, str]:

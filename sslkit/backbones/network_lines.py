@@ -8,7 +8,7 @@ it by name.
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,7 @@ class TimmNetwork:
 
     def lines(self) -> list[str]:
         """Python that makes the network, as `backbones.build` writes it; the last line binds `net`."""
-        written = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return ["import timm", f"net = timm.create_model({self.model!r}, {written})", *self.change_lines]
+        return ["import timm", timm_call(self.model, self.arguments), *self.change_lines]
 
     def build(self, where: str) -> nn.Module:
         """The network with random weights; the caller's random state is unchanged.
@@ -57,6 +56,12 @@ class TimmNetwork:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise UserError(f"{where}: timm cannot make {self.model} with {self.arguments}: {reason}") from error
         return _changed(net, self.changes, where)
+
+
+def timm_call(model: str, options: Mapping[str, Any]) -> str:
+    """The line `net = timm.create_model(...)`."""
+    written = (f"{name}={value!r}" for name, value in options.items())
+    return f"net = timm.create_model({', '.join([repr(model), *written])})"
 
 
 @dataclass(frozen=True)
@@ -126,11 +131,12 @@ def _timm_network(nodes: list[ast.stmt], text: str) -> TimmNetwork:
 
 def _function_network(nodes: list[ast.stmt]) -> FunctionNetwork:
     """Read `from module import function`, `net = function()` and the changes after them."""
-    found = re.fullmatch(r"from (\w+(?:\.\w+)*) import (\w+)\nnet = (\w+)\(\)", "\n".join(map(ast.unparse, nodes[:2])))
-    if not found or found[2] != found[3]:
+    text = "\n".join(map(ast.unparse, nodes[:2]))
+    made = re.fullmatch(r"from (\w+(?:\.\w+)*) import (\w+)\nnet = \2\(\)", text)
+    if not made:
         raise ValueError("they are not one import of a function and its call without arguments")
     changes = tuple(change for node in nodes[2:] for change in _changes(node))
-    return FunctionNetwork(f"{found[1]}:{found[2]}", changes)
+    return FunctionNetwork(f"{made[1]}:{made[2]}", changes)
 
 
 def _imports(node: ast.stmt, *packages: str) -> bool:
@@ -173,10 +179,10 @@ def _change(path: str, value: Any) -> tuple[str, Any]:
 
 def _path(node: ast.expr) -> str:
     """`net.conv1[0].stride` -> "conv1.0.stride"."""
-    found = re.fullmatch(r"net((?:\.[a-zA-Z]\w*|\[\d+\])*\.[a-zA-Z]\w*)", ast.unparse(node))
-    if found is None:
+    path = re.fullmatch(r"net((?:\.[a-zA-Z]\w*|\[\d+\])*\.[a-zA-Z]\w*)", ast.unparse(node))
+    if path is None:
         raise ValueError("not an attribute of net")
-    return re.sub(r"\[(\d+)\]", r".\1", found[1]).removeprefix(".")
+    return re.sub(r"\[(\d+)\]", r".\1", path[1]).removeprefix(".")
 
 
 def _value(node: ast.expr) -> Any:

@@ -41,9 +41,9 @@ def timm_network(name: str, weights: str = "", *, where: str, local: str, head: 
         raise no_model(where, name)
     with torch.random.fork_rng(devices=[]):
         net, line = _local(name, weights, where, head) if weights else (_downloaded(name, where, local), "")
+        if not head:
+            net.reset_classifier(0)
     config = timm.data.resolve_model_data_config(net)
-    if not head:
-        net.reset_classifier(0)
     return Pretrained(net.eval(), config, line)
 
 
@@ -60,8 +60,8 @@ def load(net: nn.Module, file: str, *, network: str, where: str, remedy: str) ->
         if part:
             raise UserError(f"{path} holds one network: leave out its part, {part}")
         return jax_files.fill(net, path, network=network, head=head_names(network), where=where, remedy=remedy)
-    content, how = read_content(path, where), {"file": str(path), "remedy": remedy}
-    return fitting.fill(net, content, network=network, head=head_names(network), part=part, **how)
+    content, head = read_content(path, where), head_names(network)
+    return fitting.fill(net, content, network=network, head=head, part=part, file=str(path), remedy=remedy)
 
 
 def head_names(name: str) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.backbones.weight_files import check_dense, kind, read_content
-from sslkit.errors import UserError
-from sslkit.options.members import nearest
+from sslkit.errors import UserError, nearest
+from sslkit.terminal.plurals import and_so_on
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
@@ -90,43 +90,25 @@ class Checkpoint:
         return tuple(dict.fromkeys((self.file, f"{self.name}.pth", f"{self.name}.safetensors")))
 
 
-_BYOL = "convert it once with download_and_prepare_models.py of linusericsson/ssl-transfer, where you trust the file"
+_DEEPMIND = "google-deepmind/deepmind-research (byol), converted with linusericsson/ssl-transfer"
+_CONVERT = "convert it once with download_and_prepare_models.py of linusericsson/ssl-transfer, where you trust the file"
+_SIMCLR = "google-research/simclr, converted with"
+_SWAV, _MOCO = "facebookresearch/swav", "facebookresearch/moco"
 _ALL = (
-    Checkpoint(
-        "byol",
-        "BYOL",
-        "byol.pth",
-        "google-deepmind/deepmind-research (byol), converted with linusericsson/ssl-transfer",
-        "torchvision",
-        remedy=_BYOL,
-    ),
-    Checkpoint(
-        "deepcluster-v2", "DeepCluster-v2", "deepclusterv2_800ep_pretrain.pth.tar", "facebookresearch/swav", "swav"
-    ),
+    Checkpoint("byol", "BYOL", "byol.pth", _DEEPMIND, "torchvision", remedy=_CONVERT),
+    Checkpoint("deepcluster-v2", "DeepCluster-v2", "deepclusterv2_800ep_pretrain.pth.tar", _SWAV, "swav"),
     Checkpoint("infomin", "InfoMin", "InfoMin_800.pth", "HobbitLong/PyContrast", "pycontrast"),
     Checkpoint("insdis", "InsDis", "InsDis.pth", "HobbitLong/PyContrast", "pycontrast"),
-    Checkpoint("moco-v1", "MoCo-v1", "moco_v1_200ep_pretrain.pth.tar", "facebookresearch/moco", "moco"),
-    Checkpoint("moco-v2", "MoCo-v2", "moco_v2_800ep_pretrain.pth.tar", "facebookresearch/moco", "moco"),
+    Checkpoint("moco-v1", "MoCo-v1", "moco_v1_200ep_pretrain.pth.tar", _MOCO, "moco"),
+    Checkpoint("moco-v2", "MoCo-v2", "moco_v2_800ep_pretrain.pth.tar", _MOCO, "moco"),
     Checkpoint("pcl-v1", "PCL-v1", "PCL_v1_epoch200.pth.tar", "salesforce/PCL", "moco"),
     Checkpoint("pcl-v2", "PCL-v2", "PCL_v2_epoch200.pth.tar", "salesforce/PCL", "moco"),
-    Checkpoint("sela-v2", "SeLa-v2", "selav2_400ep_pretrain.pth.tar", "facebookresearch/swav", "swav"),
+    Checkpoint("sela-v2", "SeLa-v2", "selav2_400ep_pretrain.pth.tar", _SWAV, "swav"),
     Checkpoint(
-        "simclr-v1",
-        "SimCLR-v1",
-        "resnet50-1x.pth",
-        "google-research/simclr, converted with tonylins/simclr-converter",
-        "torchvision",
-        PIXELS,
+        "simclr-v1", "SimCLR-v1", "resnet50-1x.pth", f"{_SIMCLR} tonylins/simclr-converter", "torchvision", PIXELS
     ),
-    Checkpoint(
-        "simclr-v2",
-        "SimCLR-v2",
-        "r50_1x_sk0.pth",
-        "google-research/simclr, converted with Separius/SimCLRv2-Pytorch",
-        "simclr-v2",
-        PIXELS,
-    ),
-    Checkpoint("swav", "SwAV", "swav_800ep_pretrain.pth.tar", "facebookresearch/swav", "swav"),
+    Checkpoint("simclr-v2", "SimCLR-v2", "r50_1x_sk0.pth", f"{_SIMCLR} Separius/SimCLRv2-Pytorch", "simclr-v2", PIXELS),
+    Checkpoint("swav", "SwAV", "swav_800ep_pretrain.pth.tar", _SWAV, "swav"),
 )
 CHECKPOINTS = {checkpoint.name: checkpoint for checkpoint in _ALL}
 
@@ -168,39 +150,35 @@ def _state_dict(checkpoint: Checkpoint, path: Path) -> Mapping[str, Any]:
 
 
 def _matched(
-    checkpoint: Checkpoint, given: Mapping[str, Any], own: Mapping[str, Tensor], path: str | Path
+    checkpoint: Checkpoint, given: Mapping[str, Any], wanted: Mapping[str, Tensor], path: str | Path
 ) -> dict[str, Tensor]:
     """The file's tensors by timm's names. Raises UserError unless they are exactly those of timm's model."""
     layout = LAYOUTS["torchvision" if "conv1.weight" in given else checkpoint.layout]
-    found, over = {}, []
+    matched, left = {}, []
     for key, value in given.items():
         if key.startswith(layout.dropped):
             continue
         name = layout.rename(key.removeprefix(layout.prefix)) if key.startswith(layout.prefix) else ""
-        if name in own and name not in found and isinstance(value, Tensor):
-            found[name] = value
+        if name in wanted and name not in matched and isinstance(value, Tensor):
+            matched[name] = value
         else:
-            over.append(key)
+            left.append(key)
     wrong = [
-        f"{name} {tuple(value.shape)} instead of {tuple(own[name].shape)}"
-        for name, value in found.items()
-        if value.shape != own[name].shape
+        f"{name} {tuple(value.shape)} instead of {tuple(wanted[name].shape)}"
+        for name, value in matched.items()
+        if value.shape != wanted[name].shape
     ]
     faults = {
-        "missing": [name for name in own if name not in found],
-        "left over": over,
+        "missing": [name for name in wanted if name not in matched],
+        "left over": left,
         "of another shape": wrong,
-        "of another kind of number": [name for name, value in found.items() if kind(value) != kind(own[name])],
+        "of another kind of number": [name for name, value in matched.items() if kind(value) != kind(wanted[name])],
     }
     if any(faults.values()):
-        said = "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in faults.items() if names)
+        said = "; ".join(f"{len(names)} {what}: {and_so_on(names, SHOWN)}" for what, names in faults.items() if names)
         raise UserError(
             f"{path} is not the published {checkpoint.title} ({checkpoint.file} of {checkpoint.source}) on a "
-            f"ResNet-50 of {len(own)} tensors: {said}"
+            f"ResNet-50 of {len(wanted)} tensors: {said}"
         )
-    check_dense(found, path, f"published checkpoint {checkpoint.name}")
-    return found
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    check_dense(matched, path, f"published checkpoint {checkpoint.name}")
+    return matched

@@ -76,13 +76,13 @@ def _unwrapped(name: str) -> str:
 
 def prefixes(names: Collection[str], own: Collection[str]) -> list[str]:
     """The prefixes below which a name is one of `own`, those of most names first."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name in names:
         parts = name.split(".")
         for start in range(len(parts)):
             if ".".join(parts[start:]) in own:
-                found[".".join([*parts[:start], ""]) if start else ""] += 1
-    return [prefix for prefix, _ in found.most_common()]
+                counts[".".join([*parts[:start], ""]) if start else ""] += 1
+    return [prefix for prefix, _ in counts.most_common()]
 
 
 def below(source: StateDict, prefix: str) -> dict[str, str]:
@@ -90,15 +90,15 @@ def below(source: StateDict, prefix: str) -> dict[str, str]:
     return {name[len(prefix) :]: name for name in source.tensors if name.startswith(prefix)}
 
 
-def preferred(found: Sequence[Reading]) -> Reading | None:
+def preferred(readings: Sequence[Reading]) -> Reading | None:
     """The one to take of several readings of a file that all fit a network; None if no rule says.
 
     Averaged weights before others, and of two networks the one that its project evaluates: teacher before student.
     Equal weights are the same.
     """
-    for one in found:
-        if all(one is other or _comes_first(one, other) or _are_equal(one, other) for other in found):
-            return one
+    for reading in readings:
+        if all(reading is other or _comes_first(reading, other) or _are_equal(reading, other) for other in readings):
+            return reading
     return None
 
 

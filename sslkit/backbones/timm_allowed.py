@@ -54,9 +54,9 @@ def fault(model: str, arguments: Mapping[str, Any]) -> str:
     for name, value in arguments.items():
         if name not in _CHECKS:
             return f"{_short(name)} is not one of the arguments {', '.join(_CHECKS)}"
-        allowed, said = _CHECKS[name]
+        allowed, expected = _CHECKS[name]
         if not allowed(value):
-            return f"{name}={_short(value)} must be {said}"
+            return f"{name}={_short(value)} must be {expected}"
     size, patch = arguments.get("img_size", 0), arguments.get("patch_size") or _named_patch(model)
     if (size // patch) ** 2 > MAX_TOKENS:
         return f"img_size={size} with patches of {patch} pixels makes more than {MAX_TOKENS:,} patches"
@@ -65,8 +65,8 @@ def fault(model: str, arguments: Mapping[str, Any]) -> str:
 
 def _named_patch(model: str) -> int:
     """Pixels of a patch from the model's name; 16 if the name has none."""
-    found = re.search(r"patch(\d{1,3})(?!\d)", model)
-    return max(1, int(found[1])) if found else 16
+    patch = re.search(r"patch(\d{1,3})(?!\d)", model)
+    return max(1, int(patch[1])) if patch else 16
 
 
 def _short(value: Any) -> str:

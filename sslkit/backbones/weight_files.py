@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sslkit.errors import UserError, first_line
 from sslkit.files.regular_files import regular
+from sslkit.terminal.plurals import and_more
 
 SHOWN = 3  # tensor names in a message
 _ZIP = b"PK\x03\x04"  # how the files of torch begin; those of versions before 1.6 have no checksums
@@ -95,11 +96,11 @@ def _other_classes(path: str | Path) -> list[str]:
 
 def _classes_of_old_file(path: str | Path) -> list[str]:
     """All classes and functions that a file of torch before 1.6 names; none if it is damaged."""
-    found = []
+    globals_ = []
     with open(regular(path), "rb") as file, suppress(Exception):  # pickletools raises many classes
         for _ in range(_PICKLES):
-            found += [named for code, named, _ in pickletools.genops(file) if code.name == "GLOBAL"]
-    parts = [named.split(" ", 1) for named in found]
+            globals_ += [name for code, name, _ in pickletools.genops(file) if code.name == "GLOBAL"]
+    parts = [name.split(" ", 1) for name in globals_]
     return [f"{_MODULES.get(module, module)}.{name}" for module, name in parts]
 
 
@@ -147,15 +148,11 @@ def is_dense(value: Tensor) -> bool:
 
 def check_finite(state: Mapping[str, Tensor], path: str | Path) -> None:
     """Raises UserError, with the path and the tensors, for NaN or infinite weights."""
-    broken = [name for name, value in state.items() if not _is_finite(value)]
+    floats = ((name, value) for name, value in state.items() if value.is_floating_point())
+    broken = [name for name, value in floats if not value.float().isfinite().all()]  # 8-bit floats have no isfinite
     if broken:
-        more = f" and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-        names = f"{', '.join(broken[:SHOWN])}{more}"
+        names = and_more(broken, SHOWN)
         raise UserError(f"{path} holds NaN or infinite weights ({names}): the training failed; train again")
-
-
-def _is_finite(value: Tensor) -> bool:
-    return not value.is_floating_point() or bool(value.float().isfinite().all())  # float: 8-bit floats have no isfinite
 
 
 def kind(value: Tensor) -> str:

@@ -5,8 +5,7 @@ last layer. GradNorm (Chen et al. 2018, arXiv 1711.02257) balances tasks by the 
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -74,17 +73,18 @@ class Shares:
         """
         self.watched = {}
         device = objective.device.type
-        scale = HALF_SCALE if _is_fp16(device) else 1.0
+        is_fp16 = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is torch.float16
+        scale = HALF_SCALE if is_fp16 else 1.0
         outputs = [out for out in outputs if out.requires_grad]
         # A backward pass runs without autocast; recomputed activations would update statistics again.
         with torch.autocast(device, enabled=False), norm_statistics.kept(backbone):
-            own = {"share_h": _norm(objective, outputs, scale, shared=False)} if outputs else {}
+            objectives = {"share_h": _norm(objective, outputs, scale, shared=False)} if outputs else {}
             layer, norm = _last_trained(objective, backbone, scale)
             for name, loss in plugins.items():
-                found = {"share_h": _norm(loss, outputs, scale, shared=False)} if outputs else {}
+                norms = {"share_h": _norm(loss, outputs, scale, shared=False)} if outputs else {}
                 if layer is not None:
-                    own["share"], found["share"] = norm, _norm(loss, [layer], scale, shared=True)
-                self._note(name, {place: found[place] / own[place] for place in found})
+                    objectives["share"], norms["share"] = norm, _norm(loss, [layer], scale, shared=True)
+                self._note(name, {place: norms[place] / objectives[place] for place in norms})
         if self.steps >= CHECKED_FROM:  # a check synchronises with a GPU
             self._check(list(plugins))
 
@@ -139,17 +139,6 @@ class Shares:
             self.logs = {name: Logs(next(means), next(means)) for name in self.logs}
 
 
-@contextmanager
-def outputs_of(backbone: nn.Module) -> Iterator[list[Tensor]]:
-    """The tensors that a backbone returns inside the context."""
-    found: list[Tensor] = []
-    handle = backbone.register_forward_hook(lambda module, given, output: found.append(output))
-    try:
-        yield found
-    finally:
-        handle.remove()
-
-
 def _mean(before: Tensor, new: Tensor, kept: float) -> Tensor:
     """The running mean after another value; a value that is not finite changes nothing."""
     before = before.to(new.device)
@@ -175,10 +164,10 @@ def _norm(loss: Tensor, places: Sequence[Tensor], scale: float, *, shared: bool)
 
     shared: whether all ranks have the same places (weights), or each its own (outputs). scale: of the loss in between.
     """
-    found: Sequence[Tensor | None] = [None] * len(places)
+    gradients: Sequence[Tensor | None] = [None] * len(places)
     if loss.requires_grad:
-        found = torch.autograd.grad(loss * scale, places, retain_graph=True, allow_unused=True)
-    grads = [torch.zeros_like(p) if g is None else g for p, g in zip(places, found, strict=True)]
+        gradients = torch.autograd.grad(loss * scale, places, retain_graph=True, allow_unused=True)
+    grads = [torch.zeros_like(p) if g is None else g for p, g in zip(places, gradients, strict=True)]
     if shared:
         grads = [_summed(wide(g)) for g in grads]
         return torch.stack([g.norm() for g in grads]).norm() / (distributed.world_size() * scale)
@@ -191,7 +180,3 @@ def _summed(x: Tensor) -> Tensor:
     if distributed.world_size() > 1:
         dist.all_reduce(x)
     return x
-
-
-def _is_fp16(device_type: str) -> bool:
-    return torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) is torch.float16

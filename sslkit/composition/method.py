@@ -11,11 +11,10 @@ from sslkit import backbones
 from sslkit.backbones.published import IMAGENET
 from sslkit.composition import balance, step_checks
 from sslkit.composition.names import classes, filled, key, parse, signature
-from sslkit.data.views.augmentation import ViewRecipe, Views, augment, view_generator
-from sslkit.data.views.clip_views import augment_clips
+from sslkit.data.views.augmentation import Views, augment, augment_clips, view_generator
 from sslkit.data.views.crops import Crops, finish
-from sslkit.data.views.recipe import for_clips
-from sslkit.embeddings import Embeddings
+from sslkit.data.views.recipe import ViewRecipe, for_clips
+from sslkit.embeddings import Embeddings, outputs_of
 from sslkit.errors import UserError
 from sslkit.objectives.base import Objective
 from sslkit.options import members
@@ -110,7 +109,7 @@ class Method(nn.Module):
         step_checks.check_step(self, images, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
         self.shares.progress = self.progress
-        with balance.outputs_of(self.backbone) as outputs:
+        with outputs_of(self.backbone) as outputs:
             e = self.embed(images, index, aspect)
         e.labels = labels if self.objective.needs_labels else None
         e = e.gathered()
@@ -185,12 +184,12 @@ class Method(nn.Module):
 
     def weights(self) -> dict[str, float]:
         """The factor that a term of the loss contains now, by the term's name; 1 for those left out."""
-        found = {}
+        factors = {}
         for name, plugin in self.regularizers.items():
             factor = float(self.shares.factor(name))
-            own = dict.fromkeys(self.terms_of.get(name, ()), 1.0) | dict(plugin.weights())
-            found |= {term: weight * factor for term, weight in own.items()}
-        return found
+            terms = dict.fromkeys(self.terms_of.get(name, ()), 1.0) | dict(plugin.weights())
+            factors |= {term: weight * factor for term, weight in terms.items()}
+        return factors
 
     def describe(self) -> dict[str, str]:
         """One line for the start of a run from each part that has a description."""
@@ -238,19 +237,19 @@ def method(
     normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
-    found, options = _parts(name, objective or {}, plugins)
+    kinds, options = _parts(name, objective or {}, plugins)
     if backbone == "auto":
-        backbone = backbones.default(found["objective"].families[0], image_size, frames)
+        backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
-        head = found["objective"](body, **options["objective"])
+        head = kinds["objective"](body, **options["objective"])
         widths = {"z": head.dim, "h": body.width}
         parts = {
-            part: found[part](widths[found[part].reads], **own) for part, own in options.items() if part != "objective"
+            part: kinds[part](widths[kinds[part].reads], **own) for part, own in options.items() if part != "objective"
         }
-    own = found["objective"].views
+    own = kinds["objective"].views
     recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
     step_checks.check_crops(body, recipe, image_size)
     return Method(
@@ -272,8 +271,8 @@ def _parts(
     for given in plugins:
         if given not in known:
             raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
-    found, given = classes(name), {"objective": objective, **plugins}
-    return found, {part: members.check_options(found[part], given.get(part) or {}, part) for part in found}
+    kinds, given = classes(name), {"objective": objective, **plugins}
+    return kinds, {part: members.check_options(kinds[part], given.get(part) or {}, part) for part in kinds}
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:

@@ -25,26 +25,24 @@ def key(part: str) -> str:
 
 def signature(name: str) -> dict[str, dict[str, Any]]:
     """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
-    found = classes(name)
-    views = {"views": found["objective"].views.options()}
-    known = {part: members.options(member) for part, member in found.items()}
+    parts = classes(name)
+    views = {"views": parts["objective"].views.options()}
+    known = {part: members.options(member) for part, member in parts.items()}
     return {"objective": known.pop("objective")} | views | known
 
 
 def classes(name: str) -> dict[str, type]:
-    """The class of each part of a method, the objective's first: {"objective": BYOL, "dsa": DSA}."""
+    """The class of each part of a method, the objective's first: {"objective": BYOL, "dsa": DSA}.
+
+    Raises UserError for a regulariser in the place of the objective, and for an objective after a +.
+    """
     first, rest = parse(name)
-    _check_places(first, rest)
-    return {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
-
-
-def _check_places(first: str, rest: list[str]) -> None:
-    """Raises UserError for a regulariser in the place of the objective, and for an objective after a +."""
     if first in regularizers.names():
         raise UserError(f"{first} is a regulariser: add it to an objective, method=simclr+{first}")
     for part in rest:
         if part in objectives.names() and part not in regularizers.names():
             raise UserError(f"{part} is an objective: it comes first, method={part}, and only regularisers after a +")
+    return {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
 
 
 def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:

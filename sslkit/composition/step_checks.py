@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from sslkit.backbones.base import Backbone
-from sslkit.data.views.augmentation import ViewRecipe
 from sslkit.data.views.crops import Crops
+from sslkit.data.views.recipe import ViewRecipe
 from sslkit.errors import UserError
 from sslkit.objectives.base import Objective
 from sslkit.runtime import distributed

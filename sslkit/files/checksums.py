@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import zipfile
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -57,16 +56,11 @@ def damage(path: Path) -> str | None:
 
 def _digest(file: IO[bytes], size: int) -> bytes:
     """The SHA-256, in hexadecimal digits, of the next `size` bytes."""
-    found = hashlib.sha256()
-    for block in _blocks(file, size):
-        found.update(block)
-    return found.hexdigest().encode()
-
-
-def _blocks(file: IO[bytes], size: int, most: int = 1 << 20) -> Iterator[bytes]:
-    while size > 0 and (block := file.read(min(size, most))):
+    digest = hashlib.sha256()
+    while size > 0 and (block := file.read(min(size, 1 << 20))):
+        digest.update(block)
         size -= len(block)
-        yield block
+    return digest.hexdigest().encode()
 
 
 def _bytes_damage(file: IO[bytes], size: int) -> str | None:

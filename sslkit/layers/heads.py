@@ -6,17 +6,21 @@ from torch import Tensor, nn
 from sslkit.errors import UserError
 
 
-def mlp(width: int, hidden: int, dim: int, *, layers: int = 2, last_norm: bool = False) -> nn.Sequential:
+def mlp(
+    width: int, hidden: int, dim: int, *, layers: int = 2, norm: bool = True, last_norm: bool = False
+) -> nn.Sequential:
     """Linear - batch norm - ReLU blocks, then one Linear: (B, width) -> (B, dim).
 
-    layers: number of Linear layers. last_norm: batch norm without scale and shift after the last one.
+    layers: number of Linear layers. norm: False leaves the batch norms of the blocks out.
+    last_norm: batch norm without scale and shift after the last Linear.
     Only a Linear without a following batch norm has a bias.
     """
     if hidden < 1 or dim < 1:
         raise UserError(f"hidden and dim of a head must be at least 1, got hidden={hidden}, dim={dim}")
     modules: list[nn.Module] = []
     for _ in range(layers - 1):
-        modules += [nn.Linear(width, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
+        modules += [nn.Linear(width, hidden, bias=not norm), *([nn.BatchNorm1d(hidden)] if norm else [])]
+        modules.append(nn.ReLU(inplace=True))
         width = hidden
     modules.append(nn.Linear(width, dim, bias=not last_norm))
     if last_norm:

@@ -5,7 +5,6 @@ numbered row by row; N images, L patches of an image, K of them visible.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -71,10 +70,10 @@ def patchify(images: Tensor, patch: tuple[int, int]) -> Tensor:
     return tiles.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
 
 
-def standardize(patches: Tensor, eps: float = 1e-6) -> Tensor:
+def standardize(patches: Tensor) -> Tensor:
     """Each patch (..., P) normalised to mean 0 and variance 1 (unbiased, as in the authors' code)."""
     variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
-    return (patches - mean) / (variance + eps).sqrt()
+    return (patches - mean) / (variance + 1e-6).sqrt()
 
 
 def sincos(grid: tuple[int, int], dim: int) -> Tensor:
@@ -89,26 +88,21 @@ def sincos(grid: tuple[int, int], dim: int) -> Tensor:
 
 
 @torch.no_grad()
-def fix_positions(net: nn.Module) -> None:
-    """Write the sine-cosine positions into a ViT, zero for class and register tokens, and freeze them.
+def set_positions(net: nn.Module, position: str) -> None:
+    """Keep a ViT's own positions for "learned"; for "sincos" write sine-cosine ones into it and freeze them.
 
-    A network with rotary positions alone has no embedding to write into, and is unchanged.
+    Those of class and register tokens are zero. A network with rotary positions alone has no embedding to write into,
+    and is unchanged. Raises UserError for other words.
     """
-    if net.pos_embed is None:
+    if position not in ("sincos", "learned"):
+        raise UserError(f"position={position!r} is not known: sincos or learned")
+    if position == "learned" or net.pos_embed is None:
         return
     if net.embed_dim % 4:
         raise UserError(f"sine-cosine positions need a width divisible by 4, not {net.embed_dim}: position=learned")
     positions = sincos(net.patch_embed.grid_size, net.embed_dim)
     net.pos_embed.zero_()[:, -len(positions) :] = positions
     net.pos_embed.requires_grad_(False)
-
-
-def set_positions(net: nn.Module, position: str) -> None:
-    """Write fixed positions into a ViT for "sincos", keep its own for "learned". Raises UserError for other words."""
-    if position not in ("sincos", "learned"):
-        raise UserError(f"position={position!r} is not known: sincos or learned")
-    if position == "sincos":
-        fix_positions(net)
 
 
 def pick(x: Tensor, index: Tensor) -> Tensor:
@@ -174,14 +168,10 @@ def _through_blocks(net: nn.Module, x: Tensor, ropes: Sequence[Tensor | None]) -
 
     if not hasattr(net, "rope"):
         return checkpoint_seq(net.blocks, x) if net.grad_checkpointing else net.blocks(x)
-    run = partial(checkpoint, use_reentrant=False) if net.grad_checkpointing else _call
-    for block, places in zip(net.blocks, ropes, strict=True):
-        x = run(block, x, rope=places)
+    for block, rope in zip(net.blocks, ropes, strict=True):
+        recomputed = net.grad_checkpointing
+        x = checkpoint(block, x, rope=rope, use_reentrant=False) if recomputed else block(x, rope=rope)
     return x
-
-
-def _call(block: nn.Module, x: Tensor, rope: Tensor | None) -> Tensor:
-    return block(x, rope=rope)
 
 
 def mean_of_patches(net: nn.Module, tokens: Tensor) -> Tensor:
@@ -196,6 +186,11 @@ def patch_rows(net: nn.Module, tokens: Tensor, chosen: Tensor) -> Tensor:
     identity in others.
     """
     return net.fc_norm(tokens[:, net.num_prefix_tokens :].flatten(0, 1)[chosen])
+
+
+def decoder_width(width: int, most: int) -> int:
+    """Two thirds of an encoder's width in whole attention heads, at most the published width of a decoder."""
+    return min(most, max(1, round(width * 2 / 3 / HEAD)) * HEAD)
 
 
 class Decoder(nn.Module):

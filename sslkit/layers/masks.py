@@ -14,11 +14,12 @@ from sslkit.runtime import distributed
 
 Grid = tuple[int, int]
 TRIES, ATTEMPTS = 10, 40  # rectangles tried for a block, as in BEiT, and for an image, whose blocks need few each
+ASPECT = 0.3  # the least height / width of a rectangle, as in BEiT
 CONTEXTS = 20  # places that are tried for the context of an image, as in the code of I-JEPA
 
 
-def own_rows(drawn: Tensor) -> Tensor:
-    """This rank's rows of numbers drawn for the images of all ranks."""
+def own_draws(drawn: Tensor) -> Tensor:
+    """This rank's rows of numbers drawn for the images of all ranks, which are in the order of the batch."""
     return drawn[distributed.rank() :: distributed.world_size()]
 
 
@@ -30,7 +31,7 @@ def moved(x: Tensor, device: torch.device) -> Tensor:
 def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tensor:
     """(n, length) int64 on the CPU: a random order of the patches for each of this rank's n images."""
     noise = torch.rand(n * distributed.world_size(), length, generator=generator)
-    return own_rows(noise).argsort(dim=1)
+    return own_draws(noise).argsort(dim=1)
 
 
 def split_orders(orders: Tensor, sets: int, visible: int) -> tuple[Tensor, Tensor]:
@@ -47,25 +48,23 @@ def rectangles(top: Tensor, left: Tensor, height: Tensor, width: Tensor, grid: G
     return (down[..., :, None] & across[..., None, :]).flatten(-2)
 
 
-def draw_blocks(
-    n: int, grid: Grid, share: Tensor, generator: torch.Generator | None, *, smallest: int = 4, aspect: float = 0.3
-) -> Tensor:
+def draw_blocks(n: int, grid: Grid, share: Tensor, generator: torch.Generator | None, *, smallest: int = 4) -> Tensor:
     """(n, L) bool: rectangles at random, until `share` of the patches is masked (Bao et al. 2022, BEiT, algorithm 1).
 
     share: (n * world_size,) of each image of all ranks; an image with share 0 stays whole. A rectangle's area is
-    uniform from `smallest` patches to those still to be masked, its height / width log-uniform from `aspect` to
-    1 / aspect. One that would mask too many patches is left out, and after TRIES of these an image is ready: the
+    uniform from `smallest` patches to those still to be masked, its height / width log-uniform from ASPECT to
+    1 / ASPECT. One that would mask too many patches is left out, and after TRIES of these an image is ready: the
     share is an upper bound.
     """
     rows, columns = grid
-    uniform = own_rows(torch.rand(n * distributed.world_size(), ATTEMPTS, 4, generator=generator))
-    wanted = own_rows(share) * rows * columns
+    uniform = own_draws(torch.rand(n * distributed.world_size(), ATTEMPTS, 4, generator=generator))
+    wanted = own_draws(share) * rows * columns
     mask = torch.zeros(n, rows * columns, dtype=torch.bool)
     failed = torch.zeros(n)
     for area, ratio, down, across in uniform.permute(1, 2, 0):
         missing = wanted - mask.sum(1)
         area = smallest + area * (missing - smallest)
-        ratio = torch.exp(math.log(aspect) * (1 - 2 * ratio))
+        ratio = torch.exp(math.log(ASPECT) * (1 - 2 * ratio))
         height, width = ((area.clamp(min=0) * r).sqrt().round().long() for r in (ratio, 1 / ratio))
         top, left = ((u * (m - k + 1)).long() for u, m, k in ((down, rows, height), (across, columns, width)))
         block = rectangles(top, left, height, width, grid) & ~mask
@@ -108,7 +107,7 @@ def draw_context(
     kept = int(context.sum(1).min())
     chosen = (context + priority).topk(kept, dim=1).indices.sort(dim=1).values
     patches = target.nonzero()[:, 2].view(total, targets, -1)
-    return own_rows(chosen), own_rows(patches)
+    return own_draws(chosen), own_draws(patches)
 
 
 def _sides(scale: tuple[float, float], drawn: Tensor, aspect: Tensor, grid: Grid) -> tuple[int, int]:
@@ -132,8 +131,8 @@ def _uncovered(squares: Tensor, target: Tensor, least: int) -> Tensor:
         free = squares & ~target[:, :used].any(1, keepdim=True)
         count = free.sum(-1)
         best = torch.where(count >= least, squares.shape[-1] + 1, count).argmax(1)
-        found = free[torch.arange(len(free)), best]
-        context = torch.where(context.any(1, keepdim=True), context, found)
+        chosen = free[torch.arange(len(free)), best]
+        context = torch.where(context.any(1, keepdim=True), context, chosen)
     return context
 
 
@@ -149,8 +148,8 @@ def draw_inverse_blocks(
     length = rows * columns
     total = n * distributed.world_size()
     centres = max(int((visible + extra * length) / side**2), 1)
-    places = own_rows(torch.randint(0, length, (total, centres), generator=generator))
-    noise = own_rows(torch.rand(total, length, generator=generator))
+    places = own_draws(torch.randint(0, length, (total, centres), generator=generator))
+    noise = own_draws(torch.rand(total, length, generator=generator))
     seeds = torch.zeros(n, length).scatter_(1, places, 1.0).view(n, 1, rows, columns)
     blocks = F.max_pool2d(seeds, side, stride=1, padding=side // 2)[..., :rows, :columns].flatten(1)
     return (blocks + noise).argsort(dim=1, descending=True)

@@ -19,9 +19,13 @@ class Crops(Embeddings):
 
     local: Tensor | None = along(1, default=None)
 
+    def projections(self) -> Tensor:
+        """(V + L, N, D) of the full-size views, then of the local crops."""
+        return self.z if self.local is None else torch.cat([self.z, self.local])
+
     def directions(self) -> Tensor:
-        """(V + L, N, D) all crops, each of length 1."""
-        return F.normalize(self.z if self.local is None else torch.cat([self.z, self.local]), dim=-1)
+        """(V + L, N, D) all projections, each of length 1."""
+        return F.normalize(self.projections(), dim=-1)
 
 
 def embed_crops(backbone: nn.Module, projector: nn.Module, views: Sequence[Tensor], v: int, index: Tensor) -> Crops:
@@ -85,17 +89,6 @@ def sinkhorn_of_ranks(scores: Tensor, epsilon: float, iterations: int) -> Tensor
         q -= torch.logsumexp(distributed.gather(torch.logsumexp(q, dim=0, keepdim=True)), dim=0)
         q -= torch.logsumexp(q, dim=-1, keepdim=True)
     return q.exp_()
-
-
-def own_rows(x: Tensor) -> Tensor:
-    """This rank's (V, N / world_size, ...) of a gathered tensor (V, N, ...)."""
-    n = x.shape[1] // distributed.world_size()
-    return x.narrow(1, distributed.rank() * n, n)
-
-
-def mean_over_ranks(loss: Tensor) -> Tensor:
-    """The mean of the ranks' losses, each over its own rows, with the full gradient on every rank."""
-    return distributed.sum_over_ranks(loss) / distributed.world_size()
 
 
 def check_options(name: str, prototypes: int, **positive: float) -> None:

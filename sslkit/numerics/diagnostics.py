@@ -112,8 +112,8 @@ def crowding(features: Tensor, labels: Tensor, centroid: str = "mean") -> Crowdi
     centroid: "mean" as printed in the paper; "unit" puts the class means back on the sphere, which the paper's
     tables require (with "mean" the variance is at most 1).
     """
-    found = class_geometry(features, labels, centroid)
-    return Crowding(found.inter(), found.intra(), centroid, found.left_out)
+    geometry = class_geometry(features, labels, centroid)
+    return Crowding(geometry.inter(), geometry.intra(), centroid, geometry.left_out)
 
 
 def effective_rank(s: Tensor, eps: float = 1e-7) -> float:

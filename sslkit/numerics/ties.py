@@ -80,14 +80,14 @@ def _end(starts: np.ndarray, k: int) -> int:
 
 def pair_cosines(x: np.ndarray, rows: np.ndarray, bank: np.ndarray, at: np.ndarray) -> np.ndarray:
     """(n,) float64 cosines of the rows `rows` (n,) of x (M, D) with the rows `at` (n,) of the bank (N, D)."""
-    found, lengths_of_x = np.empty(len(rows)), lengths(x)
+    cosines, lengths_of_x = np.empty(len(rows)), lengths(x)
     step = max(1, PAIRS // x.shape[1])
     for start in range(0, len(rows), step):
         some = slice(start, start + step)
         near = bank[at[some]].astype(np.float64)
         products = np.einsum("nd,nd->n", x[rows[some]].astype(np.float64), near)
-        found[some] = products / (lengths_of_x[rows[some]] * lengths(near))
-    return found
+        cosines[some] = products / (lengths_of_x[rows[some]] * lengths(near))
+    return cosines
 
 
 def among_all(

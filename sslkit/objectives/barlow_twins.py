@@ -5,7 +5,7 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import BYOL
+from sslkit.data.views.recipe import BYOL
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import ViewRecipe
+from sslkit.data.views.recipe import ViewRecipe
 from sslkit.embeddings import Embeddings, stacked
+from sslkit.errors import UserError
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -28,6 +29,13 @@ class Hidden:
     mask: Tensor
     view: int = 0
     predicted: bool = False
+
+
+def check_above_zero(**options: float) -> None:
+    """Raises UserError for the first option that is not above 0."""
+    for name, value in options.items():
+        if not value > 0:
+            raise UserError(f"{name}={value} must be above 0")
 
 
 class Objective(nn.Module):

@@ -1,14 +1,13 @@
 """BYOL: predict a slow teacher's projection of the other view (Grill et al. 2020, arXiv 2006.07733)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import BYOL as BYOL_VIEWS
-from sslkit.embeddings import Embeddings, along, stacked
+from sslkit.data.views.recipe import BYOL as BYOL_VIEWS
+from sslkit.embeddings import Predicted, stacked
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.numerics import schedules
@@ -18,15 +17,18 @@ from sslkit.options.ranges import Share, Width
 MOMENTUM = 0.996
 
 
-@dataclass
-class Predicted(Embeddings):
-    """z: the student's projections. target: the teacher's. prediction: (V, N, D) the predictor's output for z."""
-
-    prediction: Tensor | None = along(1, default=None)
+def cosine_with_others(e: Predicted) -> Tensor:
+    """(V, N) cosine of each view's prediction with the targets of the other views of its image, their mean."""
+    prediction = F.normalize(e.prediction, dim=-1)
+    target = F.normalize(e.target, dim=-1)
+    others = (target.sum(0) - target) / (len(target) - 1)
+    return (prediction * others).sum(-1)
 
 
 class BYOL(Objective):
     """Without negatives: the predictor and the teacher's moving average prevent collapse.
+
+    z: the student's projections; target: the teacher's.
 
     momentum: of the teacher at the start; None is the paper's 0.996, in `pretrain` less for runs of fewer than 2,000
         steps. It rises to 1 as a cosine.
@@ -63,10 +65,7 @@ class BYOL(Objective):
 
         For two views 4 - 2 cos - 2 cos, the symmetric loss of the paper's eq. 2; more views: mean over the others.
         """
-        prediction = F.normalize(e.prediction, dim=-1)
-        target = F.normalize(e.target, dim=-1)
-        others = (target.sum(0) - target) / (len(target) - 1)
-        return (2 - 2 * (prediction * others).sum(-1)).mean(1).sum()
+        return (2 - 2 * cosine_with_others(e)).mean(1).sum()
 
     def after_step(self, progress: float) -> None:
         """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""

@@ -1,22 +1,19 @@
 """data2vec 2.0: regress the teacher's averaged layers at the hidden patches (Baevski et al. 2023, arXiv 2212.07525)."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import ViewRecipe
-from sslkit.data.views.recipe import WEAK
-from sslkit.embeddings import Tokens, stacked, wide
+from sslkit.data.views.recipe import WEAK, ViewRecipe
+from sslkit.embeddings import Tokens, mean_over_ranks, outputs_of, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Depth, PartialShare, Share, Size, Weight, Width
-from sslkit.runtime import distributed
 
 NOISE = 0.01  # standard deviation of what stands for a hidden patch in the decoder
 
@@ -135,16 +132,15 @@ class Data2Vec(Objective):
     def target(self, images: Tensor) -> Tensor:
         """(N, L, F) the targets of all patches, fp32."""
         net = self.teacher[0].net
-        with outputs_of([block.mlp for block in net.blocks[-self.layers :]]) as added:
+        with outputs_of(*(block.mlp for block in net.blocks[-self.layers :])) as added:
             masked_vit.encode_masked(net, images)
-        normed = [F.instance_norm(wide(one[:, net.num_prefix_tokens :]).mT) for one in added]
+        normed = [F.instance_norm(wide(tokens[:, net.num_prefix_tokens :]).mT) for tokens in added]
         mean = torch.stack(normed).mean(0).mT
         return F.layer_norm(mean, mean.shape[-1:])
 
     def align(self, e: Tokens) -> Tensor:
         """Mean squared distance at the hidden patches of all masks, images and ranks, plus that of the class token."""
-        own = (e.tokens - e.token_target).square().mean()
-        loss = distributed.sum_over_ranks(own) / distributed.world_size()
+        loss = mean_over_ranks((e.tokens - e.token_target).square().mean())
         return loss + self.class_weight * (e.z - e.target).square().mean() if self.class_weight else loss
 
     def after_step(self, progress: float) -> None:
@@ -173,15 +169,3 @@ class ConvolutionalDecoder(nn.Module):
             y = F.gelu(F.layer_norm(y, y.shape[-1:])).movedim(-1, 1)
             x = x + y if x.shape == y.shape else y
         return self.last(x.flatten(2).mT)
-
-
-@contextmanager
-def outputs_of(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """Collect what the modules return while the context is open, in the order of their calls."""
-    found: list[Tensor] = []
-    handles = [module.register_forward_hook(lambda _, __, out: found.append(out)) for module in modules]
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -8,14 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
-from sslkit.embeddings import Tokens, along, stacked, wide
+from sslkit.embeddings import Tokens, along, mean_over_ranks, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import teacher
+from sslkit.layers.heads import mlp
+from sslkit.layers.norm_statistics import encoded
 from sslkit.layers.queue import Queue
-from sslkit.layers.shuffled_norm import encoded
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Width
-from sslkit.runtime import distributed
 
 
 @dataclass
@@ -62,14 +62,13 @@ class DenseCL(Objective):
                 f"densecl needs the feature map of a convolutional network for images, and {backbone.recipe.name} has "
                 "none: take narrow_resnet, resnet50 or another ResNet of timm; for a ViT take ibot or dinov2"
             )
-        if not temperature > 0:
-            raise UserError(f"temperature={temperature} must be above 0")
+        check_above_zero(temperature=temperature)
         self.weight, self.temperature = weight, temperature
         self.momentum = teacher.checked(momentum)
         self.dim = dim
         channels = backbone.map_channels()
-        self.projector = _head(backbone.width, hidden or backbone.width, dim)
-        self.dense_projector = _head(channels, hidden or backbone.width, dim)
+        self.projector = mlp(backbone.width, hidden or backbone.width, dim, norm=False)
+        self.dense_projector = mlp(channels, hidden or backbone.width, dim, norm=False)
         self.teacher = teacher.copy_of(self.backbone, self.projector, self.dense_projector)
         self.queue = Queue(queue_size, dim)
         self.dense_queue = Queue(queue_size, dim)
@@ -91,14 +90,14 @@ class DenseCL(Objective):
 
     def align(self, e: DensePairs) -> Tensor:
         """Minus the mean cosines of images and of matching places, over the temperature."""
-        places = mean_of_ranks(F.cosine_similarity(e.tokens, e.token_target, dim=-1))
+        places = mean_over_ranks(F.cosine_similarity(e.tokens, e.token_target, dim=-1).mean())
         images = F.cosine_similarity(e.z, e.target, dim=-1).mean()
         return -((1 - self.weight) * images + self.weight * places) / self.temperature
 
     def constrain(self, e: DensePairs) -> Tensor:
         """Mean log-sum-exp of the cosines with the own key and the queue, of images and of places."""
         images = self.spread(e.z, e.target, self.queue).mean()
-        places = mean_of_ranks(self.spread(e.tokens, e.token_target, self.dense_queue))
+        places = mean_over_ranks(self.spread(e.tokens, e.token_target, self.dense_queue).mean())
         return (1 - self.weight) * images + self.weight * places
 
     def spread(self, query: Tensor, key: Tensor, queue: Queue) -> Tensor:
@@ -144,12 +143,3 @@ def matches(query: Tensor, key: Tensor) -> Tensor:
     """(N, P): for each place (N, P, C) of the query the number of the key's with the largest cosine."""
     with torch.autocast(query.device.type, enabled=False):  # half precision would choose among near ones
         return (F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT).argmax(-1)
-
-
-def mean_of_ranks(x: Tensor) -> Tensor:
-    """The mean of x over all ranks, each with as many numbers."""
-    return distributed.sum_over_ranks(x.mean()) / distributed.world_size()
-
-
-def _head(width: int, hidden: int, dim: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, dim))

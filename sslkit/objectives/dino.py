@@ -8,15 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import stacked
+from sslkit.embeddings import mean_over_ranks, own_rows, stacked
 from sslkit.layers import teacher
 from sslkit.layers.prototypes import (
     Crops,
     check_options,
     embed_crops,
     held,
-    mean_over_ranks,
-    own_rows,
     prediction_head,
     swapped_prediction,
 )

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import SIMCLR
-from sslkit.embeddings import Embeddings
+from sslkit.data.views.recipe import SIMCLR
+from sslkit.embeddings import Embeddings, own_rows
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import Size, Width
 from sslkit.priors._targets import Mode, PriorTargets, regression_loss
-from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -68,5 +67,4 @@ class Distill(Objective):
 
     def align(self, e: Embeddings) -> Tensor:
         """Mean over all views and ranks of one minus the cosine of z and its target."""
-        z = e.z.unflatten(1, (distributed.world_size(), -1))[:, distributed.rank()]
-        return regression_loss(z, self.targets(e))
+        return regression_loss(own_rows(e.z), self.targets(e))

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import Tokens, along, each_resolution, stacked, wide
+from sslkit.embeddings import Tokens, along, each_resolution, mean_over_ranks, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
-from sslkit.layers.prototypes import Crops, held, mean_over_ranks
+from sslkit.layers.prototypes import Crops, held
 from sslkit.objectives.base import Hidden
 from sslkit.objectives.dino import DINO
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width

@@ -7,13 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import Tokens, stacked, wide
+from sslkit.embeddings import Tokens, mean_over_ranks, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Count, Depth, Share, Width
-from sslkit.runtime import distributed
 
 
 class IJEPA(Objective):
@@ -71,7 +70,7 @@ class IJEPA(Objective):
         masked_vit.set_positions(net, position)
         self.momentum = teacher.checked(momentum)
         self.dim = backbone.width
-        dim = predictor_dim or min(384, max(1, round(backbone.width * 2 / 3 / masked_vit.HEAD)) * masked_vit.HEAD)
+        dim = predictor_dim or masked_vit.decoder_width(backbone.width, most=384)
         depth = predictor_depth or min(12, max(1, len(net.blocks) // 2))
         self.predictor = masked_vit.Decoder(
             backbone.width, self.grid, backbone.width, dim=dim, depth=depth, name="predictor"
@@ -121,8 +120,7 @@ class IJEPA(Objective):
 
     def align(self, e: Tokens) -> Tensor:
         """Mean squared distance of the predictions of all target blocks, images and ranks."""
-        own = (e.tokens - e.token_target).square().mean()
-        return distributed.sum_over_ranks(own) / distributed.world_size()
+        return mean_over_ranks((e.tokens - e.token_target).square().mean())
 
     def after_step(self, progress: float) -> None:
         """Update the teacher with a momentum that rises to 1 along a line."""

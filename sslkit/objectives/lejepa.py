@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
+from sslkit.embeddings import own_rows
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
-from sslkit.layers.prototypes import Crops, embed_crops, own_rows
+from sslkit.layers.prototypes import Crops, embed_crops
 from sslkit.layers.sigreg import draw_slices, sigreg
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import Knots, Rows, Share, Temperature, Width
@@ -61,11 +62,11 @@ class LeJEPA(Objective):
 
     def align(self, e: Crops) -> Tensor:
         """Mean squared distance of every crop to the mean of the image's full-size views (eq. 6), times 1 - weight."""
-        return (1 - self.weight) * (e.z.mean(0) - all_crops(e)).square().mean()
+        return (1 - self.weight) * (e.z.mean(0) - e.projections()).square().mean()
 
     def constrain(self, e: Crops) -> Tensor:
         """SIGReg within each crop of the images, the mean over crops, times weight."""
-        z = own_rows(all_crops(e))
+        z = own_rows(e.projections())
         directions = draw_slices(z.shape[-1], self.slices, self.step, like=z)
         return self.weight * sigreg(z, directions, knots=self.knots, t_max=self.t_max)
 
@@ -78,8 +79,3 @@ class LeJEPA(Objective):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.step = int(state)
-
-
-def all_crops(e: Crops) -> Tensor:
-    """(V + L, N, D) the projections of the full-size views and of the local crops."""
-    return e.z if e.local is None else torch.cat([e.z, e.local])

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import View, ViewRecipe
-from sslkit.embeddings import Tokens, stacked, wide
+from sslkit.data.views.recipe import View, ViewRecipe
+from sslkit.embeddings import Tokens, mean_over_ranks, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Depth, Share, Width
-from sslkit.runtime import distributed
 
 
 class MAE(Objective):
@@ -62,11 +61,10 @@ class MAE(Objective):
         if normalize_pixels and values < 2:
             raise UserError("a patch of one value has no variance: take larger patches, or normalize_pixels=false")
         masked_vit.set_positions(net, position)
-        if decoder_dim is None:
-            decoder_dim = min(512, max(1, round(backbone.width * 2 / 3 / masked_vit.HEAD)) * masked_vit.HEAD)
+        dim = masked_vit.decoder_width(backbone.width, most=512) if decoder_dim is None else decoder_dim
         depth = min(8, max(1, len(net.blocks) * 2 // 3)) if decoder_depth is None else decoder_depth
         grid = net.patch_embed.grid_size
-        self.decoder = masked_vit.Decoder(backbone.width, grid, values, dim=decoder_dim, depth=depth)
+        self.decoder = masked_vit.Decoder(backbone.width, grid, values, dim=dim, depth=depth)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Tokens:
         """views: one tensor (N, C, H, W). One forward of the encoder over all visible sets, one of the decoder."""
@@ -97,8 +95,7 @@ class MAE(Objective):
 
     def align(self, e: Tokens) -> Tensor:
         """Mean squared error over the hidden patches of all images and ranks."""
-        own = (e.tokens - e.token_target).square().mean()
-        return distributed.sum_over_ranks(own) / distributed.world_size()
+        return mean_over_ranks((e.tokens - e.token_target).square().mean())
 
 
 def _visible(patches: int, mask_ratio: float, sets: int) -> int:

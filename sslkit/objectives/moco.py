@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
 from sslkit.embeddings import Embeddings, stacked
-from sslkit.errors import UserError
 from sslkit.layers import teacher
+from sslkit.layers.heads import mlp
+from sslkit.layers.norm_statistics import encoded
 from sslkit.layers.queue import Queue
-from sslkit.layers.shuffled_norm import encoded
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Width
 
 
@@ -45,13 +45,11 @@ class MoCo(Objective):
         dim: Width = 128,
     ) -> None:
         super().__init__(backbone)
-        if not temperature > 0:
-            raise UserError(f"temperature={temperature} must be above 0")
+        check_above_zero(temperature=temperature)
         self.temperature = temperature
         self.momentum = teacher.checked(momentum)
         self.dim = dim
-        hidden = hidden or backbone.width
-        self.projector = nn.Sequential(nn.Linear(backbone.width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, dim))
+        self.projector = mlp(backbone.width, hidden or backbone.width, dim, norm=False)
         self.teacher = teacher.copy_of(self.backbone, self.projector)
         self.queue = Queue(queue_size, dim)
 

@@ -1,32 +1,25 @@
 """MoCo v3: contrast with a slow teacher's keys of the batch, ViT or ResNet (Chen et al. 2021, arXiv 2104.02057)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import BYOL
-from sslkit.embeddings import Embeddings, along, stacked
+from sslkit.data.views.recipe import BYOL
+from sslkit.embeddings import Predicted, stacked
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, teacher
 from sslkit.layers.heads import mlp
 from sslkit.numerics import schedules
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Share, Temperature, Width
-
-
-@dataclass
-class Queried(Embeddings):
-    """z: the student's projections. target: the teacher's, the keys. query: (V, N, D) the predictor's output for z."""
-
-    query: Tensor | None = along(1, default=None)
 
 
 class MoCoV3(Objective):
     """align + constrain is the paper's algorithm 1: 2 T cross-entropy over the keys of all ranks, both directions.
 
+    z: the student's projections; e.prediction: the queries; target: the teacher's projections, the keys.
     The patch projection of a ViT is not trained, for stability as in the paper (section 4.2).
 
     temperature: divides every cosine (published: 0.2 for ViTs; the authors' ResNet-50 runs use 1).
@@ -53,8 +46,7 @@ class MoCoV3(Objective):
         position: str = "sincos",
     ) -> None:
         super().__init__(backbone)
-        if not temperature > 0:
-            raise UserError(f"temperature={temperature} must be above 0")
+        check_above_zero(temperature=temperature)
         self.temperature = temperature
         self.momentum = teacher.checked(momentum)
         self.dim = dim
@@ -62,10 +54,13 @@ class MoCoV3(Objective):
         self.projector = mlp(backbone.width, hidden, dim, layers=3 if backbone.is_vit else 2, last_norm=True)
         self.predictor = mlp(dim, hidden, dim, last_norm=True)
         if backbone.is_vit:
-            _freeze_input(backbone.net, position)
+            if position == "sincos" and not masked_vit.has_positions(backbone.net):
+                raise UserError("this ViT has no position embedding: set position=learned")
+            masked_vit.set_positions(backbone.net, position)
+            backbone.net.patch_embed.requires_grad_(False)
         self.teacher = teacher.copy_of(self.backbone, self.projector)
 
-    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Queried:
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
         """Embed both views, one forward of the student and one of the teacher."""
         pixels = torch.cat(list(views))
         h = self.backbone(pixels)
@@ -74,15 +69,15 @@ class MoCoV3(Objective):
         with torch.no_grad():
             target = self.teacher(pixels)
         h, z, query, target = stacked(len(views), h, z, query, target)
-        return Queried(z=z, h=h, target=target, index=index, query=query)
+        return Predicted(z=z, h=h, target=target, index=index, prediction=query)
 
-    def align(self, e: Queried) -> Tensor:
+    def align(self, e: Predicted) -> Tensor:
         """-2 cos of each view's query with the other view's key, mean over images, both directions summed."""
-        return -2 * F.cosine_similarity(e.query, e.target.flip(0), dim=-1).mean(1).sum()
+        return -2 * F.cosine_similarity(e.prediction, e.target.flip(0), dim=-1).mean(1).sum()
 
-    def constrain(self, e: Queried) -> Tensor:
+    def constrain(self, e: Predicted) -> Tensor:
         """2 T times the mean log-sum-exp of a query's cosines with the other view's keys; both directions summed."""
-        query, key = F.normalize(e.query, dim=-1), F.normalize(e.target.flip(0), dim=-1)
+        query, key = F.normalize(e.prediction, dim=-1), F.normalize(e.target.flip(0), dim=-1)
         logits = query / self.temperature @ key.mT  # (2, N, N)
         return 2 * self.temperature * torch.logsumexp(logits, dim=-1).mean(1).sum()
 
@@ -90,14 +85,3 @@ class MoCoV3(Objective):
         """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
         momentum = schedules.along_cosine(self.momentum, 1.0, progress)
         teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)
-
-
-def _freeze_input(net: nn.Module, position: str) -> None:
-    """Freeze the input of a ViT: the patch projection, and fixed positions."""
-    if position not in ("sincos", "learned"):
-        raise UserError(f"position={position!r} is not known: sincos or learned")
-    if position == "sincos" and not masked_vit.has_positions(net):
-        raise UserError("this ViT has no position embedding: set position=learned")
-    net.patch_embed.requires_grad_(False)
-    if position == "sincos":
-        masked_vit.fix_positions(net)

@@ -8,22 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import each_resolution, stacked
+from sslkit.embeddings import each_resolution, mean_over_ranks, own_rows, stacked
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.heads import mlp
-from sslkit.layers.prototypes import (
-    Crops,
-    check_options,
-    mean_over_ranks,
-    own_rows,
-    prediction_head,
-    sinkhorn_of_ranks,
-)
+from sslkit.layers.prototypes import Crops, check_options, prediction_head, sinkhorn_of_ranks
 from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
-from sslkit.runtime import distributed
 
 _VIEW = View(scale=(0.3, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 
@@ -113,8 +105,8 @@ class MSN(Objective):
 
     def constrain(self, e: Crops) -> Tensor:
         """entropy times log K minus the entropy of the mean softmax of all anchors: 0 if they use all alike."""
-        own = F.softmax(self.scores(own_rows(e.directions())) / self.temperature, dim=-1).mean((0, 1))
-        mean = distributed.sum_over_ranks(own) / distributed.world_size()
+        predictions = F.softmax(self.scores(own_rows(e.directions())) / self.temperature, dim=-1)
+        mean = mean_over_ranks(predictions.mean((0, 1)))
         return self.entropy * (torch.special.xlogy(mean, mean * len(mean))).sum()
 
     def scores(self, directions: Tensor) -> Tensor:

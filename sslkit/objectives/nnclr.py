@@ -1,33 +1,24 @@
 """NNCLR: contrast with the nearest neighbour of the other view (Dwibedi et al. 2021, arXiv 2104.14548)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import SIMCLR
-from sslkit.embeddings import Embeddings, along, stacked
-from sslkit.errors import UserError
+from sslkit.embeddings import Predicted, stacked
 from sslkit.layers.heads import mlp
 from sslkit.layers.queue import Queue
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Temperature, Width
-
-
-@dataclass
-class Neighbours(Embeddings):
-    """target: (V, N, D) nearest row of the queue for each z. prediction: (V, N, D) the predictor's output for z."""
-
-    prediction: Tensor | None = along(1, default=None)
 
 
 class NNCLR(Objective):
     """align + constrain is eq. 3 in both directions: the neighbour of one view finds the other view's prediction.
 
-    The neighbour is the row of the queue with the largest cosine to z. The queue holds the first views of older batches
-    and starts as random unit vectors.
+    The neighbour, e.target, is the row of the queue with the largest cosine to z. The queue holds the first views of
+    older batches and starts as random unit vectors.
     Published views: SimCLR's. The paper's ablation with both directions of the softmax is left out.
 
     queue_size: number of older embeddings (published: 98304, three quarters of which an epoch of ImageNet overwrites
@@ -52,8 +43,7 @@ class NNCLR(Objective):
         dim: Width = 256,
     ) -> None:
         super().__init__(backbone)
-        if not temperature > 0:
-            raise UserError(f"temperature={temperature} must be above 0")
+        check_above_zero(temperature=temperature)
         self.temperature = temperature
         self.dim = dim
         hidden = hidden or backbone.width
@@ -61,12 +51,12 @@ class NNCLR(Objective):
         self.predictor = mlp(dim, predictor or 2 * hidden, dim)
         self.queue = Queue(queue_size, dim)
 
-    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Neighbours:
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
         """Embed both views and look up the nearest row of the queue for each."""
         h = self.backbone(torch.cat(list(views)))
         z = self.projector(h)
         h, z, prediction = stacked(len(views), h, z, self.predictor(z))
-        return Neighbours(z=z, h=h, target=self.nearest(z), index=index, prediction=prediction)
+        return Predicted(z=z, h=h, target=self.nearest(z), index=index, prediction=prediction)
 
     @torch.no_grad()
     def nearest(self, z: Tensor) -> Tensor:
@@ -75,15 +65,15 @@ class NNCLR(Objective):
         with torch.autocast(z.device.type, enabled=False):  # half precision would choose among near ones
             return rows[(F.normalize(z, dim=-1) @ rows.T).argmax(-1)]
 
-    def align(self, e: Neighbours) -> Tensor:
+    def align(self, e: Predicted) -> Tensor:
         """Minus the mean cosine of a view's neighbour and the other view's prediction, over the temperature."""
         return -(F.cosine_similarity(e.target, e.prediction.flip(0), dim=-1) / self.temperature).mean()
 
-    def constrain(self, e: Neighbours) -> Tensor:
+    def constrain(self, e: Predicted) -> Tensor:
         """Mean log-sum-exp of a neighbour's cosines with the predictions of all images of the other view."""
         others = F.normalize(e.prediction.flip(0), dim=-1) / self.temperature
         return torch.logsumexp(F.normalize(e.target, dim=-1) @ others.mT, dim=-1).mean()
 
-    def observe(self, e: Neighbours) -> None:
+    def observe(self, e: Predicted) -> None:
         """Push the first view's embeddings into the queue."""
         self.queue.push(F.normalize(e.z[0], dim=-1))

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO, WEAK, ViewRecipe
 from sslkit.embeddings import Embeddings, stacked
-from sslkit.errors import UserError
 from sslkit.layers import teacher
+from sslkit.layers.heads import mlp
 from sslkit.layers.queue import Queue
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Width
 
 
@@ -45,17 +45,12 @@ class ReSSL(Objective):
         dim: Width | None = None,
     ) -> None:
         super().__init__(backbone)
-        for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
-            if not value > 0:
-                raise UserError(f"{name}={value} must be above 0")
+        check_above_zero(temperature=temperature, teacher_temperature=teacher_temperature)
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature
         self.momentum = teacher.checked(momentum)
         self.dim = dim or max(backbone.width // 4, 1)
-        hidden = hidden or 2 * backbone.width
-        self.projector = nn.Sequential(
-            nn.Linear(backbone.width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, self.dim)
-        )
+        self.projector = mlp(backbone.width, hidden or 2 * backbone.width, self.dim, norm=False)
         self.teacher = teacher.copy_of(self.backbone, self.projector)
         self.queue = Queue(queue_size, self.dim)
 

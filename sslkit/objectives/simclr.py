@@ -4,11 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import SIMCLR
+from sslkit.data.views.recipe import SIMCLR
 from sslkit.embeddings import Embeddings
-from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Temperature, Width
 
 
@@ -26,8 +25,7 @@ class SimCLR(Objective):
         self, backbone: nn.Module, *, temperature: Temperature = 0.2, hidden: Width | None = None, dim: Width = 128
     ) -> None:
         super().__init__(backbone)
-        if not temperature > 0:
-            raise UserError(f"temperature={temperature} must be above 0")
+        check_above_zero(temperature=temperature)
         self.temperature = temperature
         self.dim = dim
         self.projector = mlp(backbone.width, hidden or backbone.width, dim)

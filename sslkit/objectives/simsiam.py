@@ -1,30 +1,22 @@
 """SimSiam: predict the other view's projection, with a stopped gradient (Chen & He 2021, arXiv 2011.10566)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
-from sslkit.embeddings import Embeddings, along, stacked
+from sslkit.embeddings import Predicted, stacked
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
+from sslkit.objectives.byol import cosine_with_others
 from sslkit.options.ranges import Width
-
-
-@dataclass
-class Predicted(Embeddings):
-    """target: z without gradient. prediction: (V, N, D) the predictor's output for z."""
-
-    prediction: Tensor | None = along(1, default=None)
 
 
 class SimSiam(Objective):
     """Without negatives or a teacher: the stopped gradient and the predictor prevent collapse.
 
-    The predictor's learning rate does not decay (paper, section 4.2): `constant_lr`.
+    The predictor's learning rate does not decay (paper, section 4.2): `constant_lr`. target: z without gradient.
 
     hidden: width of the projector; None takes the backbone's (2048 for a ResNet-50, as published).
     dim: width of z; None takes the backbone's (2048, as published).
@@ -55,10 +47,7 @@ class SimSiam(Objective):
 
     def align(self, e: Predicted) -> Tensor:
         """Minus the mean cosine of a view's prediction and another view's target: D/2 + D/2 of eq. 4 for two views."""
-        prediction = F.normalize(e.prediction, dim=-1)
-        target = F.normalize(e.target, dim=-1)
-        others = (target.sum(0) - target) / (len(target) - 1)
-        return -(prediction * others).sum(-1).mean()
+        return -cosine_with_others(e).mean()
 
     def constant_lr(self) -> Sequence[nn.Parameter]:
         """The predictor's parameters, so that it keeps up with z to the end."""

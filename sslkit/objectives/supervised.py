@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import SIMCLR
-from sslkit.embeddings import Embeddings, along, stacked
+from sslkit.data.views.recipe import SIMCLR
+from sslkit.embeddings import Embeddings, along, own_rows, stacked
 from sslkit.errors import UserError
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import PartialShare, Prototypes
@@ -64,9 +64,9 @@ class Supervised(Objective):
                 f"labels from {e.labels.min().item()} to {e.labels.max().item()}, but classes={self.classes}: they "
                 "must be 0 ... classes - 1, or -1 where unknown"
             )
-        own = e.labels.chunk(distributed.world_size())[distributed.rank()].repeat(len(e.logits))
+        labels = own_rows(e.labels, 0).repeat(len(e.logits))
         total = F.cross_entropy(
-            e.logits.flatten(0, 1), own, ignore_index=-1, reduction="sum", label_smoothing=self.label_smoothing
+            e.logits.flatten(0, 1), labels, ignore_index=-1, reduction="sum", label_smoothing=self.label_smoothing
         )
         labelled = (e.labels >= 0).sum() * len(e.logits)
         return distributed.sum_over_ranks(total) / labelled.clamp(min=1)

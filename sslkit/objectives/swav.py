@@ -7,14 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
+from sslkit.embeddings import mean_over_ranks, own_rows
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import (
     Crops,
     check_options,
     embed_crops,
     held,
-    mean_over_ranks,
-    own_rows,
     prediction_head,
     sinkhorn,
     swapped_prediction,

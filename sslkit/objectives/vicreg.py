@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import BYOL, ViewRecipe
+from sslkit.data.views.recipe import BYOL, ViewRecipe
 from sslkit.embeddings import Embeddings
 from sslkit.layers.heads import mlp
 from sslkit.objectives.barlow_twins import off_diagonal

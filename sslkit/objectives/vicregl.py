@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import BYOL, Views
+from sslkit.data.views.augmentation import Views
+from sslkit.data.views.recipe import BYOL
 from sslkit.embeddings import Embeddings, along, stacked
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
@@ -56,14 +57,14 @@ def closest(distance: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def match(local: Tensor, places: Tensor, count: int) -> Tensor:
     """The matches (2, K, M, N) of Local, K = 2 V (V - 1), M = min(count, P)."""
     v, _, p, _ = local.shape
-    found = []
+    pairs = []
     for a, b in combinations(range(v), 2):
         location = torch.cdist(places[a], places[b], compute_mode="donot_use_mm_for_euclid_dist")
         for distance in (torch.cdist(local[a], local[b]), location):
             for here, there, d in ((a, b, distance), (b, a, distance.mT)):
                 row, column = closest(d, min(count, p))
-                found.append(torch.stack([row + here * p, column + there * p]).mT)
-    return torch.stack(found, 1)
+                pairs.append(torch.stack([row + here * p, column + there * p]).mT)
+    return torch.stack(pairs, 1)
 
 
 class VICRegL(Objective):

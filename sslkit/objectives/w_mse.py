@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.data.views.augmentation import View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import Embeddings, along
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp

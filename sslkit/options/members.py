@@ -23,8 +23,8 @@ from sslkit.options.settings import Declared, plain
 def names(family: str) -> tuple[str, ...]:
     """Every member of a family, by listing its folder: `names("sslkit.objectives")`."""
     package = importlib.import_module(family)
-    found = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
+    files = (info.name for info in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))
 
 
 def find(family: str, name: str) -> type:
@@ -69,10 +69,10 @@ def texts(documented: Any) -> dict[str, str]:
 
     `a, b: text` stands for both. What a class does not say, its bases may.
     """
-    found: dict[str, str] = {}
-    for one in reversed(inspect.getmro(documented) if inspect.isclass(documented) else (documented,)):
-        found |= _sentences(vars(one).get("__doc__") if inspect.isclass(one) else one.__doc__)
-    return found
+    sentences: dict[str, str] = {}
+    for source in reversed(inspect.getmro(documented) if inspect.isclass(documented) else (documented,)):
+        sentences |= _sentences(vars(source).get("__doc__") if inspect.isclass(source) else source.__doc__)
+    return sentences
 
 
 _NAMES = re.compile(r"(?:^|(?<=\. ))([a-z_]\w*(?:, [a-z_]\w*)*): ")
@@ -85,12 +85,12 @@ def _sentences(doc: str | None) -> dict[str, str]:
             paragraphs[-1] += f" {line.strip()}"
         else:
             paragraphs.append(line)
-    found = {}
+    sentences = {}
     for paragraph in paragraphs:
         _, *parts = _NAMES.split(paragraph)
         for listed, text in zip(parts[::2], parts[1::2], strict=True):
-            found |= dict.fromkeys(listed.split(", "), re.split(r"(?<! al)\. (?=[A-Z0-9])|\.? *$", text)[0])
-    return found
+            sentences |= dict.fromkeys(listed.split(", "), re.split(r"(?<! al)\. (?=[A-Z0-9])|\.? *$", text)[0])
+    return sentences
 
 
 def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:

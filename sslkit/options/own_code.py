@@ -17,24 +17,16 @@ if TYPE_CHECKING:
 NAME = re.compile(r"\w+(?:\.\w+)*:\w+")
 
 
-def trusted_names(trust: str | Sequence[str] | None) -> frozenset[str]:
-    """The functions that cards may name. trust: `package.module:function`, a list of these, or None for none.
-
-    Raises UserError for anything else.
-    """
-    names = [trust] if isinstance(trust, str) else trust
-    names = [] if names is None else names
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
-        raise UserError(f"trust={trust!r} must be package.module:function, or a list of such names")
-    return frozenset(names)
-
-
 def check_trusted(name: str, trust: str | Sequence[str] | None, where: str) -> None:
     """Raises UserError, with the way to trust it, unless `name` (package.module:function) is in `trust`.
 
+    trust: the functions that cards may name, or None for none; UserError for anything else.
     where: the card that names it, for the message.
     """
-    if name not in trusted_names(trust):
+    names = [trust] if isinstance(trust, str) else () if trust is None else trust
+    if not isinstance(names, Sequence) or not all(isinstance(each, str) and NAME.fullmatch(each) for each in names):
+        raise UserError(f"trust={trust!r} must be package.module:function, or a list of such names")
+    if name not in names:
         raise UserError(
             f"{where}: its network is made by {name}, code that is not sslkit's; if you trust it, pass trust={name!r} "
             f"(trust={name} on a command line)"

@@ -122,21 +122,21 @@ def nested(given: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]
     short: {"data": "source"} where {"data": X} stands for {"data": {"source": X}}.
     Raises UserError for a setting that is given twice, and for one below a value that is no mapping.
     """
-    found = {key: value for key, value in given.items() if not _is_dotted(key)}
+    settings = {key: value for key, value in given.items() if not _is_dotted(key)}
     for path in filter(_is_dotted, given):
         *above, last = path.split(".")
-        node = found
+        node = settings
         for name in above:
             value = node.get(name, {})
             if not isinstance(value, Mapping):
-                if node is not found or name not in short:
+                if node is not settings or name not in short:
                     raise UserError(f"{path} cannot be set: {name} is given as {value!r}, not as a mapping of settings")
                 value = {short[name]: value}
             node[name] = node = dict(value)
         if last in node:
             raise UserError(f"{path} is given twice: {node[last]!r} and {given[path]!r}")
         node[last] = given[path]
-    return found
+    return settings
 
 
 def _is_dotted(key: Any) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from sslkit.errors import UserError, nearest
+from sslkit.errors import UserError, check_one_of, nearest
 from sslkit.options import members, own_code
 from sslkit.priors.base import Prior
 
@@ -51,8 +51,7 @@ def build(
     size: side in pixels of the input; None is the prior's default. precision: of a network, see `NetworkPrior`.
     Raises UserError for an unknown name, or unavailable weights.
     """
-    if precision not in PRECISIONS:
-        raise UserError(f"prior_precision={precision!r} is not possible: {nearest(precision, PRECISIONS)}")
+    check_one_of("prior_precision", precision, PRECISIONS)
     if isinstance(prior, Prior):
         return prior
     if callable(prior):

@@ -128,7 +128,7 @@ def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
 
     Float in [0, 1] and at most of the prior's input size; of videos up to four frames of a clip.
     """
-    if not _of_clips(dataset):
+    if not hasattr(dataset, "frames"):
         rows = _spaced(len(dataset), prior.most_images)
         return torch.cat([prior.shrunk(batch["images"]) for _, batch in batches_in_order(dataset, rows, _BATCH)])
     shown = _spaced(dataset.frames, _FRAMES_OF_CLIP)
@@ -144,12 +144,8 @@ def _spaced(length: int, most: int) -> list[int]:
     return torch.linspace(0, length - 1, min(length, most)).long().tolist()
 
 
-def _of_clips(dataset: "Images") -> bool:
-    return hasattr(dataset, "frames")
-
-
 def _rows_at_once(dataset: "Images") -> int:
-    return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if _of_clips(dataset) else _BATCH
+    return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if hasattr(dataset, "frames") else _BATCH
 
 
 def _batches(prior: Prior, dataset: "Images", device: torch.device, own: Sequence[int]) -> Iterator[np.ndarray]:

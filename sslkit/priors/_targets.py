@@ -10,13 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.embeddings import Embeddings
-from sslkit.errors import UserError, nearest
+from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows
+from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, digest_of, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
-from sslkit.runtime import distributed
 from sslkit.runtime.kept_arrays import key_of, stored
 from sslkit.runtime.waiting import from_first
 
@@ -54,8 +53,7 @@ class PriorTargets(nn.Module):
         owner: str,
     ) -> None:
         super().__init__()
-        if mode not in get_args(Mode):
-            raise UserError(f"{owner}.mode={mode!r} is not possible: {nearest(str(mode), get_args(Mode))}")
+        check_one_of(f"{owner}.mode", mode, get_args(Mode))
         self.prior = build(prior, size=size, precision=precision)
         self.of_file = isinstance(self.prior, FilePrior)
         if self.of_file and mode == "view":
@@ -97,7 +95,8 @@ class PriorTargets(nn.Module):
         if self.cached:
             self._table = tabulate(self.prior, dataset, cache=cache, device=self.mean.device)
         if not self.is_fitted:
-            self._set(self._whitening(dataset, cache))
+            fitted = torch.from_numpy(self._whitening(dataset, cache)).to(self.mean.device)
+            self.mean, self.basis = fitted[0].clone(), fitted[1:].T.contiguous()
 
     def forward(self, e: Embeddings) -> Tensor:
         with torch.no_grad(), torch.autocast(e.h.device.type, enabled=False):
@@ -105,9 +104,9 @@ class PriorTargets(nn.Module):
                 return self.whitened(self._looked_up(e)).expand(len(e.z), -1, -1)
             if e.views is None:
                 raise UserError(f"{self.owner} needs the augmented views (e.views), which are missing")
-            found = {id(view): view for view in e.views}  # the parts of one view have one target
-            found = {key: self.whitened(self._of_views(view)) for key, view in found.items()}
-            return torch.stack([found[id(view)] for view in e.views])
+            distinct = {id(view): view for view in e.views}  # the parts of one view have one target
+            targets = {key: self.whitened(self._of_views(view)) for key, view in distinct.items()}
+            return torch.stack([targets[id(view)] for view in e.views])
 
     def whitened(self, features: Tensor) -> Tensor:
         """W (features - mean), (N, A) -> (N, K)."""
@@ -129,8 +128,7 @@ class PriorTargets(nn.Module):
     def _looked_up(self, e: Embeddings) -> Tensor:
         if self._table is None:
             raise UserError(f"{self.owner}.mode=cached looks up the clean images: call method.prepare(images) first")
-        own = e.index.unflatten(0, (distributed.world_size(), -1))[distributed.rank()]
-        return self._table.rows(own)
+        return self._table.rows(own_rows(e.index, 0))
 
     def _whitening(self, dataset: "Images", cache: Path | None) -> np.ndarray:
         """(1 + K, A) float32: the mean, and the rows of W."""
@@ -146,10 +144,6 @@ class PriorTargets(nn.Module):
         about = key_of(self.prior.array) if self.of_file else self.prior.identity
         key = key_of("whitening", VERSION, self.components, about, digest_of(dataset))
         return np.array(stored(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
-
-    def _set(self, found: np.ndarray) -> None:
-        found = torch.from_numpy(found).to(self.mean.device)
-        self.mean, self.basis = found[0].clone(), found[1:].T.contiguous()
 
     def _projection(self, width: int) -> Tensor:
         """(width, K) the first columns of the identity, or random ones if there are more features."""
@@ -192,13 +186,12 @@ def whitening(features: Tensor, components: int, name: str) -> Tensor:
     if wide:
         vectors = F.normalize(x.T @ vectors, dim=0)
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
-    found = torch.zeros(1 + components, x.shape[1], dtype=torch.float64)
-    found[0] = mean
-    found[1 : 1 + len(sd)] = (vectors * signs / sd.sqrt()).T
-    return found.float()
+    fitted = torch.zeros(1 + components, x.shape[1], dtype=torch.float64)
+    fitted[0] = mean
+    fitted[1 : 1 + len(sd)] = (vectors * signs / sd.sqrt()).T
+    return fitted.float()
 
 
 def regression_loss(predicted: Tensor, target: Tensor) -> Tensor:
     """The mean of 1 - cos(predicted, target) over views, images and ranks. Both (V, N_local, K). Scalar."""
-    own = 1 - F.cosine_similarity(predicted, target.to(predicted), dim=-1).mean()
-    return distributed.sum_over_ranks(own) / distributed.world_size()
+    return mean_over_ranks(1 - F.cosine_similarity(predicted, target.to(predicted), dim=-1).mean())

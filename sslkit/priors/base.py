@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -72,66 +72,50 @@ class Prior:
         return None
 
 
-N = TypeVar("N", bound="NetworkPrior")
-
-
 class NetworkPrior(Prior):
     """A frozen network in eval mode, with its own resize and normalisation.
 
-    network: maps normalised (N, channels, size, size) to (N, A). mean, std: of the channels.
-    precision: "bfloat16" runs the network under autocast.
+    network: maps normalised (N, channels, size, size) to (N, A).
+    config: its size, mean, std, and maybe channels and interpolation, in timm's and open_clip's form.
+    size: None is the network's. precision: "bfloat16" runs the network under autocast.
     """
 
     def __init__(
         self,
         name: str,
         network: torch.nn.Module,
+        config: Mapping[str, Any],
         *,
-        size: int,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        channels: int = 3,
-        interpolation: str = "bicubic",
+        size: int | None = None,
         precision: str = "float32",
     ) -> None:
         super().__init__(name)
         self.network = network.eval().requires_grad_(False)
-        self.channels = channels
-        self.size, self.mean, self.std = size, mean, std
-        self.interpolation = "bilinear" if interpolation == "bilinear" else "bicubic"
+        self.size, self.mean, self.std = size or config["size"], tuple(config["mean"]), tuple(config["std"])
+        self.channels = config.get("channels", 3)
+        self.interpolation = "bilinear" if config.get("interpolation") == "bilinear" else "bicubic"
         self.precision = precision
         self._device: torch.device | None = None
-
-    @classmethod
-    def of(
-        cls: type[N],
-        name: str,
-        network: torch.nn.Module,
-        config: Mapping[str, Any],
-        *,
-        size: int | None,
-        precision: str,
-    ) -> N:
-        """Build from a network and its configuration in timm's and open_clip's form. size: None is the network's."""
-        return cls(
-            name,
-            network,
-            size=size or config["size"],
-            mean=tuple(config["mean"]),
-            std=tuple(config["std"]),
-            channels=config.get("channels", 3),
-            interpolation=config["interpolation"],
-            precision=precision,
-        )
 
     def extract(self, pixels: Tensor) -> Tensor:
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
-        x = resize_and_crop(_of_channels(pixels, self.channels, self.name), self.size, self.interpolation)
+        x = resize_and_crop(self._of_channels(pixels), self.size, self.interpolation)
         x = (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.network(x)
+
+    def _of_channels(self, pixels: Tensor) -> Tensor:
+        """Pixels with the network's channels: gray (N, 1, H, W) is repeated for three. Raises UserError for others."""
+        given = pixels.shape[1]
+        if self.channels == 3 and given not in (1, 3):
+            raise UserError(f"prior {self.name} takes gray or RGB images, not {given} channels: use prior=pca or hog")
+        if self.channels not in (3, given):
+            convert = ": data.channels=1 converts them" if self.channels == 1 else ""
+            plural = "s" * (self.channels > 1)
+            raise UserError(f"prior {self.name} takes images of {self.channels} channel{plural}, not {given}{convert}")
+        return pixels.expand(-1, self.channels, -1, -1)
 
     @cached_property
     def identity(self) -> str:
@@ -145,25 +129,6 @@ class NetworkPrior(Prior):
 def to_float(images: Tensor) -> Tensor:
     """Convert uint8 to float in [0, 1]; floats are returned unchanged."""
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
-
-
-def _of_channels(pixels: Tensor, channels: int, name: str) -> Tensor:
-    if channels == 3:
-        return rgb(pixels, name)
-    if pixels.shape[1] != channels:
-        convert = ": data.channels=1 converts them" if channels == 1 else ""
-        raise UserError(
-            f"prior {name} takes images of {channels} channel{'s' * (channels > 1)}, not {pixels.shape[1]}{convert}"
-        )
-    return pixels
-
-
-def rgb(pixels: Tensor, name: str) -> Tensor:
-    """Repeat gray (N, 1, H, W) to three channels; three are unchanged. Raises UserError for other counts."""
-    channels = pixels.shape[1]
-    if channels not in (1, 3):
-        raise UserError(f"prior {name} takes gray or RGB images, not {channels} channels: use prior=pca or hog")
-    return pixels.expand(-1, 3, -1, -1)
 
 
 def resize_and_crop(pixels: Tensor, size: int, interpolation: str) -> Tensor:

@@ -22,7 +22,7 @@ class ClipPrior(NetworkPrior):
         _, model, weights = (*name.split(":", 2), "", "")[:3]
         with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
             network, config = _clip(name, model, weights)
-        return cls.of(name, network, config, size=size, precision=precision)
+        return cls(name, network, config, size=size, precision=precision)
 
 
 class _ImageEncoder(nn.Module):

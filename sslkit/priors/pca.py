@@ -55,10 +55,10 @@ class PcaPrior(Prior):
         """Return what `fit` has found, (1 + rank, C * side^2) float32: the mean, then the components."""
         return torch.cat([self.mean[None], self.basis.T]).numpy()
 
-    def restore(self, found: np.ndarray, channels: int) -> None:
+    def restore(self, fitted: np.ndarray, channels: int) -> None:
         """Restore an earlier fit to images of these channels, from its `components_of_fit`."""
-        found = torch.from_numpy(np.array(found))
-        self.mean, self.basis = found[0], found[1:].T.contiguous()
+        fitted = torch.from_numpy(np.array(fitted))
+        self.mean, self.basis = fitted[0], fitted[1:].T.contiguous()
         self.side = math.isqrt(len(self.mean) // channels)
 
     def extract(self, pixels: Tensor) -> Tensor:

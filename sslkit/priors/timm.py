@@ -1,7 +1,5 @@
 """Any timm model, downloaded or from a local file of weights."""
 
-import torch
-
 from sslkit.backbones.pretrained import timm_network
 from sslkit.priors.base import NetworkPrior
 from sslkit.terminal import say
@@ -13,10 +11,9 @@ class TimmPrior(NetworkPrior):
     @classmethod
     def named(cls, name: str, *, size: int | None, precision: str) -> "TimmPrior":
         _, model, weights = (*name.split(":", 2), "", "")[:3]
-        with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
-            local = f"prior=timm:{model}:FILE, or a prior without download, prior=pca or prior=hog"
-            made = timm_network(model, weights, where=f"prior {name}", local=local)
+        local = f"prior=timm:{model}:FILE, or a prior without download, prior=pca or prior=hog"
+        made = timm_network(model, weights, where=f"prior {name}", local=local)
         if made.line:
             say.line(f"prior     {made.line}")
         config = {**made.config, "size": min(made.config["input_size"][1:])}
-        return cls.of(name, made.net, config, size=size, precision=precision)
+        return cls(name, made.net, config, size=size, precision=precision)

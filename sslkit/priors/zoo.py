@@ -8,7 +8,7 @@ from sslkit.backbones import wheels
 from sslkit.backbones.pretrained import timm_network
 from sslkit.errors import UserError
 from sslkit.priors.base import NetworkPrior
-from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.entry import ZooEntry
 
 
 class ZooPrior(NetworkPrior):
@@ -17,13 +17,12 @@ class ZooPrior(NetworkPrior):
     @classmethod
     def named(cls, name: str, *, size: int | None, precision: str) -> "ZooPrior":
         which = name.partition(":")[2]
-        with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
-            if which in wheels.WHEELS:
-                made = timm_network(f"tf_{which}", wheels.file(which), where=f"prior {name}", local=name)
-                network, config = made.net, {**made.config, "size": min(made.config["input_size"][1:])}
-            else:
-                network, config = _of_entry(name, which)
-        prior = cls.of(name, network, config, size=size, precision=precision)
+        if which in wheels.WHEELS:
+            made = timm_network(f"tf_{which}", wheels.file(which), where=f"prior {name}", local=name)
+            network, config = made.net, {**made.config, "size": min(made.config["input_size"][1:])}
+        else:
+            network, config = _of_entry(name, which)
+        prior = cls(name, network, config, size=size, precision=precision)
         _check_size(prior, config["size"])
         return prior
 
@@ -34,14 +33,11 @@ def _of_entry(prior: str, which: str) -> tuple[torch.nn.Module, dict]:
         known = ", ".join(wheels.WHEELS)
         raise UserError(f"prior {prior}: there is no such zoo entry: give the folder of one, or {known}")
     entry = ZooEntry.load(folder)
-    for field in ("backbone", "normalize"):
-        if field not in entry.card:
-            raise UserError(f"{folder / CARD} has no field {field}: take the card from a copy, or train it again")
-    own, norm = entry.card["backbone"], entry.card["normalize"]
-    if own.get("frames") is not None:
+    body, norm = entry.fields("backbone", "normalize")
+    if body.get("frames") is not None:
         raise UserError(f"prior {prior}: its network takes clips of videos, and a prior takes images")
-    config = {"size": own["image_size"], "channels": own["in_chans"], "interpolation": "bicubic"}
-    return entry.backbone(), {**config, "mean": norm["mean"], "std": norm["std"]}
+    config = {"size": body["image_size"], "channels": body["in_chans"], "mean": norm["mean"], "std": norm["std"]}
+    return entry.backbone(), config
 
 
 def _check_size(prior: ZooPrior, own: int) -> None:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from sslkit.embeddings import Embeddings
+from sslkit.embeddings import Embeddings, own_rows
 from sslkit.layers.heads import mlp
 from sslkit.options.ranges import Ratio, Share, Size, Weight, Width
 from sslkit.priors._targets import Mode, PriorTargets, regression_loss
 from sslkit.regularizers.base import Regularizer
-from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -78,7 +77,7 @@ class Guide(Regularizer):
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """{"guide": the term}, equal on every rank. Needs e.views, except with cached features."""
-        h = e.h.unflatten(1, (distributed.world_size(), -1))[:, distributed.rank()]  # (V, N_local, F)
+        h = own_rows(e.h)  # (V, N_local, F)
         predicted = self.projector(h.flatten(0, 1)).unflatten(0, h.shape[:2])
         loss = regression_loss(predicted, self.targets(e))
         self.watched = {"guide/cosine": 1 - loss.detach()}

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from sslkit.embeddings import Embeddings
-from sslkit.layers.prototypes import own_rows
+from sslkit.embeddings import Embeddings, own_rows
 from sslkit.layers.sigreg import draw_slices, sigreg
 from sslkit.options.ranges import Knots, Ratio, Rows, Share, Temperature, Weight
 from sslkit.regularizers.base import Regularizer

@@ -65,9 +65,9 @@ def entry(name: str, text: str, column: int, width: int | None = None) -> str:
 
 def _label(line: str) -> tuple[str, int]:
     """The label of a line with the blanks around it, and the column in which its other lines begin."""
-    found = LABEL.match(line).group()
-    if found.strip() and len(found) <= MOST_HANGING:
-        return found, len(found)
+    label = LABEL.match(line).group()
+    if label.strip() and len(label) <= MOST_HANGING:
+        return label, len(label)
     blank = re.match(r"\s*", line).group()
     return blank, len(blank) + 2
 

@@ -22,6 +22,6 @@ def as_started(text: str) -> str:
     return PROGRAM.sub(_command, text) if by_command() else text
 
 
-def _command(found: re.Match) -> str:
-    launcher = f"{found['torchrun']}--no-python " if found["torchrun"] else ""
-    return f"{launcher}sslkit {found['name'].replace('_', '-')}"
+def _command(match: re.Match) -> str:
+    launcher = f"{match['torchrun']}--no-python " if match["torchrun"] else ""
+    return f"{launcher}sslkit {match['name'].replace('_', '-')}"

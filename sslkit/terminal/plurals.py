@@ -1,7 +1,19 @@
-"""A number with its noun."""
+"""A number with its noun, and the first names of a long list."""
+
+from collections.abc import Sequence
 
 
 def counted(number: int, noun: str) -> str:
     """Return `1 epoch`, `6 epochs`, `8,000 images`, `2 classes`."""
     ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}{ending}"
+
+
+def and_more(names: Sequence[str], most: int) -> str:
+    """Return `a, b, c`, or for more than `most` names `a, b, c and 2 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def and_so_on(names: Sequence[str], most: int) -> str:
+    """Return `a, b, c`, or for more than `most` names `a, b, c, ...`."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

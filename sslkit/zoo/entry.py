@@ -41,8 +41,17 @@ class ZooEntry:
     @property
     def range(self) -> tuple[float, float] | None:
         """The values of pixels of more than 8 bits that were 0 and 255 in training; None if it had 8 bits."""
-        found = self.card.get("data", {}).get("range")
-        return None if found is None else (float(found[0]), float(found[1]))
+        limits = self.card.get("data", {}).get("range")
+        return None if limits is None else (float(limits[0]), float(limits[1]))
+
+    def fields(self, *names: str) -> tuple[Any, ...]:
+        """Return these fields of the card. Raises UserError for the first that it does not have."""
+        for name in names:
+            if name not in self.card:
+                raise UserError(
+                    f"{self.folder / CARD} has no field {name}: take the card from a copy, or train it again"
+                )
+        return tuple(self.card[name] for name in names)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the plain network's weights; no pickle is executed. Raises UserError for a damaged file."""

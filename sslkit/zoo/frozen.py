@@ -42,19 +42,27 @@ class About:
     stride: int | None = None
     range: tuple[float, float] | None = None
 
-    def to_json(self, **more: Any) -> str:
-        """One line of JSON; more: further fields, ignored by `from_json`."""
+    def content(self, **more: Any) -> dict[str, Any]:
+        """The metadata for a JSON file; more: further fields, ignored by `of`."""
         own = dataclasses.asdict(self)
         if self.frames is None:
             del own["frames"], own["stride"]
         if self.range is None:
             del own["range"]
-        return json.dumps({"format": FORMAT, **own, **more})
+        return {"format": FORMAT, **own, **more}
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.content())
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> "About":
         """Raises UserError, naming `path`, for text that `to_json` did not write, or that a newer sslkit wrote."""
-        given = json_files.parse(text, path, "export again")
+        return cls.of(json_files.parse(text, path, "export again"), path)
+
+    @classmethod
+    def of(cls, given: Any, path: Path) -> "About":
+        """As `from_json`, of the content of a JSON file."""
         number = given.get("format") if isinstance(given, dict) else None
         if isinstance(number, int) and number > FORMAT:
             raise UserError(f"{path} was exported by a newer sslkit (format {number}): pip install --upgrade sslkit")

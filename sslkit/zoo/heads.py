@@ -72,15 +72,12 @@ def read(folder: Path, name: str, backbone: str) -> nn.Sequential:
 
     Raises UserError for a damaged file, one that `write` did not make, and the head of another backbone.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     file = path(folder, name)
     state = weights.read(file)
-    try:
-        with safe_open(file, framework="numpy") as opened:
-            metadata = opened.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{file} cannot be read: {error}; {REMEDY}") from error
+    with safe_open(file, framework="numpy") as opened:
+        metadata = opened.metadata() or {}
     if metadata.get("backbone") != backbone:
         raise UserError(f"{file} is the head of another backbone than the one beside it: {REMEDY}")
     kinds = json_files.parse(metadata.get("layers", ""), file, REMEDY)
@@ -107,8 +104,10 @@ def _plain(layers: nn.Sequential) -> tuple[list[str], list[tuple[Tensor, Tensor]
             linear[-1] = _folded(*linear[-1], layer)
         elif isinstance(layer, nn.GELU) and layer.approximate == "none":
             kinds.append("gelu")
-        elif isinstance(layer, (nn.ReLU, UnitLength)):
-            kinds.append("relu" if isinstance(layer, nn.ReLU) else "unit_length")
+        elif isinstance(layer, nn.ReLU):
+            kinds.append("relu")
+        elif isinstance(layer, UnitLength):
+            kinds.append("unit_length")
         elif not isinstance(layer, nn.Identity):
             raise UserError(f"a source head cannot hold a {type(layer).__name__}, only Linear, norm, ReLU and GELU")
     if kinds[-1:] != ["linear"]:

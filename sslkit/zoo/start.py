@@ -7,8 +7,8 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -67,8 +67,10 @@ def _of_timm(
     else:
         state = timm_network(name, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True).net.state_dict()
         note = _filled(body.net, state, name, f"the weights of {name}", head_names(name))
-        digest = hashlib.sha256(_serialized(state)).hexdigest()
-    return _started(body, Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), (note,)))
+        content = safetensors.torch.save({key: value.contiguous() for key, value in state.items()})
+        digest = hashlib.sha256(content).hexdigest()
+    body.recipe.origin = Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), (note,))
+    return body
 
 
 def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
@@ -80,7 +82,8 @@ def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: 
     state = published.network(name, path).state_dict()
     body = builder.published("resnet50", image_size=image_size, in_chans=in_chans)
     note = _filled(body.net, state, "resnet50", str(path))
-    return _started(body, Origin(word, weights.sha256(path), checkpoint.normalize, (note,)))
+    body.recipe.origin = Origin(word, weights.sha256(path), checkpoint.normalize, (note,))
+    return body
 
 
 def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
@@ -88,19 +91,16 @@ def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, bac
     if not folder.is_dir():
         raise UserError(f"init={word}: there is no such zoo entry; init= takes {KINDS}")
     entry = ZooEntry.load(folder)
-    for field in ("backbone", "normalize"):
-        if field not in entry.card:
-            raise UserError(f"{folder / CARD} has no field {field}: take the card from a copy, or train it again")
-    own = entry.card["backbone"]
-    _check_use(word, own["name"], own["in_chans"], in_chans, frames, backbone, own.get("frames"))
+    about, norm = entry.fields("backbone", "normalize")
+    _check_use(word, about["name"], about["in_chans"], in_chans, frames, backbone, about.get("frames"))
     state = weights.read(folder / WEIGHTS)
     net, recipe = _network(entry, image_size, backbone)
-    note = _filled(net, state, own["name"], str(folder / WEIGHTS))
+    note = _filled(net, state, about["name"], str(folder / WEIGHTS))
     _narrow_stem(net, recipe)
     body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
-    norm = entry.card["normalize"]
     digest = weights.sha256(folder / WEIGHTS)
-    return _started(body, Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), (note,)))
+    body.recipe.origin = Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), (note,))
+    return body
 
 
 def _check_use(
@@ -125,20 +125,20 @@ def _check_use(
 
 def _network(entry: ZooEntry, image_size: int, backbone: str) -> tuple[nn.Module, Recipe]:
     """The untrained network of an entry, with positions for this image size where it has them."""
-    own, where = entry.card["backbone"], str(entry.folder / CARD)
-    recipe = Recipe(own["name"], own["lines"], own.get("stem", Recipe.stem))
-    found = network_lines.parse(own["lines"])
-    if found is None:
-        if ":" in own["name"] and backbone != own["name"]:
+    about, where = entry.card["backbone"], str(entry.folder / CARD)
+    name, recipe = about["name"], Recipe(about["name"], about["lines"], about.get("stem", Recipe.stem))
+    of_timm = network_lines.parse(about["lines"])
+    if of_timm is None:
+        if ":" in name and backbone != name:
             raise UserError(
-                f"init={entry.folder}: its network is made by {own['name']}, code that is not sslkit's; if you trust "
-                f"it, add backbone={own['name']}"
+                f"init={entry.folder}: its network is made by {name}, code that is not sslkit's; if you trust it, add "
+                f"backbone={name}"
             )
-        return entry.untrained(trust=own["name"] if ":" in own["name"] else ()), recipe
-    net = found.build(where)
-    if image_size != own["image_size"] and hasattr(net, "set_input_size"):
-        found = dataclasses.replace(found, arguments=found.arguments | {"img_size": image_size})
-        net, recipe.lines = found.build(where), found.lines()
+        return entry.untrained(trust=name if ":" in name else ()), recipe
+    net = of_timm.build(where)
+    if image_size != about["image_size"] and hasattr(net, "set_input_size"):
+        resized = dataclasses.replace(of_timm, arguments=of_timm.arguments | {"img_size": image_size})
+        net, recipe.lines = resized.build(where), resized.lines()
     return net, recipe
 
 
@@ -160,14 +160,3 @@ def _narrow_stem(net: nn.Module, recipe: Recipe) -> None:
 def _filled(net: nn.Module, state: dict[str, Tensor], name: str, file: str, head: Sequence[str] = ()) -> str:
     """Load a state dict into a network, and return a line on it."""
     return fitting.fill(net, state, network=name, head=head, file=file, remedy=REMEDY).line
-
-
-def _started(body: Backbone, origin: Origin) -> Backbone:
-    body.recipe.origin = origin
-    return body
-
-
-def _serialized(state: dict[str, Any]) -> bytes:
-    import safetensors.torch
-
-    return safetensors.torch.save({name: value.contiguous() for name, value in state.items()})

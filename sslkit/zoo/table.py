@@ -1,4 +1,4 @@
-"""The zoo as a table: one row per entry, with results from its card, or from evaluation results in its folder."""
+"""A zoo: the readable entries of a folder, and a table of them with results from their cards or by evaluation."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from sslkit.terminal.columns import columns, folded
 from sslkit.terminal.plurals import counted
 from sslkit.terminal.tables import aligned
 from sslkit.zoo import weights
-from sslkit.zoo.entry import WEIGHTS, ZooEntry
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 
 RESULTS = "results.jsonl"  # written by evaluation
 MADE = ("method", "data", "epochs")  # how an entry was made; a usual name says it
@@ -44,29 +44,61 @@ def rows(zoo: Iterable[ZooEntry]) -> list[dict[str, Any]]:
     return [_row(entry) for entry in sorted(zoo, key=lambda entry: entry.folder.name)]
 
 
-def table(zoo: Iterable[ZooEntry], damaged: Mapping[Path, str]) -> str:
-    """The rows as aligned text, what the numbers are, and one line for each damaged entry.
+class Zoo(list[ZooEntry]):
+    """The readable entries of a folder, by name; its `str()` is a table.
 
-    Numbers that no entry has are left out. A text that is wider than the terminal (80 columns where there is none) has
-    the numbers below the name. damaged: the fault of each entry that could not be read, by its folder.
+    damaged: the fault of each entry that could not be read, in one line, by its folder.
     """
-    found = rows(zoo)
-    known = [name for name in COLUMNS if name not in MEASURED or any(row[name] is not None for row in found)]
-    text = [_aligned(found, known, sys.maxsize)]
-    if max(map(len, text[0].splitlines())) > columns():
-        shown = [{**row, "name": _in_words(row)} for row in found]
-        text = [_aligned(shown, [name for name in known if name not in MADE], columns())]
-    text += [said for names, said in ORIGIN.items() if set(names) & set(known)]
-    marks = {row[key] for row in found for key in row if key.endswith("_mark")}
-    text += [f"{mark} {said}" for mark, said in NOTES.items() if mark in marks - {"*"}]
-    if damaged:
-        text += ["", f"left out, {len(damaged)} that cannot be read:"]
-        text += [folded(f"  {folder.name}: {reason}") for folder, reason in sorted(damaged.items())]
-    return "\n".join(text)
+
+    def __init__(self, entries: Iterable[ZooEntry] = (), damaged: dict[Path, str] | None = None):
+        super().__init__(entries)
+        self.damaged = damaged or {}
+
+    def table(self) -> str:
+        """The rows as aligned text, what the numbers are, and one line for each damaged entry.
+
+        Name, method, data, epochs, accuracies, RankMe, size and date of each; numbers that no entry has are left out.
+        A text that is wider than the terminal (80 columns where there is none) has the numbers below the name.
+        """
+        entries = rows(self)
+        known = [name for name in COLUMNS if name not in MEASURED or any(row[name] is not None for row in entries)]
+        text = [_aligned(entries, known, sys.maxsize)]
+        if max(map(len, text[0].splitlines())) > columns():
+            shown = [{**row, "name": _in_words(row)} for row in entries]
+            text = [_aligned(shown, [name for name in known if name not in MADE], columns())]
+        text += [origin for names, origin in ORIGIN.items() if set(names) & set(known)]
+        marks = {row[key] for row in entries for key in row if key.endswith("_mark")}
+        text += [f"{mark} {note}" for mark, note in NOTES.items() if mark in marks - {"*"}]
+        if self.damaged:
+            text += ["", f"left out, {len(self.damaged)} that cannot be read:"]
+            text += [folded(f"  {folder.name}: {reason}") for folder, reason in sorted(self.damaged.items())]
+        return "\n".join(text)
+
+    __str__ = __repr__ = table
 
 
-def _aligned(found: Iterable[Mapping[str, Any]], known: Sequence[str], width: int) -> str:
-    cells = [[_cell(name, row) for name in known] for row in found]
+def open(folder: str | Path) -> Zoo:
+    """Every finished entry below a folder, by name; damaged ones are listed in `.damaged` and hide no other.
+
+    Damaged: a card that cannot be read or does not fit, or weights whose file is missing or not whole.
+    Raises UserError if the folder does not exist.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"there is no zoo folder {folder}; recipes/train.py makes runs/zoo")
+    entries, damaged = [], {}
+    for card in sorted(folder.glob(f"*/{CARD}")):
+        try:
+            entry = ZooEntry.load(card.parent)
+            weights.shapes(entry.folder / WEIGHTS)
+            entries.append(entry)
+        except UserError as error:
+            damaged[card.parent] = str(error)
+    return Zoo(entries, damaged)
+
+
+def _aligned(entries: Iterable[Mapping[str, Any]], known: Sequence[str], width: int) -> str:
+    cells = [[_cell(name, row) for name in known] for row in entries]
     return aligned([known, *cells], [known.index(name) for name in NUMBERS if name in known], width)
 
 
@@ -84,12 +116,13 @@ def measured(entry: ZooEntry) -> dict[str, Number]:
     after, trained_on = card.get("after", {}), card.get("data", {}).get("held_out") is False
     evaluated = _evaluated(entry)
     keys = zip(QUICK, ("knn", "probe"), strict=True)
-    found = {name: Number(after[key], key, "^" if trained_on else "") for name, key in keys if _finite(after.get(key))}
+    mark = "^" if trained_on else ""
+    numbers = {name: Number(after[key], key, mark) for name, key in keys if _finite(after.get(key))}
     pairs = zip(EVALUATED, ("knn", "linear"), strict=True)
-    found |= {name: Number(evaluated[protocol], "", "*") for name, protocol in pairs if protocol in evaluated}
+    numbers |= {name: Number(evaluated[protocol], "", "*") for name, protocol in pairs if protocol in evaluated}
     if _finite(rank := card.get("diagnostics", {}).get("rankme")):
-        found["RankMe"] = Number(rank, "rankme")
-    return found
+        numbers["RankMe"] = Number(rank, "rankme")
+    return numbers
 
 
 def _row(entry: ZooEntry) -> dict[str, Any]:
@@ -126,7 +159,7 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
 def _evaluated(entry: ZooEntry) -> dict[str, float]:
     """Latest top-1 of each protocol on the training data set; leaky results are ignored."""
     path, data = entry.folder / RESULTS, entry.card.get("data", {}).get("source")
-    found: dict[str, float] = {}
+    top1: dict[str, float] = {}
     for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
         try:
             record = json.loads(line)
@@ -135,8 +168,8 @@ def _evaluated(entry: ZooEntry) -> dict[str, float]:
         if not isinstance(record, dict) or not _finite(record.get("value")):
             continue
         if (record.get("data"), record.get("metric"), record.get("leaky")) == (data, "top1", False):
-            found[record.get("protocol", "")] = record["value"]
-    return found
+            top1[record.get("protocol", "")] = record["value"]
+    return top1
 
 
 def _size(entry: ZooEntry) -> tuple[float | None, float | None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
+from sslkit.terminal.plurals import and_more
 
 if TYPE_CHECKING:  # a header is read without torch
     from torch import Tensor, nn
@@ -44,12 +45,9 @@ def read(path: Path) -> dict[str, Tensor]:
 
 def sha256(path: Path) -> str:
     """The sha256 (hex) of a file. Raises UserError for one that cannot be read."""
-    digest = hashlib.sha256()
     try:
         with regular(path).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-        return digest.hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -66,7 +64,7 @@ def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
         "of another shape are": [name for name in own if name in state and own[name].shape != state[name].shape],
         "of another kind of number are": [name for name in own if name in state and _differ(own[name], state[name])],
     }
-    told = "; ".join(f"{what} {_listed(names)}" for what, names in faults.items() if names)
+    told = "; ".join(f"{what} {and_more(names, SHOWN)}" for what, names in faults.items() if names)
     if told:
         raise UserError(
             f"{path} does not fit the network that the card beside it makes ({told}): the two belong to different "
@@ -84,8 +82,3 @@ def _damaged(path: Path, error: Exception) -> UserError:
 def _differ(own: Tensor, given: Tensor) -> bool:
     """Return whether one is floating-point or complex and the other is not; other float widths are converted."""
     return own.is_floating_point() != given.is_floating_point() or own.is_complex() != given.is_complex()
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"

@@ -13,8 +13,9 @@ from lightly.transforms.byol_transform import BYOLView1Transform, BYOLView2Trans
 from PIL import Image
 from torch import Tensor
 
-from sslkit.data.views.augmentation import BYOL, SIMCLR, View, ViewRecipe, augment, view_generator
+from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.color import LUMA
+from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
 
 SIZE, DRAWS = 48, 40
 

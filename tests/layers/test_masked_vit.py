@@ -134,7 +134,7 @@ def test_sincos_is_lightlys_and_knows_rows_from_columns() -> None:
 @pytest.mark.parametrize("variant", ["class token", "no class token", "registers", "positions of patches only"])
 def test_fixed_positions_are_zero_for_class_and_registers(variant: str) -> None:
     net = vit(**VARIANTS[variant])
-    masked_vit.fix_positions(net)
+    masked_vit.set_positions(net, "sincos")
     prefix = 0 if net.no_embed_class else net.num_prefix_tokens
     assert not net.pos_embed.requires_grad
     assert net.pos_embed[0, :prefix].eq(0).all()

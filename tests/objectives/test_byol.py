@@ -7,7 +7,8 @@ import torch
 from lightly.loss import NegativeCosineSimilarity
 
 from sslkit import backbones
-from sslkit.objectives.byol import BYOL, Predicted
+from sslkit.embeddings import Predicted
+from sslkit.objectives.byol import BYOL
 
 
 def byol(**options) -> BYOL:

@@ -1,6 +1,6 @@
 """DenseCL against lightly's NT-Xent with a memory bank, against MoCo and loops over eqs. 1 to 3; its two queues.
 
-Its path of shuffled batch norm is in tests/layers/test_shuffled_norm.py.
+Its path of shuffled batch norm is in tests/layers/test_norm_statistics.py.
 """
 
 import math

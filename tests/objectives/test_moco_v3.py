@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import backbones
+from sslkit.embeddings import Predicted
 from sslkit.errors import UserError
 from sslkit.numerics import schedules
-from sslkit.objectives.moco_v3 import MoCoV3, Queried
+from sslkit.objectives.moco_v3 import MoCoV3
 
 
 def contrast(query: Tensor, key: Tensor, temperature: float) -> Tensor:
@@ -19,9 +20,9 @@ def contrast(query: Tensor, key: Tensor, temperature: float) -> Tensor:
     return 2 * temperature * torch.stack(losses).mean()
 
 
-def oracle(objective: MoCoV3, e: Queried) -> Tensor:
+def oracle(objective: MoCoV3, e: Predicted) -> Tensor:
     t = objective.temperature
-    return contrast(e.query[0], e.target[1], t) + contrast(e.query[1], e.target[0], t)
+    return contrast(e.prediction[0], e.target[1], t) + contrast(e.prediction[1], e.target[0], t)
 
 
 def moco_v3(backbone: str = "narrow_resnet", **options) -> MoCoV3:
@@ -29,10 +30,10 @@ def moco_v3(backbone: str = "narrow_resnet", **options) -> MoCoV3:
     return MoCoV3(backbones.build(backbone, image_size=16, in_chans=1), **{"dim": 6, **options})
 
 
-def drawn(n: int, scale: float = 1.0) -> Queried:
+def drawn(n: int, scale: float = 1.0) -> Predicted:
     g = torch.Generator().manual_seed(n)
     query, target = torch.randn(2, 2, n, 6, generator=g, dtype=torch.double) * scale
-    return Queried(z=query, h=query, target=target, index=torch.arange(n), query=query.requires_grad_())
+    return Predicted(z=query, h=query, target=target, index=torch.arange(n), prediction=query.requires_grad_())
 
 
 def views(n: int = 4) -> list[Tensor]:
@@ -46,7 +47,7 @@ def test_align_plus_constrain_is_algorithm_1(n: int, temperature: float) -> None
     objective, e = moco_v3(temperature=temperature), drawn(n)
     ours, theirs = objective.align(e) + objective.constrain(e), oracle(objective, e)
     torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(*(torch.autograd.grad(v, e.query)[0] for v in (ours, theirs)))
+    torch.testing.assert_close(*(torch.autograd.grad(v, e.prediction)[0] for v in (ours, theirs)))
 
 
 def test_align_alone_pulls_and_constrain_alone_pushes() -> None:
@@ -54,7 +55,7 @@ def test_align_alone_pulls_and_constrain_alone_pushes() -> None:
     same = torch.ones(2, 3, 6)
     apart = torch.eye(3, 6).expand(2, 3, 6)
     for key, constrain in ((same, 2 * 2 * 0.2 * (torch.tensor(3.0).log() + 5)), (apart, None)):
-        e = Queried(z=key, h=key, target=key, index=torch.arange(3), query=key)
+        e = Predicted(z=key, h=key, target=key, index=torch.arange(3), prediction=key)
         assert objective.align(e).item() == pytest.approx(-4)
         if constrain is not None:
             assert objective.constrain(e).item() == pytest.approx(constrain.item())
@@ -67,7 +68,7 @@ def test_large_logits_stay_finite() -> None:
     objective, e = moco_v3(temperature=0.005), drawn(4, 1e4)
     loss = objective.align(e) + objective.constrain(e)
     loss.backward()
-    assert loss.isfinite() and e.query.grad.isfinite().all()
+    assert loss.isfinite() and e.prediction.grad.isfinite().all()
 
 
 def test_z_stands_before_the_predictor_and_keys_come_from_the_teacher() -> None:
@@ -78,10 +79,10 @@ def test_z_stands_before_the_predictor_and_keys_come_from_the_teacher() -> None:
     pixels = torch.cat(views())
     z = objective.projector(objective.backbone(pixels))
     torch.testing.assert_close(e.z.flatten(0, 1), z)
-    torch.testing.assert_close(e.query.flatten(0, 1), objective.predictor(z))
+    torch.testing.assert_close(e.prediction.flatten(0, 1), objective.predictor(z))
     torch.testing.assert_close(e.target.flatten(0, 1), objective.teacher(pixels))
     assert e.z.shape == e.target.shape == (2, 4, 6) and e.h.shape == (2, 4, 128)
-    assert e.query.requires_grad and not e.target.requires_grad
+    assert e.prediction.requires_grad and not e.target.requires_grad
 
 
 def test_the_patch_projection_of_a_vit_stays_as_it_was() -> None:

@@ -11,13 +11,14 @@ from torch import Tensor
 import sslkit
 from sslkit import backbones
 from sslkit.data.views.recipe import SIMCLR
+from sslkit.embeddings import Predicted
 from sslkit.errors import UserError
-from sslkit.objectives.nnclr import NNCLR, Neighbours
+from sslkit.objectives.nnclr import NNCLR
 
 NAMED = {"backbone": "narrow_resnet", "image_size": 16, "in_chans": 1}
 
 
-def oracle(objective: NNCLR, e: Neighbours) -> Tensor:
+def oracle(objective: NNCLR, e: Predicted) -> Tensor:
     """Eq. 3, image by image in fp64, from z, the queue and the predictions: e.target is not read."""
     rows = objective.queue.rows.double()
     z, predicted = e.z.detach().double(), [[p / p.norm() for p in view] for view in e.prediction.double()]
@@ -42,13 +43,13 @@ def nnclr(**options) -> NNCLR:
     return NNCLR(backbone, **{"dim": 6, "hidden": 16, "queue_size": 20, **options})
 
 
-def drawn(objective: NNCLR, n: int, dtype: torch.dtype = torch.double, scale: float = 1.0) -> Neighbours:
+def drawn(objective: NNCLR, n: int, dtype: torch.dtype = torch.double, scale: float = 1.0) -> Predicted:
     """Random embeddings with gradient, and their neighbours in the queue."""
     g = torch.Generator().manual_seed(n)
     z, prediction = (torch.randn(2, n, objective.dim, generator=g, dtype=dtype) * scale for _ in range(2))
     z.requires_grad_()
     target = objective.nearest(z)
-    return Neighbours(z=z, h=z, target=target, index=torch.arange(n), prediction=prediction.requires_grad_())
+    return Predicted(z=z, h=z, target=target, index=torch.arange(n), prediction=prediction.requires_grad_())
 
 
 def views(n: int = 5) -> list[Tensor]:
@@ -60,7 +61,7 @@ def batch(seed: int, n: int = 4) -> Tensor:
     return torch.randint(0, 256, (n, 1, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-def total(objective: NNCLR, e: Neighbours) -> Tensor:
+def total(objective: NNCLR, e: Predicted) -> Tensor:
     return objective.align(e) + objective.constrain(e)
 
 
@@ -106,7 +107,7 @@ def test_the_length_of_z_and_of_the_prediction_means_nothing_and_z_gets_no_gradi
     before = total(objective, e)
     assert torch.autograd.grad(before, e.z, allow_unused=True)[0] is None
     longer = torch.tensor([0.1, 3.0, 7.0, 0.5, 2.0], dtype=torch.double)[:, None]
-    other = Neighbours(
+    other = Predicted(
         z=e.z, h=e.h, target=objective.nearest(e.z * longer), index=e.index, prediction=e.prediction * longer
     )
     assert torch.equal(other.target, e.target)

@@ -6,7 +6,8 @@ from lightly.loss import NegativeCosineSimilarity
 from torch import Tensor, nn
 
 from sslkit import backbones
-from sslkit.objectives.simsiam import Predicted, SimSiam
+from sslkit.embeddings import Predicted
+from sslkit.objectives.simsiam import SimSiam
 
 
 def oracle(objective: SimSiam, e: Predicted) -> Tensor:

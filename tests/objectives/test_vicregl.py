@@ -8,7 +8,8 @@ from lightly.loss import VICRegLLoss
 from torch import Tensor
 
 from sslkit import backbones
-from sslkit.data.views.augmentation import View, ViewRecipe, Views, augment
+from sslkit.data.views.augmentation import Views, augment
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.objectives.vicregl import Local, VICRegL, cell_centres, match, matched
 

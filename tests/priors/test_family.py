@@ -37,7 +37,7 @@ def test_a_new_file_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         members.names.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["pca:3", "hog:64", "pcaa", "base", "_hog", ""])
+@pytest.mark.parametrize("name", ["pca:3", "hog:64", "pcaa", "base", "_features", ""])
 def test_what_is_no_prior_is_one_clear_error(name: str) -> None:
     with pytest.raises(UserError, match=f"there is no prior {name!r}: .*known: {', '.join(priors.names())}"):
         priors.build(name)

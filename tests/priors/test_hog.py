@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import sslkit
-from sslkit.priors import _hog
 from sslkit.priors import build as build_prior
+from sslkit.priors import hog
 from sslkit.priors.base import resize_and_crop
 
 
@@ -47,8 +47,8 @@ def loop(gray: Tensor, *, cells: int = 8, orientations: int = 9, clip: float = 0
 def test_features_by_a_loop(images: Tensor, size: int) -> None:
     gray = resize_and_crop(images.double(), size, "bilinear").mean(1)
     want = torch.stack([loop(image) for image in gray])
-    torch.testing.assert_close(_hog.hog(gray), want, rtol=0, atol=1e-6)
-    torch.testing.assert_close(_hog.hog(images.double().mean(1), size=size), want, rtol=0, atol=1e-6)
+    torch.testing.assert_close(hog.hog(gray), want, rtol=0, atol=1e-6)
+    torch.testing.assert_close(hog.hog(images.double().mean(1), size=size), want, rtol=0, atol=1e-6)
     features = build_prior("hog", size=size)(images)
     assert features.dtype == torch.float32 and features.is_contiguous()
     # blocks of nearly even areas are divided by a norm near zero: float32 pixels are not known to more digits there
@@ -68,7 +68,7 @@ def test_other_settings_by_a_loop(cells: int, orientations: int, clip: float, ge
     gray = torch.rand(2, 24, 24, generator=generator, dtype=torch.float64)
     options = {"cells": cells, "orientations": orientations, "clip": clip}
     want = torch.stack([loop(image, **options) for image in gray])
-    torch.testing.assert_close(_hog.hog(gray, **options), want, rtol=0, atol=1e-9)
+    torch.testing.assert_close(hog.hog(gray, **options), want, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("angle", range(0, 360, 10))
@@ -78,7 +78,7 @@ def test_a_ramp_votes_for_the_two_nearest_bins(angle: int) -> None:
         torch.arange(16.0, dtype=torch.float64), torch.arange(16.0, dtype=torch.float64), indexing="ij"
     )
     ramp = y * math.sin(math.radians(angle)) + x * math.cos(math.radians(angle))
-    middle = _hog.hog(ramp[None], cells=4, clip=math.inf).view(9, 9, 4)[4].sum(1)  # block 4 has no border pixel
+    middle = hog.hog(ramp[None], cells=4, clip=math.inf).view(9, 9, 4)[4].sum(1)  # block 4 has no border pixel
     upper = (angle % 180 + 10) // 20
     want = torch.zeros(9, dtype=torch.float64)
     if angle % 20:
@@ -100,7 +100,7 @@ def test_even_areas_have_no_features() -> None:
 @pytest.mark.parametrize("size", [16, 32])
 def test_resizing_is_that_of_the_other_priors(shape: tuple[int, int], size: int, generator: torch.Generator) -> None:
     pixels = torch.rand(3, 1, *shape, generator=generator, dtype=torch.float64)
-    got = _hog._centre_square(pixels[:, 0], size).permute(2, 0, 1)
+    got = hog._centre_square(pixels[:, 0], size).permute(2, 0, 1)
     torch.testing.assert_close(got, resize_and_crop(pixels, size, "bilinear")[:, 0])
 
 
@@ -119,7 +119,7 @@ def test_features_do_not_depend_on_the_batch(images: Tensor) -> None:
 def test_half_precision_is_only_that_of_the_pixels(images: Tensor, dtype: torch.dtype) -> None:
     prior, rounded = build_prior("hog", size=32), images.to(dtype)
     assert torch.equal(prior(rounded), prior(rounded.float()))
-    assert _hog.hog(rounded[:, 0], size=32).dtype == torch.float32
+    assert hog.hog(rounded[:, 0], size=32).dtype == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
         under = prior(images)
     assert torch.equal(under, prior(images))
@@ -129,14 +129,14 @@ def test_pixels_are_left_as_they_are(images: Tensor) -> None:
     for size in (16, images.shape[-1] // 8 * 8, 32):
         before = images.clone()
         build_prior("hog", size=size)(images)
-        _hog.hog(images[:, 0], size=size)
+        hog.hog(images[:, 0], size=size)
         assert torch.equal(images, before)
 
 
 def test_features_are_targets_without_gradient(images: Tensor) -> None:
     """Of pixels that require one as well; a loss on the features has a gradient for its other argument."""
     pixels = images[:, 0].clone().requires_grad_()
-    features = _hog.hog(pixels, size=32)
+    features = hog.hog(pixels, size=32)
     assert not features.requires_grad
     guess = torch.zeros_like(features, requires_grad=True)
     (guess - features).square().sum().backward()

@@ -135,7 +135,7 @@ def test_imagenet_weights_of_another_library(lite0: str, fashion, images: Tensor
     import timm
 
     blank = timm.create_model("tf_efficientnet_lite0", num_classes=0)
-    random = NetworkPrior("random", blank, size=64, mean=prior.mean, std=prior.std)
+    random = NetworkPrior("random", blank, {"size": 64, "mean": prior.mean, "std": prior.std})
     assert gap(features, fashion.labels[:60]) > gap(random(images), fashion.labels[:60])
 
 
@@ -177,7 +177,7 @@ def test_unknown_priors(name: str) -> None:
 
 
 def test_channels() -> None:
-    blank = NetworkPrior("net", nn.Flatten(), size=4, mean=(0.0,), std=(1.0,))
+    blank = NetworkPrior("net", nn.Flatten(), {"size": 4, "mean": (0.0,), "std": (1.0,)})
     gray = torch.rand(2, 1, 4, 4)
     torch.testing.assert_close(blank(gray), gray.repeat(1, 3, 1, 1).flatten(1))
     with pytest.raises(UserError, match="4 channels"):

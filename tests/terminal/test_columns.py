@@ -64,3 +64,8 @@ def test_eighty_columns_unless_a_terminal_has_more(monkeypatch) -> None:
 def test_a_number_and_its_noun() -> None:
     said = [plurals.counted(*pair) for pair in ((1, "epoch"), (0, "step"), (8000, "image"), (2, "class"))]
     assert said == ["1 epoch", "0 steps", "8,000 images", "2 classes"]
+
+
+def test_the_first_names_of_a_long_list() -> None:
+    assert [plurals.and_more("abc", most) for most in (3, 2)] == ["a, b, c", "a, b and 1 more"]
+    assert [plurals.and_so_on("abc", most) for most in (3, 2)] == ["a, b, c", "a, b, ..."]

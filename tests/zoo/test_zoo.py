@@ -180,12 +180,12 @@ def test_a_card_that_says_too_little(tmp_path: Path) -> None:
 
 def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "x"
-    with zoo.write_whole_folder(path) as partial:
+    with writing.write_whole_folder(path) as partial:
         (partial / "a").write_text("1")
-    with pytest.raises(RuntimeError), zoo.write_whole_folder(path) as partial:
+    with pytest.raises(RuntimeError), writing.write_whole_folder(path) as partial:
         (partial / "b").write_text("2")
         raise RuntimeError
-    with zoo.write_whole_folder(tmp_path / "y") as partial:
+    with writing.write_whole_folder(tmp_path / "y") as partial:
         (partial / "c").write_text("3")
     replace = writing.os.replace
 
@@ -195,11 +195,11 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -
         replace(old, new)
 
     monkeypatch.setattr(writing.os, "replace", refuse)
-    with pytest.raises(UserError, match="No space left"), zoo.write_whole_folder(path) as partial:
+    with pytest.raises(UserError, match="No space left"), writing.write_whole_folder(path) as partial:
         (partial / "b").write_text("2")
     monkeypatch.undo()
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["x", "x/a", "y", "y/c"]
-    with zoo.write_whole_folder(path) as partial:
+    with writing.write_whole_folder(path) as partial:
         (partial / "b").write_text("2")
     assert [p.name for p in path.iterdir()] == ["b"]
 

@@ -19,8 +19,7 @@ from evaluation.tuning.optimizers import decayed_apart, make_optimizer
 from evaluation.tuning.seeds import dropout_seed
 from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources.named import collate
-from sslkit.data.views.augmentation import view_generator
-from sslkit.data.views.clip_views import augment_clips
+from sslkit.data.views.augmentation import augment_clips, view_generator
 from sslkit.numerics.schedules import cosine
 from sslkit.runtime.distributed import rank, world_size
 

@@ -23,7 +23,8 @@ from sklearn.datasets import load_sample_images
 from turns import shown
 
 import sslkit.data.embedded
-from sslkit.data.views.augmentation import BYOL, SIMCLR, ViewRecipe, augment, view_generator
+from sslkit.data.views.augmentation import augment, view_generator
+from sslkit.data.views.recipe import BYOL, SIMCLR, ViewRecipe
 
 
 @dataclass(frozen=True)

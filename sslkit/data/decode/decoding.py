@@ -12,12 +12,12 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from sslkit.data.arrays import fit_square
-from sslkit.data.decode import rare_formats
+from sslkit.data.decode import opening
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.scale import Range, filled, finite, measured, own, to_bytes
+from sslkit.data.decode.scale import Range, filled, finite, guessed, present, to_bytes
 from sslkit.data.decode.tiff import NODATA, is_unsigned, nodata_of
-from sslkit.data.decode.unreadable import unreadable
+from sslkit.data.decode.unreadable import as_unreadable
 
 # Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
 # no raster image: wmf and emf (drawings), mpg (films), bufr, grib and hdf (data), iim (texts about a picture). Nor rare
@@ -27,14 +27,14 @@ EXTENSIONS = (
     "jpg", "jpeg", "png", "webp", "tif", "tiff", "bmp", "gif", "jfif", "jpe", "jp2", "j2k", "jpc", "jpf", "jpx", "j2c",
     "avif", "avifs", "apng", "ppm", "pgm", "pbm", "pnm", "pfm", "dib", "ico", "cur", "icns", "tga", "psd", "qoi", "dds",
     "sgi", "pcx", "dcx", "fits", "fli", "flc", "msp", "pxr", "ras", "xbm", "xpm", "blp", "ftc", "ftu",
-    *rare_formats.EXTENSIONS,
+    *opening.RARE,
 )  # fmt: skip
 _NO_PICTURES = ("BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "WMF")
 _UNSURE = ("DIB", "GBR", "IMT", "MCIDAS", "PCX")  # begin like many other files: only their extensions tell
 _IMAGE_IN_LETTERS = re.compile(rb"P[1-6fF]\s|SIMPLE  =|/\* XPM ")  # how the images that begin like a text do
 _TEXT = re.compile(rb"[\t\n\r\x20-\x7e]*")
 _PILLOWS = 16  # bytes that Pillow looks at
-START = max(_PILLOWS, rare_formats.START)  # bytes of a file that tell its format
+START = max(_PILLOWS, opening.START)  # bytes of a file that tell its format
 
 _ORIENTATION = 0x0112  # EXIF tag
 SPARE = 2  # with 1, resizing from a smaller JPEG loses up to half of the energy above half of Nyquist's frequency
@@ -56,7 +56,7 @@ class Region:
 
 def looks_like_an_image(start: bytes) -> bool:
     """Return whether a file with these first `START` bytes is a picture, by the signatures of the formats."""
-    if rare_formats.is_rare(start[:START]):
+    if opening.is_rare(start[:START]):
         return True
     start = start[:_PILLOWS]
     if not start or (_TEXT.fullmatch(start) and not _IMAGE_IN_LETTERS.match(start)):
@@ -73,17 +73,15 @@ def _accepts(name: str, start: bytes) -> bool:
         return False
 
 
+@as_unreadable()
 def channels_of(image: Picture) -> int:
     """1 for gray images (of any depth, with or without alpha), 3 for colours, else the number of planes.
 
     Raises UnreadableImage.
     """
-    try:
-        if isinstance(image, Planes):
-            return image.colours
-        return 1 if is_deep(image) or _eight_bits(image, None).mode in ("L", "LA") else 3
-    except Exception as error:
-        raise unreadable(error) from error
+    if isinstance(image, Planes):
+        return image.colours
+    return 1 if is_deep(image) or _eight_bits(image, None).mode in ("L", "LA") else 3
 
 
 def is_deep(image: Picture) -> bool:
@@ -91,14 +89,13 @@ def is_deep(image: Picture) -> bool:
     return image.is_deep if isinstance(image, Planes) else image.mode.startswith(_DEEP)
 
 
+@as_unreadable()
 def values_of(image: Picture) -> np.ndarray:
     """Decode the values of an image of more than 8 bits, of any shape. Raises UnreadableImage."""
-    try:
-        return image.values() if isinstance(image, Planes) else finite(measured(_values(image), _nodata(image)))
-    except Exception as error:
-        raise unreadable(error) from error
+    return image.values() if isinstance(image, Planes) else finite(present(_values(image), _nodata(image)))
 
 
+@as_unreadable()
 def square(
     image: Picture, size: int, channels: int, fit: str, interpolation: str = "bilinear", scale: Range | None = None
 ) -> tuple[np.ndarray, float]:
@@ -108,19 +105,24 @@ def square(
     channels: 1 gray, 3 RGB (transparency over white in both), 4 RGBA, or the number of planes of the image.
     fit: "squash" the whole image to the square; "crop" keeps the square at its centre, ratio 1.
     interpolation: "bilinear" or "bicubic", antialiased.
-    scale: the values of more than 8 bits that become 0 and 255; None as of `scale.own`.
+    scale: the values of more than 8 bits that become 0 and 255; None as of `scale.guessed`.
     Raises UnreadableImage.
     """
-    try:
-        if isinstance(image, Planes):
-            pixels = image.pixels(channels, scale)[None]
-            aspect = pixels.shape[3] / pixels.shape[2] if fit == "squash" else 1.0
-            return fit_square(pixels, size, fit, interpolation)[0].numpy(), aspect
-        return _square(image, size, channels, fit, Image.Resampling[interpolation.upper()], scale)
-    except Exception as error:
-        raise unreadable(error) from error
+    if isinstance(image, Planes):
+        pixels = image.pixels(channels, scale)[None]
+        aspect = pixels.shape[3] / pixels.shape[2] if fit == "squash" else 1.0
+        return fit_square(pixels, size, fit, interpolation)[0].numpy(), aspect
+    height, width = upright_size(image)
+    aspect = width / height if fit == "squash" else 1.0
+    image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, at least this size
+    image = _upright(image, channels, scale)
+    if image.size != (size, size):
+        box = None if fit == "squash" else _centre(image.size)
+        image = image.resize((size, size), Image.Resampling[interpolation.upper()], box=box, reducing_gap=2.0)
+    return _planes(image), aspect
 
 
+@as_unreadable()
 def regions(
     image: Picture,
     wanted: Sequence[Region],
@@ -134,13 +136,20 @@ def regions(
     each of its square's, on each axis. Modes, rotation, channels, interpolation and scale as in `square`.
     Raises UnreadableImage.
     """
-    try:
-        if isinstance(image, Planes):
-            pixels = image.pixels(channels, scale)[None]
-            return [_cut(pixels, region, interpolation) for region in wanted]
-        return _regions(image, wanted, channels, Image.Resampling[interpolation.upper()], scale)
-    except Exception as error:
-        raise unreadable(error) from error
+    if isinstance(image, Planes):
+        pixels = image.pixels(channels, scale)[None]
+        return [_cut(pixels, region, interpolation) for region in wanted]
+    room = min(min(region.height, region.width) // (SPARE * region.side) for region in wanted)
+    shrunk = next(factor for factor in (8, 4, 2, 1) if room >= factor or factor == 1)
+    width, height = image.size
+    if image.format not in _SMALLER or image.draft(None, (width // shrunk, height // shrunk)) is None:
+        shrunk = 1
+    image = _upright(image, channels, scale)
+    if shrunk > 1 or channels != 3:
+        resampling = Image.Resampling[interpolation.upper()]
+        return [_planes(_crop(image, region, shrunk, resampling)) for region in wanted]
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
+    return [_cut(pixels, region, interpolation) for region in wanted]
 
 
 def upright_size(image: Picture) -> tuple[int, int]:
@@ -149,47 +158,13 @@ def upright_size(image: Picture) -> tuple[int, int]:
     return (width, height) if _orientation(image) >= _QUARTER_TURN else (height, width)
 
 
+@as_unreadable()
 def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
     """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes, scale as in `square`.
 
     Raises UnreadableImage.
     """
-    try:
-        return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
-    except Exception as error:
-        raise unreadable(error) from error
-
-
-def _square(
-    image: Image.Image, size: int, channels: int, fit: str, resampling: Image.Resampling, scale: Range | None
-) -> tuple[np.ndarray, float]:
-    height, width = upright_size(image)
-    image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, at least this size
-    image = _upright(image, channels, scale)
-    aspect = width / height if fit == "squash" else 1.0
-    if image.size != (size, size):
-        box = None if fit == "squash" else _centre(image.size)
-        image = image.resize((size, size), resampling, box=box, reducing_gap=2.0)
-    return _planes(image), aspect
-
-
-def _regions(
-    image: Image.Image,
-    wanted: Sequence[Region],
-    channels: int,
-    resampling: Image.Resampling,
-    depth: Range | None,
-) -> list[np.ndarray]:
-    room = min(min(region.height, region.width) // (SPARE * region.side) for region in wanted)
-    scale = next(scale for scale in (8, 4, 2, 1) if room >= scale or scale == 1)
-    width, height = image.size
-    if image.format not in _SMALLER or image.draft(None, (width // scale, height // scale)) is None:
-        scale = 1
-    image = _upright(image, channels, depth)
-    if scale > 1 or channels != 3:
-        return [_planes(_crop(image, region, scale, resampling)) for region in wanted]
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
-    return [_cut(pixels, region, resampling.name.lower()) for region in wanted]
+    return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
 
 
 def _cut(pixels: Tensor, region: Region, interpolation: str) -> np.ndarray:
@@ -199,13 +174,13 @@ def _cut(pixels: Tensor, region: Region, interpolation: str) -> np.ndarray:
     return F.interpolate(pixels[:, :, rows, columns], size, mode=interpolation, antialias=True)[0].numpy()
 
 
-def _crop(image: Image.Image, region: Region, scale: int, resampling: Image.Resampling) -> Image.Image:
-    """The square of a region. scale: of the region's pixels to those of the image, which was decoded smaller.
+def _crop(image: Image.Image, region: Region, shrunk: int, resampling: Image.Resampling) -> Image.Image:
+    """The square of a region. shrunk: how much smaller than the region's the image was decoded.
 
     Cut out first, so that no pixel outside the region is mixed into its border, as in torchvision's resized_crop.
     """
-    top, left = region.top / scale, region.left / scale
-    bottom, right = top + region.height / scale, left + region.width / scale
+    top, left = region.top / shrunk, region.left / shrunk
+    bottom, right = top + region.height / shrunk, left + region.width / shrunk
     outer = (int(left), int(top), min(math.ceil(right), image.width), min(math.ceil(bottom), image.height))
     cut = _cut_out(image, outer)
     box = (left - outer[0], top - outer[1], min(right - outer[0], cut.width), min(bottom - outer[1], cut.height))
@@ -250,7 +225,7 @@ def _eight_bits(image: Image.Image, scale: Range | None) -> Image.Image:
     """Convert any mode to L, LA, RGB or RGBA."""
     if image.mode.startswith(_DEEP):
         values, nodata = _values(image), _nodata(image)
-        scale = scale or own(finite(measured(values, nodata)))
+        scale = scale or guessed(finite(present(values, nodata)))
         return Image.fromarray(to_bytes(finite(filled(values, nodata, scale[0])), scale))
     if image.mode == "1":
         return image.convert("L")

@@ -1,10 +1,10 @@
 """DICOM files: their pixels in the units of the modality, such as Hounsfield's."""
 
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from sslkit.data.decode.large import Source, rewound
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
@@ -24,14 +24,12 @@ class DicomPlanes(Planes):
     Raises MissingPackage, and UnreadableImage for a file without an image.
     """
 
-    def __init__(self, source: str | Path | IO[bytes]) -> None:
+    def __init__(self, source: Source) -> None:
         try:
             import pydicom
         except ImportError as error:
             raise MissingPackage("reading DICOM", "pydicom", "dicom") from error
-        if not isinstance(source, (str, Path)):
-            source.seek(0)
-        about = pydicom.dcmread(source, defer_size=2**16)
+        about = pydicom.dcmread(rewound(source), defer_size=2**16)
         if "PixelData" not in about and "FloatPixelData" not in about and "DoubleFloatPixelData" not in about:
             raise UnreadableImage("a DICOM file without an image")
         self._about, self._frame = about, 0
@@ -54,8 +52,8 @@ class DicomPlanes(Planes):
         """The part of the file that has slope and intercept: that of the frame, of all frames, or the file itself."""
         of_frames = self._about.get("PerFrameFunctionalGroupsSequence") or []
         groups = [*of_frames[self._frame : self._frame + 1], *(self._about.get("SharedFunctionalGroupsSequence") or [])]
-        found = (one for group in groups for one in group.get("PixelValueTransformationSequence") or [])
-        return next(found, self._about)
+        units = (unit for group in groups for unit in group.get("PixelValueTransformationSequence") or [])
+        return next(units, self._about)
 
     def _read(self) -> np.ndarray:
         from pydicom.pixels import apply_color_lut, apply_modality_lut, pixel_array

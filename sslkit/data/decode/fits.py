@@ -1,12 +1,10 @@
 """FITS images of more than 8 bits, whose bytes many releases of Pillow take in the wrong order."""
 
 from math import prod
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 
-from sslkit.data.decode.large import start_of
+from sslkit.data.decode.large import Source, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import UnreadableImage
 
@@ -20,7 +18,7 @@ class FitsPlanes(Planes):
     Raises UnreadableImage for a file whose first part is no image.
     """
 
-    def __init__(self, source: str | Path | IO[bytes]) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         cards, self._begin = _header(source)
         self._shape = tuple(int(cards[f"NAXIS{axis}"]) for axis in range(int(cards["NAXIS"]), 0, -1))
@@ -46,7 +44,7 @@ class FitsPlanes(Planes):
         return values.astype(np.int64) if is_whole else values
 
 
-def _header(source: str | Path | IO[bytes]) -> tuple[dict[str, str], int]:
+def _header(source: Source) -> tuple[dict[str, str], int]:
     """The values by their names, and the place of the data."""
     cards, content = {}, b""
     for begin in range(0, _BLOCK * _MOST, _CARD):

@@ -11,6 +11,7 @@ from PIL import Image, UnidentifiedImageError
 
 from sslkit.data.decode.unreadable import UnreadableImage
 
+Source = str | Path | IO[bytes]  # a file, or its content
 _START = 16  # bytes that Pillow's formats look at
 
 
@@ -18,7 +19,7 @@ class TooLarge(UnreadableImage):
     """The image has more pixels than are allowed."""
 
 
-def open_below(source: str | Path | IO[bytes], most: int | None) -> Image.Image:
+def open_below(source: Source, most: int | None) -> Image.Image:
     """Open an image of at most so many pixels, by default of Pillow's limit, 179 million.
 
     Raises TooLarge, and what Pillow raises.
@@ -50,7 +51,7 @@ def _checked(image: Image.Image, most: int) -> Image.Image:
     return image
 
 
-def _identified(source: str | Path | IO[bytes]) -> Image.Image:
+def _identified(source: Source) -> Image.Image:
     """`Image.open` without its limit."""
     Image.init()
     start = start_of(source, _START)
@@ -60,21 +61,22 @@ def _identified(source: str | Path | IO[bytes]) -> Image.Image:
             try:
                 return factory(source, None)
             except (SyntaxError, IndexError, TypeError, struct.error):  # of another format
-                _rewind(source)
+                rewound(source)
     raise UnidentifiedImageError
 
 
-def start_of(source: str | Path | IO[bytes], length: int) -> bytes:
-    """The first bytes of a file, or of one that is open, which is rewound."""
+def start_of(source: Source, length: int) -> bytes:
+    """The first bytes of a file, or of one that is open, which is rewound. length: -1 for all."""
     if isinstance(source, (str, Path)):
         with open(source, "rb") as file:
             return file.read(length)
-    source.seek(0)
-    start = source.read(length)
-    source.seek(0)
+    start = rewound(source).read(length)
+    rewound(source)
     return start
 
 
-def _rewind(source: str | Path | IO[bytes]) -> None:
+def rewound(source: Source) -> Source:
+    """The source, at its start if it is open."""
     if not isinstance(source, (str, Path)):
         source.seek(0)
+    return source

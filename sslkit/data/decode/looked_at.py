@@ -12,11 +12,10 @@ from tqdm import tqdm
 from sslkit.data.decode import scale, tiff
 from sslkit.data.decode.decoding import is_deep, values_of
 from sslkit.data.decode.large import TooLarge
-from sslkit.data.decode.measured import Values
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.scale import Range
-from sslkit.data.decode.unreadable import UnreadableImage, unreadable
+from sslkit.data.decode.scale import Range, Values
+from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.path_list import PathList
 from sslkit.terminal.plurals import counted
@@ -63,7 +62,7 @@ class Look:
         if spare:
             read = image.colours if isinstance(image, Planes) else len(image.getbands())
             self.spare = (read + spare, read)
-        if not reads_pages and (pages := number_of_pages(image)) > 1:
+        if not reads_pages and (pages := len(pages_of(image))) > 1:
             self.pages.append(pages)
 
     def warn(self, name: str) -> None:
@@ -84,38 +83,31 @@ class Look:
 
 def look(images: Opened) -> Look:
     """Open up to `LOOKED_AT` evenly spaced images of each kind of file, without decoding."""
-    found = Look()
+    seen = Look()
     for rows in _kinds(images):
-        before = found.deep
+        before = seen.deep
         for row in rows[np.unique(np.linspace(0, len(rows) - 1, LOOKED_AT, dtype=int))].tolist():
             try:
                 with images._open(row) as image:
-                    found.add(image, images.options.pages == "all")
+                    seen.add(image, images.options.pages == "all")
             except TooLarge as error:
-                found.large = found.large or (images.path(row), str(error))
+                seen.large = seen.large or (images.path(row), str(error))
             except UnreadableImage:  # told of when it is asked for
                 continue
-        if found.deep > before:
-            found.candidates.append(rows)
-    return found
+        if seen.deep > before:
+            seen.candidates.append(rows)
+    return seen
 
 
-def number_of_pages(image: Picture) -> int:
-    """The number of pictures in a file, without smaller copies and masks of others. Raises UnreadableImage."""
-    return len(pages_of(image))
-
-
+@as_unreadable()
 def pages_of(image: Picture) -> Sequence[int]:
-    """The pages that `number_of_pages` counts, to be sought. Raises UnreadableImage."""
-    try:
-        number = 1 if getattr(image, "format", None) in _ONE_PAGE else getattr(image, "n_frames", 1)
-        is_tiff = number > 1 and isinstance(image, Image.Image) and image.format == "TIFF"
-        return tiff.pages_of(image) if is_tiff else range(number)
-    except Exception as error:  # a damaged page
-        raise unreadable(error) from error
+    """The pages of a file, to be sought, without smaller copies and masks of others. Raises UnreadableImage."""
+    number = 1 if getattr(image, "format", None) in _ONE_PAGE else getattr(image, "n_frames", 1)
+    is_tiff = number > 1 and isinstance(image, Image.Image) and image.format == "TIFF"
+    return tiff.pages_of(image) if is_tiff else range(number)
 
 
-def range_of(images: Opened, found: Look) -> Range | None:
+def range_of(images: Opened, seen: Look) -> Range | None:
     """The range that a data set is read by; None if no image that was looked at has more than 8 bits.
 
     As given; for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample.
@@ -123,17 +115,17 @@ def range_of(images: Opened, found: Look) -> Range | None:
     """
     given = images.options.range
     if isinstance(given, tuple):
-        if not found.deep and found.images:
+        if not seen.deep and seen.images:
             _warn(scale.unused(given, images.name))
         return given
-    if not found.deep:
+    if not seen.deep:
         return None
-    values = _measured(images, np.concatenate(found.candidates), whole=given == scale.AUTO)
+    values = _measured(images, np.concatenate(seen.candidates), whole=given == scale.AUTO)
     if not values.images:
         return scale.BYTE
     chosen = values.exact() if given == scale.AUTO else values.usual()
-    others = found.images - found.deep
-    plain = f"; {others} of {found.images} images looked at have 8 bits and stay as they are" if others else ""
+    others = seen.images - seen.deep
+    plain = f"; {others} of {seen.images} images looked at have 8 bits and stay as they are" if others else ""
     _warn(
         f"{images.name}: {values.kind} images ({values.images:,} of {len(images):,} looked at), "
         f"whose {values.said(chosen)}{plain}"
@@ -143,7 +135,7 @@ def range_of(images: Opened, found: Look) -> Range | None:
 
 def _measured(images: Opened, rows: np.ndarray, *, whole: bool) -> Values:
     """The values of all rows, or of a sample that is always the same."""
-    found, pixels = Values(), 0
+    measured, pixels = Values(), 0
     if not whole:
         rows = np.random.default_rng(0).permutation(rows)[:MEASURED]
     for row in tqdm(rows.tolist(), desc="range", unit="image", delay=2, disable=bar_is_off()):
@@ -156,12 +148,12 @@ def _measured(images: Opened, rows: np.ndarray, *, whole: bool) -> Values:
             continue
         if not values.size:
             continue
-        found.add(values)
-        found.add_channels(values if values.ndim == 3 and len(values) > 1 else ())
+        measured.add(values)
+        measured.add_channels(values if values.ndim == 3 and len(values) > 1 else ())
         pixels += values.size
-        if not whole and pixels > _PIXELS and found.images >= _LEAST:
+        if not whole and pixels > _PIXELS and measured.images >= _LEAST:
             break
-    return found
+    return measured
 
 
 def _kinds(images: Opened) -> Iterator[np.ndarray]:
@@ -185,8 +177,8 @@ def _endings(names: PathList) -> tuple[Sequence[bytes], np.ndarray]:
     codes = np.zeros(len(names), np.int64)
     for letter in letters.T:
         codes = codes << 8 | letter
-    found, kinds = np.unique(codes, return_inverse=True)
-    return [int(code).to_bytes(_LETTERS, "big").lower() for code in found], kinds
+    endings, kinds = np.unique(codes, return_inverse=True)
+    return [int(code).to_bytes(_LETTERS, "big").lower() for code in endings], kinds
 
 
 def _warn(text: str) -> None:

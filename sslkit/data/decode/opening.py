@@ -1,18 +1,26 @@
-"""Open one image, in a file or in memory, without decoding it."""
+"""Open one image, in a file or in memory, without decoding it.
+
+Other packages, where they are installed, read what Pillow does not open, or not as it is meant.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from PIL import Image, UnidentifiedImageError
 
-from sslkit.data.decode.large import check_size, open_below
+from sslkit.data.decode import dicom, tiff
+from sslkit.data.decode.deep import deep_jpeg2000, halves_of
+from sslkit.data.decode.fits import FitsPlanes
+from sslkit.data.decode.large import Source, check_size, open_below, start_of
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.rare_formats import as_meant, open_rare
-from sslkit.data.decode.unreadable import UnreadableImage, unreadable
+from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage, as_unreadable
 from sslkit.files.regular_files import regular
 
 Picture = Image.Image | Planes
+
+RARE = ("dcm", "dicom", "heic", "heif", "hif")  # extensions beside those of Pillow
+_HEIF = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")  # brands
+START = dicom.LENGTH  # bytes of a file that tell its format
 
 
 @dataclass(frozen=True)
@@ -23,37 +31,75 @@ class Opening:
     max_pixels: int | None = None
 
 
-def open_image(source: str | Path | IO[bytes]) -> Image.Image:
+@as_unreadable()
+def open_image(source: Source) -> Image.Image:
     """Open a file, or its content, by Pillow, without decoding. Raises UnreadableImage."""
-    try:
-        return open_below(regular(source) if isinstance(source, (str, Path)) else source, None)
-    except Exception as error:
-        raise unreadable(error) from error
+    return open_below(regular(source) if isinstance(source, (str, Path)) else source, None)
 
 
-def open_picture(source: str | Path | IO[bytes], how: Opening) -> Picture:
+@as_unreadable()
+def open_picture(source: Source, how: Opening) -> Picture:
     """Open a file, or its content, as it is meant, without decoding: where Pillow cannot, by other packages.
 
     Raises UnreadableImage, and UserError for a package that is missing.
     """
+    source = regular(source) if isinstance(source, (str, Path)) else source
     try:
-        source = regular(source) if isinstance(source, (str, Path)) else source
-        return _opened(source, how)
-    except Exception as error:
-        raise unreadable(error) from error
-
-
-def _opened(source: str | Path | IO[bytes], how: Opening) -> Picture:
-    try:
-        found = as_meant(open_below(source, how.max_pixels), source, how.channels)
+        picture = _as_meant(open_below(source, how.max_pixels), source, how.channels)
     except UnidentifiedImageError:
-        found = open_rare(source, how.channels)
-        if found is None:
+        picture = _open_rare(source, how.channels)
+        if picture is None:
             raise
-    if isinstance(found, Planes):
+    if isinstance(picture, Planes):
         try:
-            check_size(found.size, found.count * found.itemsize, how.max_pixels)
+            check_size(picture.size, picture.count * picture.itemsize, how.max_pixels)
         except UnreadableImage:
-            found.close()
+            picture.close()
             raise
-    return found
+    return picture
+
+
+def is_rare(start: bytes) -> bool:
+    """Return whether a file with these first `START` bytes is of a format that Pillow does not know."""
+    return dicom.is_dicom(start) or _is_heif(start)
+
+
+def _open_rare(source: Source, channels: int | None) -> Picture | None:
+    """Open what Pillow could not; None if it is of no other format. channels: that are wanted.
+
+    Raises MissingPackage, UnreadableImage, and whatever the packages raise.
+    """
+    start = start_of(source, START)
+    if start[:4] in tiff.STARTS:
+        return tiff.open_tiff(source, channels)
+    if dicom.is_dicom(start):
+        return dicom.DicomPlanes(source)
+    return _open_heif(source) if _is_heif(start) else None
+
+
+def _as_meant(image: Image.Image, source: Source, channels: int | None) -> Picture:
+    """An image that Pillow has opened, or its planes where Pillow would lose some or their bits."""
+    if image.format == "TIFF" and (planes := tiff.planes_of(image, source, channels)) is not None:
+        return planes
+    if image.format == "FITS" and image.mode != "L":
+        image.close()
+        return FitsPlanes(source)
+    if image.format == "JPEG2000":
+        deep = deep_jpeg2000(image, source)
+        return image if deep is None else deep
+    if image.format not in ("PNG", "TIFF") or (halves := halves_of(image, source)) is None:
+        return image
+    halves.spare = tiff.spare_of(image)
+    return halves
+
+
+def _is_heif(start: bytes) -> bool:
+    return start[4:8] == b"ftyp" and start[8:12] in _HEIF
+
+
+def _open_heif(source: Source) -> Image.Image:
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError as error:
+        raise MissingPackage("reading HEIC", "pillow-heif", "heif") from error
+    return HeifImageFile(source)

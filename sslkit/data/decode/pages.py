@@ -1,4 +1,4 @@
-"""Each page of files that have several as an image of its own."""
+"""Each page of files that have several as an image of its numbers."""
 
 import copy
 from collections.abc import Sequence
@@ -85,16 +85,16 @@ def of_pages(images: DecodedImages) -> PagedImages:
     rows, pages = [], []
     bar = tqdm(range(len(images)), desc="pages", unit="file", delay=2, disable=bar_is_off())
     for row in bar:
-        found = _pages(images, row)
-        rows += [row] * len(found)
-        pages += found
+        numbers = _pages(images, row)
+        rows += [row] * len(numbers)
+        pages += numbers
     return PagedImages(images, np.array(rows, np.int64), np.array(pages, np.int64))
 
 
 def _pages(images: DecodedImages, row: int) -> Sequence[int]:
     try:
         with images._open(row) as image:
-            found = pages_of(image)
-            return found if len(found) > 1 else [-1]
+            numbers = pages_of(image)
+            return numbers if len(numbers) > 1 else [-1]
     except UnreadableImage:
         return [-1]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sslkit.data.arrays import convert_channels
-from sslkit.data.decode.scale import BYTE, Range, filled, finite, measured, own, to_bytes
+from sslkit.data.decode.scale import BYTE, Range, filled, finite, guessed, present, to_bytes
 from sslkit.data.decode.unreadable import UnreadableImage
 
 
@@ -56,7 +56,7 @@ class Planes:
 
         Raises UnreadableImage for NaN and infinity.
         """
-        return finite(measured(self._read()[: self.colours], self.nodata))
+        return finite(present(self._read()[: self.colours], self.nodata))
 
     def becomes(self, channels: int) -> bool:
         """Return whether the planes can be read as so many channels."""
@@ -74,13 +74,13 @@ class Planes:
         planes = self._read()
         values = planes[:shown]
         if self.is_deep:
-            scale = scale or own(finite(measured(values, self.nodata)))
+            scale = scale or guessed(finite(present(values, self.nodata)))
             values = filled(values, self.nodata, scale[0])
         picture = to_bytes(finite(values), scale if self.is_deep else BYTE)
-        found = self._turned(255 - picture if self.is_inverted else picture)
+        turned = self._turned(255 - picture if self.is_inverted else picture)
         if self.has_alpha:
-            found = self._with_alpha(found, planes[self.colours])
-        return convert_channels(found[None], channels)[0]
+            turned = self._with_alpha(turned, planes[self.colours])
+        return convert_channels(turned[None], channels)[0]
 
     def _with_alpha(self, picture: Tensor, alpha: np.ndarray) -> Tensor:
         """RGB and opacity (4, H, W). alpha: (H, W), up to the greatest number of its type, 1 for floats."""

@@ -1,12 +1,12 @@
 """TIFF files: which of them Pillow reads as they are meant, and the planes of the others."""
 
 from importlib.util import find_spec
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from sslkit.data.decode.large import Source, rewound
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
@@ -21,7 +21,7 @@ _SIGNED, _APART = 2, 2  # of _FORMAT and _PLANAR
 _READ = ("MINISWHITE", "MINISBLACK", "RGB", "YCBCR", "CFA", "LINEAR_RAW")  # JPEG's colours become RGB
 
 
-def planes_of(image: Image.Image, source: str | Path | IO[bytes], channels: int | None) -> Planes | None:
+def planes_of(image: Image.Image, source: Source, channels: int | None) -> Planes | None:
     """The planes of a TIFF that Pillow has opened, and would read in part or not as it is meant; None of others.
 
     channels: that are wanted. Raises MissingPackage and UnreadableImage.
@@ -50,12 +50,12 @@ def is_unsigned(image: Image.Image) -> bool:
 
 def pages_of(image: Image.Image) -> list[int]:
     """The pages of an opened TIFF that are pictures of their own; it is left at one of them."""
-    found = []
+    pictures = []
     for page in range(image.n_frames):
         image.seek(page)
         if not image.tag_v2.get(_KIND, 0) & _NO_PICTURES:
-            found.append(page)
-    return found or [0]
+            pictures.append(page)
+    return pictures or [0]
 
 
 def nodata_of(written: Any) -> float | None:
@@ -76,15 +76,13 @@ def _is_misread(tags: Any) -> bool:
     return is_signed or (bits > 8 and tags.get(_PLANAR) == _APART)
 
 
-def open_tiff(source: str | Path | IO[bytes], channels: int | None) -> Planes:
+def open_tiff(source: Source, channels: int | None) -> Planes:
     """Open any TIFF. channels: pages of one plane are read together as so many. Raises MissingPackage."""
     try:
         import tifffile
     except ImportError as error:
         raise MissingPackage("such a TIFF, which Pillow cannot read as it is meant,", "tifffile", "tiff") from error
-    if not isinstance(source, (str, Path)):
-        source.seek(0)
-    file = tifffile.TiffFile(source)
+    file = tifffile.TiffFile(rewound(source))
     try:
         return TiffPlanes(file, channels)
     except BaseException:

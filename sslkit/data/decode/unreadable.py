@@ -1,6 +1,8 @@
 """The errors of images that cannot be read."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from PIL import UnidentifiedImageError
 
@@ -27,3 +29,12 @@ def unreadable(error: Exception) -> Exception:
     if isinstance(error, UnidentifiedImageError):  # its message shows the object in memory, or the path once more
         return UnreadableImage("it is no image of a known format")
     return UnreadableImage(f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+@contextmanager
+def as_unreadable() -> Iterator[None]:
+    """Raise what `unreadable` makes of an error inside; as a decorator, of an error of the function."""
+    try:
+        yield
+    except Exception as error:  # each format raises its own
+        raise unreadable(error) from error

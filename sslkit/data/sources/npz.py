@@ -12,8 +12,7 @@ import numpy as np
 
 from sslkit.data.arrays import ArrayImages, checked_pixels, to_nchw
 from sslkit.data.decode import scale
-from sslkit.data.decode.measured import Values
-from sslkit.data.decode.scale import Range
+from sslkit.data.decode.scale import Range, Values
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.label_values import classes_of_splits
 from sslkit.errors import UserError

@@ -1,8 +1,12 @@
-"""The augmented views of a batch of images: SimCLR's and BYOL's augmentations as batched tensor operations.
+"""The augmented views of a batch of images or clips: SimCLR's and BYOL's augmentations as batched tensor operations.
 
 Crop, flip and blur are one separable resampling (resample.py), the colours one linear map per image (color.py), both
 built from random numbers drawn on the CPU from one torch.Generator. So blur comes before the colours, where the papers
 blur after them; the two commute except for the clamp to [0, 1].
+
+The frames of a clip share one draw: a crop, flip or colour that changed from frame to frame would add motion to the
+video (Qian et al. 2021, CVRL, arXiv 2008.03800, section 3.2). Contrast therefore keeps the mean gray of the whole clip,
+not of each frame, as in PySlowFast, which treats a clip's frames as one image.
 
 Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXiv 2006.07733, appendix B.
 """
@@ -18,10 +22,8 @@ from PIL import Image
 from torch import Tensor
 
 from sslkit.data.views import color, resample
-from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
+from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
-
-__all__ = ["BYOL", "SIMCLR", "View", "ViewRecipe", "Views", "augment", "contact_sheet", "view_generator"]
 
 
 class Views(list[Tensor]):
@@ -126,12 +128,62 @@ def augment(
     """
     if images.dim() != 4 or not images.numel():
         raise UserError(f"images must have the shape (N, C, H, W), N > 0, got {tuple(images.shape)}")
-    check(images, size, aspect, generator)
-    views = recipe.each()
-    with full_precision("cpu"), full_precision(images.device.type):
-        draws = draw_views(views, images, generator, aspect, rank, world_size)
-        made = [render(images, draw, view.size or size, view) for view, draw in zip(views, draws, strict=True)]
-    return Views(made, boxes_of(draws, images))
+    _check(images, size, aspect, generator)
+    return _rendered([images], recipe.each(), size, generator, aspect, rank, world_size)
+
+
+@torch.no_grad()
+def augment_clips(
+    clips: Tensor,
+    recipe: ViewRecipe,
+    size: int,
+    generator: torch.Generator,
+    *,
+    aspect: Tensor | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+) -> Views:
+    """The views of a batch of videos: V tensors (N, C, T, S, S), float32 in [0, 1], on the device of the clips.
+
+    clips: (N, R, C, T, H, W) uint8, or float in [0, 1]: R clips of each of N videos. View v shows clip v % R
+    (Feichtenhofer et al. 2021, arXiv 2104.14558).
+    recipe: its full-size views are repeated in turn until there are at least R of them.
+    size, generator, aspect (of the N videos), rank, world_size: as in `augment`. For R = 1 and identical frames the
+    views are those of the image; otherwise those of each frame, except for contrast.
+    Raises UserError for another shape or type.
+    """
+    if clips.dim() != 6 or not clips.numel():
+        raise UserError(f"clips must have the shape (N, R, C, T, H, W), N > 0, got {tuple(clips.shape)}")
+    _check(clips, size, aspect, generator)
+    views = clip_views(recipe, clips.shape[1])
+    return _rendered(clips.unbind(1), views, size, generator, aspect, rank, world_size)
+
+
+def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
+    """The views that `augment_clips` makes for `clips` clips a video: full-size ones first, then the local crops."""
+    whole = recipe.views
+    repeats = -(-clips // len(whole))
+    return (whole * repeats)[: max(clips, len(whole))] + recipe.each()[len(whole) :]
+
+
+def _rendered(
+    sources: Sequence[Tensor],
+    views: Sequence[View],
+    size: int,
+    generator: torch.Generator,
+    aspect: Tensor | None,
+    rank: int,
+    world_size: int,
+) -> Views:
+    """The views of the sources in turn: of R batches (N, C, H, W) or (N, C, T, H, W) of one shape."""
+    first = sources[0]
+    with full_precision("cpu"), full_precision(first.device.type):
+        draws = draw_views(views, first, generator, aspect, rank, world_size)
+        made = [
+            _render(sources[number % len(sources)], draw, view.size or size, view)
+            for number, (view, draw) in enumerate(zip(views, draws, strict=True))
+        ]
+    return Views(made, torch.stack([draw.place(*first.shape[-2:]) for draw in draws]))
 
 
 def draw_views(
@@ -146,18 +198,13 @@ def draw_views(
     return [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
 
 
-def boxes_of(draws: Sequence[Draw], images: Tensor) -> Tensor:
-    """`Views.boxes` of these draws."""
-    return torch.stack([draw.place(*images.shape[-2:]) for draw in draws])
-
-
 def full_precision(device: str) -> AbstractContextManager:
     """Compute matrix products in float32, even under the caller's autocast."""
     known = torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if known else nullcontext()
 
 
-def check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
+def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
     """Raises UserError for images or clips of another type, and for a wrong size, generator or aspect."""
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise UserError(f"images must be uint8, or float in [0, 1], got {images.dtype}")
@@ -174,7 +221,7 @@ def check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Gen
 CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; enough memory to keep a GPU busy
 
 
-def render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
+def _render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
     """One view (N, C, size, size), made in chunks; for clips (N, C, T, H, W) it is (N, C, T, size, size)."""
     n, *planes, h, w = images.shape
     out = images.new_empty(n, *planes, size, size, dtype=torch.float32)

@@ -5,7 +5,7 @@ everything else (flip, blur, colours, solarize) is drawn and made for the whole 
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -50,14 +50,15 @@ class Crops:
     def to(self, device: torch.device | str) -> "Crops":
         """Copy the pixels, to a GPU without waiting; the boxes stay on the CPU."""
         without_waiting = torch.device(device).type == "cuda"
-        whole = None if self.whole is None else self.whole.to(device, non_blocking=without_waiting)
-        pixels = tuple(part.to(device, non_blocking=without_waiting) for part in self.pixels)
-        return replace(self, pixels=pixels, whole=whole)
+        return self._copied(lambda pixels: pixels.to(device, non_blocking=without_waiting))
 
     def pin_memory(self) -> "Crops":
         """Called by torch's DataLoader."""
-        whole = None if self.whole is None else self.whole.pin_memory()
-        return replace(self, pixels=tuple(part.pin_memory() for part in self.pixels), whole=whole)
+        return self._copied(Tensor.pin_memory)
+
+    def _copied(self, copy: Callable[[Tensor], Tensor]) -> "Crops":
+        whole = None if self.whole is None else copy(self.whole)
+        return replace(self, pixels=tuple(map(copy, self.pixels)), whole=whole)
 
 
 def draw_boxes(views: Sequence[View], seed: int, epoch: int, row: int, height: int, width: int) -> Tensor:

@@ -14,6 +14,7 @@ from sslkit.options.settings import Limits, fits
 SMALL = 64  # pixels: up to this size the recipes for small images apply
 CROPS, PIXELS = Limits(least=0, most=64), Limits(least=1, most=4096)
 PUBLISHED = 224  # pixels: image size of the published recipes
+_SHARES = ("flip", "jitter", "grayscale", "blur", "solarize", "brightness", "contrast", "saturation", "threshold")
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,7 @@ class View:
     def __post_init__(self) -> None:
         if self.size is not None and not fits(self.size, int, PIXELS):
             raise UserError(f"view option size={self.size!r}: give pixels, {PIXELS}, or null for the run's size")
-        for name in ("flip", "jitter", "grayscale", "blur", "solarize"):
-            self._limit(name, 1)
-        for name in ("brightness", "contrast", "saturation", "threshold"):
+        for name in _SHARES:
             self._limit(name, 1)
         self._limit("hue", 0.5)
         for name, limit in (("scale", 1), ("ratio", None), ("sigma", None)):

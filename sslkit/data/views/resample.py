@@ -26,8 +26,9 @@ def draw_boxes(
     """
     uniform, aspect = uniform.double(), aspect.double()[:, None]
     area_draw, ratio_draw, place = uniform.split([TRIES, TRIES, 2], dim=1)
-    area = height * width * torch.lerp(*_ends(scale), area_draw)
-    shape = torch.lerp(*_ends((math.log(ratio[0]), math.log(ratio[1]))), ratio_draw).exp()
+    area = height * width * torch.lerp(*torch.tensor(scale, dtype=torch.float64), area_draw)
+    log_ratio = torch.tensor([math.log(end) for end in ratio], dtype=torch.float64)
+    shape = torch.lerp(*log_ratio, ratio_draw).exp()
     shape = shape * (width / height) / aspect  # width / height in stored pixels
     w, h = (area * shape).sqrt().round(), (area / shape).sqrt().round()
     fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
@@ -37,10 +38,6 @@ def draw_boxes(
     room = torch.tensor([height, width]) + 1 - size
     boxes = torch.cat([(place * room).floor(), size], 1)
     return torch.where(fits.any(1, keepdim=True), boxes, central)
-
-
-def _ends(interval: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    return torch.tensor(interval[0], dtype=torch.float64), torch.tensor(interval[1], dtype=torch.float64)
 
 
 def _central_boxes(aspect: Tensor, ratio: tuple[float, float], height: int, width: int) -> Tensor:

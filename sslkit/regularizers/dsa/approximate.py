@@ -43,13 +43,13 @@ def approximate_neighbours(x: np.ndarray, k: int) -> tuple[np.ndarray, float]:
     """
     cells = _cells(x)
     count, recall = _cells_to_compare(cells, x, k)
-    found = np.empty((len(x), k), np.int32)
+    neighbours = np.empty((len(x), k), np.int32)
     for cell in range(len(cells.near)):
         rows = cells.rows(cell)
         for start in range(rows.start, rows.stop, ROWS):
             some = slice(start, min(start + ROWS, rows.stop))
-            found[cells.order[some]] = _nearest(cells, some, cell, count, k)
-    return found, recall
+            neighbours[cells.order[some]] = _nearest(cells, some, cell, count, k)
+    return neighbours, recall
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
@@ -95,8 +95,8 @@ def _nearest(cells: Cells, some: slice, cell: int, count: int, k: int) -> np.nda
     count = max(count, int(np.searchsorted(np.cumsum(sizes[near]), k + 1)) + 1)
     bank = np.concatenate([np.arange(cells.starts[other], cells.starts[other + 1]) for other in near[:count]])
     blocks = (bank[rows] for rows in _blocks(len(bank)))
-    found = _merged(cells.float32(some), ((at, cells.float32(at)) for at in blocks), k)
-    return cells.order[_others(np.arange(some.start, some.stop), found)]
+    nearest = _merged(cells.float32(some), ((at, cells.float32(at)) for at in blocks), k)
+    return cells.order[_others(np.arange(some.start, some.stop), nearest)]
 
 
 def _merged(query: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], k: int) -> np.ndarray:
@@ -111,11 +111,11 @@ def _merged(query: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], 
     return heap.I
 
 
-def _others(own: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _others(rows: np.ndarray, nearest: np.ndarray) -> np.ndarray:
     """Leave each row itself out of its k + 1 nearest: (n, k). Among copies it may be missing: then the last goes."""
-    left_out = found == own[:, None]
+    left_out = nearest == rows[:, None]
     left_out[~left_out.any(1), -1] = True
-    return found[~left_out].reshape(len(own), -1)
+    return nearest[~left_out].reshape(len(rows), -1)
 
 
 def _blocks(n: int) -> list[slice]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sslkit.embeddings import wide
-from sslkit.errors import UserError
-from sslkit.options.members import nearest
-from sslkit.regularizers.dsa.pairwise import KERNELS, pair_scores
-from sslkit.regularizers.dsa.threads import one_thread
+from sslkit.errors import check_one_of
+from sslkit.regularizers.dsa.pairwise import KERNELS, one_thread, pair_scores
 
 PHIS = ("relu", "softplus", "exp")
 NORMALISE = ("row", "none")
@@ -24,12 +23,6 @@ SCORE_MODES = ("outside", "inside")
 _EPS = 1e-6  # added to every row sum: a row of zeros stays zero instead of NaN
 _TINY = 1e-12  # squared distances below it count as zero and have no gradient
 _BLOCK = 2**22  # pairs of one row block, 16 MiB in fp32
-
-
-def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Raises UserError unless `value`, given as option `name`, is one of `known`."""
-    if value not in known:
-        raise UserError(f"{name}={value!r} is not possible: {nearest(str(value), known)}")
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager:
@@ -58,10 +51,10 @@ class ArrangingMLP(nn.Module):
         kernel: str = "auto",
     ) -> None:
         super().__init__()
-        one_of("phi", phi, PHIS)
-        one_of("normalise", normalise, NORMALISE)
-        one_of("inputs", inputs, INPUTS)
-        one_of("kernel", kernel, KERNELS)
+        check_one_of("phi", phi, PHIS)
+        check_one_of("normalise", normalise, NORMALISE)
+        check_one_of("inputs", inputs, INPUTS)
+        check_one_of("kernel", kernel, KERNELS)
         self.phi, self.normalise, self.inputs, self.kernel = phi, normalise, inputs, kernel
         self.steps = 0  # number of calls of the run, 0 if unknown
         self.first = nn.Linear(2 * dim if inputs == "concat" else dim, hidden)
@@ -99,7 +92,7 @@ class CosineArranger(nn.Module):
 
     def __init__(self, *, normalise: str = "row") -> None:
         super().__init__()
-        one_of("normalise", normalise, NORMALISE)
+        check_one_of("normalise", normalise, NORMALISE)
         self.normalise = normalise
 
     def forward(self, z: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -152,7 +145,7 @@ def arrange_loss(
     score_mode: "inside" multiplies the exponent by sc_i, as in the official code.
     include_self: include the pairs i = j, whose d is 0.
     """
-    one_of("reduction", reduction, REDUCTIONS)
+    check_one_of("reduction", reduction, REDUCTIONS)
     pairs = arrange_log_sum(
         z,
         m,
@@ -185,7 +178,7 @@ def arrange_log_sum(
 
     Values of ranks with different rows combine by logsumexp.
     """
-    one_of("score_mode", score_mode, SCORE_MODES)
+    check_one_of("score_mode", score_mode, SCORE_MODES)
     with without_autocast(z):
         z = F.normalize(wide(z), dim=1)
         m = m.to(torch.promote_types(m.dtype, z.dtype))
@@ -197,21 +190,20 @@ def arrange_log_sum(
         return _LogSum.apply(z.to(m.dtype), m, form)
 
 
+@dataclass(frozen=True)
 class _Form:
-    """The exponent of one row block, and the positions of its pairs."""
+    """The exponent of one row block, and the positions of its pairs. Options: see `arrange_loss`.
 
-    def __init__(
-        self,
-        rows: Tensor,
-        log_score: Tensor | None,
-        strength: Tensor | None,
-        alpha: float,
-        gamma: float,
-        squared: bool,
-        include_self: bool,
-    ) -> None:
-        self.rows, self.log_score, self.strength = rows, log_score, strength
-        self.alpha, self.gamma, self.squared, self.include_self = alpha, gamma, squared, include_self
+    rows: (r,) the anchors. log_score: (r,) added to the exponent. strength: (r,) multiplies it.
+    """
+
+    rows: Tensor
+    log_score: Tensor | None
+    strength: Tensor | None
+    alpha: float
+    gamma: float
+    squared: bool
+    include_self: bool
 
     def blocks(self, columns: int) -> Iterator[slice]:
         step = max(1, _BLOCK // columns)

@@ -3,8 +3,7 @@
 import math
 from typing import Any, Literal, get_args
 
-from sslkit.errors import UserError
-from sslkit.regularizers.dsa.arranging import one_of
+from sslkit.errors import UserError, check_one_of
 
 Variant = Literal["paper", "code"]
 Arranger = Literal["mlp", "cosine"]
@@ -18,7 +17,7 @@ CHOICES = {"variant": Variant, "arranger": Arranger, "mode": Mode, "neighbours":
 def check_choices(*, prior: Any, **given: str) -> None:
     """Raises UserError for the first of `CHOICES` with another value, by name, and for two that exclude each other."""
     for name, known in CHOICES.items():
-        one_of(f"dsa.{name}", given[name], get_args(known))
+        check_one_of(f"dsa.{name}", given[name], get_args(known))
     if given["arranger"] == "cosine" and given["variant"] == "code":
         raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
     if given["mode"] == "view" and isinstance(prior, str) and prior.startswith("features:"):

@@ -1,4 +1,4 @@
-"""The pair kernel: the arranging MLP on every pair, without a buffer of pairs times hidden units.
+"""The pairs of a rank, and the arranging MLP on every one of them, without a buffer of pairs times hidden units.
 
 W1 [z_i ; z_j] + b1 splits into u_i + v_j, so the score of a pair is b + sum_h w_h relu(u_ih + v_jh).
 """
@@ -6,16 +6,17 @@ W1 [z_i ; z_j] + b1 splits into u_i + v_j, so the score of a pair is b + sum_h w
 import math
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sslkit.errors import UserError
-from sslkit.options.members import nearest
-from sslkit.regularizers.dsa.threads import one_thread
+from sslkit.errors import UserError, nearest
+from sslkit.runtime import distributed
 
 KERNELS = ("auto", "blocked", "compiled")
 
@@ -23,7 +24,53 @@ KERNELS = ("auto", "blocked", "compiled")
 # 256 to 1024 pairs a side); on a GPU few large launches are faster.
 _CPU_TILE = (16, 64, 256)
 _GPU_TILE = (16, 1024, 4096)
+SMALL = 2**20  # pairs of rows of z; measured: 2 threads break even between 1,000 and 2,000 rows
 _failed: list[str] = []  # reason why compiling failed in this process, which is not tried again
+
+
+@dataclass
+class RankRows:
+    """The pairs of this rank: the rows of z that are its anchors (None is all), and the map from images to rows."""
+
+    anchors: Tensor | None
+    images: slice  # images of the anchors among those of the step
+    views: int
+
+
+def of_rank(z: Tensor, index: Tensor, *, as_code: bool) -> tuple[Tensor, Tensor, RankRows]:
+    """z (V, N, D) as (V N, D) rows, view by view, their images' index, and the pairs of this rank.
+
+    z, index: of all ranks, rank by rank. The rows are in the order of the batch, in which the first of equally near
+    neighbours counts: the same on any number of ranks.
+    as_code: only this rank's images, as in the official code.
+    """
+    views, count, _ = z.shape
+    world, rank = distributed.world_size(), distributed.rank()
+    own = slice(rank * count // world, (rank + 1) * count // world)
+    if world == 1:
+        return z.flatten(0, 1), index, RankRows(None, own, views)
+    if as_code:
+        return z[:, own].flatten(0, 1), index[own], RankRows(None, slice(0, count // world), views)
+    anchors = torch.arange(views * count, device=z.device).view(views, count)[:, own].flatten()
+    z, index = distributed.in_batch_order(z, 1), distributed.in_batch_order(index)
+    return z.flatten(0, 1), index, RankRows(anchors, own, views)
+
+
+@contextmanager
+def one_thread(device: torch.device, pairs: int = 0) -> Iterator[None]:
+    """Run CPU operations of this Python thread on one core inside the context, if `pairs` is at most SMALL.
+
+    Waking the other threads takes longer than an operation on some 100,000 pairs.
+    """
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1 or pairs > SMALL:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def compiling_pays(pairs_a_side: int, steps: int) -> bool:
@@ -123,13 +170,12 @@ class _Tile:
         return self.views[shape]
 
 
-def _elementwise(u: Tensor, v: Tensor, w: Tensor) -> Tensor:
-    return (torch.relu(u[:, None] + v[None]) * w).sum(-1)
-
-
 @cache
 def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    return torch.compile(_elementwise, fullgraph=True)
+    def elementwise(u: Tensor, v: Tensor, w: Tensor) -> Tensor:
+        return (torch.relu(u[:, None] + v[None]) * w).sum(-1)
+
+    return torch.compile(elementwise, fullgraph=True)
 
 
 def _run_compiled(u: Tensor, v: Tensor, w: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sslkit.embeddings import Embeddings, wide
+from sslkit.embeddings import Embeddings, mean_over_ranks, wide
 from sslkit.errors import UserError
 from sslkit.options.ranges import Count, Ratio, Rows, Share, Size, Temperature, Weight, Width
 from sslkit.priors import build as build_prior
@@ -21,9 +20,7 @@ from sslkit.priors.features import FilePrior
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
-from sslkit.regularizers.dsa.connectivity import connectivity
-from sslkit.regularizers.dsa.rows import RankRows, of_rank
-from sslkit.regularizers.dsa.threads import one_thread
+from sslkit.regularizers.dsa.pairwise import RankRows, of_rank, one_thread
 from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
@@ -139,8 +136,8 @@ class DSA(Regularizer):
         if self.mode == "cached" or whole:
             self._table = tabulate(self.prior, dataset, cache=cache, device=self.place.device)
         if whole and self.nu:
-            score, about = partial(self._score, backend="faiss"), (scoring.VERSION, self.eta, self.mu)
-            self._scores = connectivity(self._table, score, *about, cache=cache).to(self.place.device)
+            scores = scoring.kept_scores(self._table.array, eta=self.eta, mu=self.mu, cache=cache)
+            self._scores = scores.to(self.place.device)
 
     @property
     def needs_images(self) -> bool:
@@ -197,9 +194,6 @@ class DSA(Regularizer):
     def _gather(self, features: Tensor, dim: int) -> Tensor:
         return features if self.as_code else distributed.in_batch_order(distributed.gather(features, dim), dim)
 
-    def _score(self, features: Tensor, backend: str) -> Tensor:
-        return scoring.connectivity_score(features, eta=self.eta, mu=self.mu, backend=backend)
-
     def _arranged(self, z: Tensor, rows: RankRows) -> Tensor:
         if self.as_code:
             return official.arranged(self.arrange, z.unflatten(0, (rows.views, -1)))
@@ -211,7 +205,7 @@ class DSA(Regularizer):
             self._scores = self._scores.to(index.device)
             score = self._scores[index]
         elif self.neighbours != "none":
-            score = self._score(clean, backend="torch")
+            score = scoring.connectivity_score(clean, eta=self.eta, mu=self.mu, backend="torch")
         if score is not None:
             self.watched["dsa/score_sd"] = score.std(correction=0)
             score = score[rows.images].repeat(rows.views)
@@ -219,7 +213,7 @@ class DSA(Regularizer):
         if self.as_code:
             loss = official.arrange_term(z, m, score, alpha=alpha, gamma=self.gamma)
             self.watched["dsa/arrange_mean"] = loss.detach()
-            return self._rank_mean(loss)
+            return mean_over_ranks(loss)
         pairs = arranging.arrange_log_sum(z, m, score, alpha=alpha, gamma=self.gamma, rows=rows.anchors)
         if rows.anchors is not None:  # log-sums of the ranks combine; -inf, all scores zero, has no gradient
             pairs = distributed.gather(pairs.clamp_min(-1e30)[None]).logsumexp(0)
@@ -233,7 +227,7 @@ class DSA(Regularizer):
             features = features.repeat(rows.views, 1)
         if self.as_code:
             prior = official.prior_matrix(features, tau=self.tau, neighbours=self.eta)
-            return self._rank_mean(official.consistency_term(m, prior, rows.views))
+            return mean_over_ranks(official.consistency_term(m, prior, rows.views))
         prior = scoring.prior_matrix(features, tau=self.tau, rows=rows.anchors, neighbours=self.eta)
         square = scoring.consistency_loss(m, prior)
         return square if rows.anchors is None else distributed.sum_over_ranks(square)
@@ -243,10 +237,6 @@ class DSA(Regularizer):
             raise UserError("dsa.mode=view needs the augmented views (e.views), which are missing: use mode=cached")
         features = torch.stack([self.prior(view) for view in e.views])  # (V, N_local, A)
         return self._gather(features, 1).flatten(0, 1)
-
-    def _rank_mean(self, loss: Tensor) -> Tensor:
-        """Mean over the ranks of the losses of their own pairs."""
-        return distributed.sum_over_ranks(loss) / distributed.world_size()
 
     def _alpha(self, n: int) -> float:
         return self.alpha / n if self.relative_alpha else self.alpha

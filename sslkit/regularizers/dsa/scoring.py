@@ -1,6 +1,7 @@
 """The scoring module: the prior matrix and its consistency loss (eqs. 11 to 13), connectivity scores (14, 15)."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,10 +10,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sslkit.embeddings import wide
+from sslkit.errors import check_one_of
 from sslkit.numerics.ties import among_all, pair_cosines, search_error, settle
 from sslkit.regularizers.dsa.approximate import approximate_neighbours
-from sslkit.regularizers.dsa.arranging import NORMALISE, one_of, without_autocast
-from sslkit.regularizers.dsa.threads import one_thread
+from sslkit.regularizers.dsa.arranging import NORMALISE, without_autocast
+from sslkit.regularizers.dsa.pairwise import one_thread
+from sslkit.runtime.kept_arrays import key_of, stored
+from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 
 FROBENIUS = ("squared", "norm")
@@ -43,7 +47,7 @@ def prior_matrix(
     tau: "auto" is the median distance to the `neighbours`-th neighbour.
     squared: False for the plain distance. normalise: "none" returns eq. 11's kernel, in (0, 1].
     """
-    one_of("normalise", normalise, NORMALISE)
+    check_one_of("normalise", normalise, NORMALISE)
     with without_autocast(features):
         a = _unit(features, center)
         if tau == "auto":
@@ -55,9 +59,10 @@ def prior_matrix(
 
 def consistency_loss(m: Tensor, prior: Tensor, *, frobenius: str = "squared") -> Tensor:
     """Eq. 13: sum of squares of M - Mpre, both (r, n); "norm" is its square root. Scalar."""
-    one_of("frobenius", frobenius, FROBENIUS)
+    check_one_of("frobenius", frobenius, FROBENIUS)
     square = _SquareDistance.apply(m, prior.detach().to(m.dtype))
-    return square if frobenius == "squared" else root(square)
+    # the root has gradient 0 at 0
+    return square if frobenius == "squared" else square.clamp_min(1e-24).sqrt()
 
 
 class _SquareDistance(torch.autograd.Function):
@@ -74,11 +79,6 @@ class _SquareDistance(torch.autograd.Function):
         m, prior = ctx.saved_tensors
         with one_thread(m.device, m.numel()):
             return (m - prior).mul_(2 * grad), None
-
-
-def root(square: Tensor) -> Tensor:
-    """The square root, with gradient 0 at 0."""
-    return square.clamp_min(1e-24).sqrt()
 
 
 @torch.no_grad()
@@ -100,8 +100,8 @@ def connectivity_score(
     rule: "threshold", #{j: r_ij > mu} / eta; "fraction", sum_j r_ij / eta^2; "mutual", #{j: i in N(j)} / eta.
     include_direct: i in N(j) counts as a return as well. backend: of the search, "faiss" (on the CPU) or "torch".
     """
-    one_of("rule", rule, RULES)
-    one_of("backend", backend, BACKENDS)
+    check_one_of("rule", rule, RULES)
+    check_one_of("backend", backend, BACKENDS)
     n = len(features)
     if eta >= n:
         warnings.warn(f"eta={eta} is too large for {n} images: using {max(n - 1, 0)} neighbours", stacklevel=2)
@@ -118,6 +118,20 @@ def connectivity_score(
     if n <= _DENSE:
         return _score_dense(ids, mu, rule, include_direct)
     return _score_sparse(ids.cpu(), mu, rule, include_direct).to(features.device)
+
+
+def kept_scores(features: np.ndarray, *, eta: int, mu: int, cache: Path | None) -> Tensor:
+    """`connectivity_score` of a whole data set, (N,) on the CPU, computed once: read from the cache if it is there.
+
+    All ranks must call this.
+    """
+    what = "the connectivity scores"
+    if cache is None:
+        with together(what):
+            return connectivity_score(features, eta=eta, mu=mu)
+    path = Path(cache) / f"scores-{key_of(features, VERSION, eta, mu)}.npy"
+    scores = stored(path, len(features), lambda _: [connectivity_score(features, eta=eta, mu=mu).numpy()], what=what)
+    return torch.from_numpy(np.array(scores))
 
 
 def _unit(features: Tensor, center: Tensor | None = None) -> Tensor:
@@ -143,8 +157,8 @@ def _median_neighbour_distance(a: Tensor, neighbours: int, squared: bool) -> Ten
 
 def _search_torch(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` largest cosines of each row, (N, count), and their column indices."""
-    found = [(chunk @ a.T).topk(count, dim=1) for chunk in a.split(max(1, _PAIRS // len(a)))]
-    return tuple(torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
+    largest = [(chunk @ a.T).topk(count, dim=1) for chunk in a.split(max(1, _PAIRS // len(a)))]
+    return tuple(torch.cat(part).cpu().numpy() for part in zip(*largest, strict=True))
 
 
 def _search_faiss(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:

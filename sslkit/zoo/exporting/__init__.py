@@ -24,7 +24,12 @@ def find(name: str) -> type[Target]:
 def export(
     entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
 ) -> Path:
-    """Write an entry's network in another library's format; see `sslkit.zoo.export`."""
+    """Write an entry's network in the format of another library; returns the path.
+
+    to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
+    in the entry's folder. An existing one is replaced whole, or left unchanged. trust: see `ZooEntry.backbone`.
+    Raises UserError for a network that this format cannot hold, with the formats that can.
+    """
     target = find(to)()
     source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
     folder = source.entry.folder
@@ -49,7 +54,12 @@ def lines(path: str | Path) -> list[str]:
 
 
 def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
-    """A frozen network from an entry or from an exported file or folder; see `sslkit.zoo.load`."""
+    """A frozen network from an entry's folder, or from an export of `export`; see `sslkit.zoo.frozen.Frozen`.
+
+    Nothing in the files is executed, and no connection is opened. trust: "package.module:function", or several:
+    functions of your own that may make the network of an entry's card; they are called.
+    Raises UserError for any other path, and for a card that names code which is not trusted.
+    """
     path = Path(path).expanduser()
     folder = path.parent if path.name == WEIGHTS else path
     if (folder / CARD).is_file():

@@ -141,8 +141,3 @@ def pretrained_cfg(about: About) -> dict[str, object]:
         "interpolation": about.interpolation,
         "crop_pct": about.crop_pct,
     }
-
-
-def timm_call(model: str, options: dict[str, object]) -> str:
-    """The line `net = timm.create_model(...)`."""
-    return f"net = timm.create_model({', '.join([repr(model), *(f'{k}={v!r}' for k, v in options.items())])})"

@@ -9,12 +9,13 @@ from typing import Any
 
 from torch import nn
 
+from sslkit.backbones.network_lines import timm_call
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.files import json_files
-from sslkit.zoo.exporting._model_card import model_card
-from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call
+from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
+from sslkit.zoo.table import NOTES, measured
 
 CONFIG, WEIGHTS, README = "config.json", "model.safetensors", "README.md"
 KEY = "sslkit"
@@ -30,7 +31,7 @@ class HuggingFace(Target):
 
         (path / WEIGHTS).write_bytes(safetensors.torch.save(source.state_dict(), metadata={"format": "pt"}))
         (path / CONFIG).write_text(json.dumps(self._config(source), indent=2) + "\n")
-        (path / README).write_text(model_card(source, self.lines(source.about, name)))
+        (path / README).write_text(_model_card(source, self.lines(source.about, name)))
 
     def lines(self, about: About, name: str) -> list[str]:
         changes = network_of(about, Path(name)).change_lines
@@ -43,7 +44,7 @@ class HuggingFace(Target):
         given = json_files.read(path / CONFIG, "export or copy it again")
         if not isinstance(given, dict) or KEY not in given:
             raise UserError(f"{path} was not exported by sslkit; timm.create_model('local-dir:{path}') may load it")
-        about = About.from_json(json.dumps(given[KEY]), path / CONFIG)
+        about = About.of(given[KEY], path / CONFIG)
         return filled(about, read_weights(path / WEIGHTS, "sslkit.zoo.load"), path)
 
     def _config(self, source: Source) -> dict[str, Any]:
@@ -57,7 +58,7 @@ class HuggingFace(Target):
             "num_features": about.width,
             "pretrained_cfg": {"tag": KEY, "custom_load": False, "num_classes": 0, **pretrained_cfg(about), **kept},
             "model_args": {k: v for k, v in network.arguments.items() if k != "num_classes"},
-            KEY: json.loads(about.to_json(change_lines=network.change_lines)),
+            KEY: about.content(change_lines=network.change_lines),
         }
 
 
@@ -66,3 +67,83 @@ def _first_conv(net: nn.Module, told: Any) -> Any:
     convolutions = [name for name, module in net.named_modules() if isinstance(module, (nn.Conv1d, nn.Conv2d))]
     names = [told] if isinstance(told, str) else list(told or ())
     return told if names and all(name in convolutions for name in names) else next(iter(convolutions), None)
+
+
+def _model_card(source: Source, load: list[str]) -> str:
+    """Markdown with front matter. load: lines of Python that load the folder without sslkit."""
+    about, card = source.about, source.entry.card
+    return "\n".join(
+        [
+            *_front_matter(card),
+            f"# {about.name}",
+            "",
+            f"A {card['backbone']['name']} that gives {about.width} features of images of {about.image_size} pixels "
+            f"with {about.in_chans} channel{'s' if about.in_chans != 1 else ''}, pretrained with sslkit"
+            + (f" by `{about.method}`." if about.method else "."),
+            "",
+            "## Load it",
+            "",
+            "```python",
+            *load,
+            "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(net))",
+            "```",
+            "",
+            "From the hub, write `hf-hub:USER/NAME` for `local-dir:...`. " + _stem(source),
+            "",
+            *_training(card),
+            *_numbers(source),
+        ]
+    )
+
+
+def _front_matter(card: dict[str, Any]) -> list[str]:
+    words = [word for word in card.get("method", "").split("+") if word]
+    tags = [f"- {word}" for word in ("timm", "sslkit", "self-supervised", *words)]
+    return ["---", "library_name: timm", "pipeline_tag: image-feature-extraction", "tags:", *tags, "---", ""]
+
+
+def _stem(source: Source) -> str:
+    if not source.network.change_lines:
+        return "The architecture is timm's as it stands."
+    return (
+        f"The stem was changed for small images ({source.entry.card['backbone'].get('stem', 'see the lines')}): "
+        "without the lines after `create_model` the weights load, but the features differ from those measured."
+    )
+
+
+def _training(card: dict[str, Any]) -> list[str]:
+    data = card.get("data", {})
+    facts = {
+        "method": card.get("method"),
+        "data": data.get("source"),
+        "training images": data.get("images"),
+        "licence of the data": data.get("licence"),
+        "epochs": card.get("epochs"),
+        "seed": card.get("seed"),
+        "date": card.get("date"),
+        "values": _values(data.get("range")),
+        "pixels": f"in [0, 1], mean {card['normalize']['mean']}, std {card['normalize']['std']} by channel",
+    }
+    rows = [f"| {name} | {value} |" for name, value in facts.items() if value is not None]
+    return ["## Training", "", "| | |", "|---|---|", *rows, ""]
+
+
+def _values(limits: list[float] | None) -> str | None:
+    return limits and f"pixels of more than 8 bits: {limits[0]:g} to {limits[1]:g} become 0 to 1"
+
+
+def _numbers(source: Source) -> list[str]:
+    """The entry's results, each with its source; a sentence if there are none."""
+    numbers, before = measured(source.entry), source.entry.card.get("before", {})
+    if not numbers:
+        return ["## Numbers", "", "Nothing was measured.", ""]
+    images = source.entry.card.get("after", {}).get("n")
+    rows = []
+    for name, number in numbers.items():
+        shown = f"{number.value:.1f}" if number.key == "rankme" else f"{100 * number.value:.1f} %"
+        untrained = f"{100 * before[number.key]:.1f} %" if number.key in before else "-"
+        rows.append(f"| {name} | {shown} | {untrained} | {NOTES.get(number.mark, 'at the end of training')} |")
+    trained = images and any(number.mark != "*" for number in numbers.values())
+    counted = [f"At the end of training: quick kNN and quick probe on {images:,.0f} images.", ""] if trained else []
+    head = ["| | this network | before | measured |", "|---|---:|---:|---|"]
+    return ["## Numbers", "", *head, *rows, "", *counted]

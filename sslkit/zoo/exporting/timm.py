@@ -3,12 +3,12 @@
 Its header holds sslkit's description of the network and the lines that load it.
 """
 
-import json
 from pathlib import Path
 
+from sslkit.backbones.network_lines import timm_call
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
-from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg, timm_call
+from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 
 KEY = "sslkit"
@@ -44,5 +44,5 @@ def header(path: Path) -> dict[str, str]:
     try:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+    except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is no whole safetensors file: {error}; export or copy it again") from error

@@ -40,8 +40,8 @@ class Torchvision(Target):
         torch.save(source.state_dict(), path)
 
     def side(self, source: Source, path: Path) -> str:
-        about = json.loads(source.about.to_json(sha256=weights.sha256(path), load=self.lines(source.about, path.name)))
-        return json.dumps(about, indent=2) + "\n"
+        load = self.lines(source.about, path.name)
+        return json.dumps(source.about.content(sha256=weights.sha256(path), load=load), indent=2) + "\n"
 
     def lines(self, about: About, name: str) -> list[str]:
         network = network_of(about, Path(name))
@@ -65,7 +65,7 @@ class Torchvision(Target):
         if not side.is_file():
             raise UserError(f"{path} needs {side.name} beside it, the description of its network: copy or export both")
         given = json_files.read(side, "copy or export both again")
-        about = About.from_json(json.dumps(given), side)
+        about = About.of(given, side)
         if given.get("sha256") != weights.sha256(path):
             raise UserError(f"{side} is about another file than {path.name}: copy or export both together")
         return filled(about, state, path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sslkit.data.decode import scale
-from sslkit.data.decode.measured import Values
+from sslkit.data.decode.scale import Values
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.errors import UserError
 
@@ -92,7 +92,7 @@ def test_a_range_is_written_as_a_command_line_takes_it() -> None:
 )
 def test_a_single_image_of_unknown_scale_is_unreadable(values: list[float], message: str) -> None:
     with pytest.raises(UnreadableImage, match=message):
-        scale.own(np.array(values))
+        scale.guessed(np.array(values))
 
 
 def test_nan_is_unreadable() -> None:

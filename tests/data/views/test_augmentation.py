@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from sslkit.data.views import augmentation
-from sslkit.data.views.augmentation import BYOL, SIMCLR, View, ViewRecipe, augment, contact_sheet, view_generator
+from sslkit.data.views.augmentation import augment, contact_sheet, view_generator
+from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
 
 SIZE = 48

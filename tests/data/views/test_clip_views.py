@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from sslkit.data.views import color
-from sslkit.data.views.augmentation import augment, draw_views, view_generator
-from sslkit.data.views.clip_views import augment_clips, clip_views
+from sslkit.data.views.augmentation import augment, augment_clips, clip_views, draw_views, view_generator
 from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
 

@@ -22,7 +22,7 @@ from evaluation.protocols.action.training import RunOptions, clip_optimizer, rat
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.seeds import dropout_seed
-from sslkit.data.views.clip_views import augment_clips
+from sslkit.data.views.augmentation import augment_clips
 from sslkit.errors import UserError
 
 SHAPE = ClipShape(4, 2, Sizes.of(16))

@@ -10,7 +10,7 @@ from forks import WORLD, start_ranks
 from torch import Tensor, nn
 
 from sslkit.backbones.base import Backbone, Recipe
-from sslkit.layers.shuffled_norm import encoded, would_leak
+from sslkit.layers.norm_statistics import encoded, would_leak
 from sslkit.objectives.densecl import DenseCL
 from sslkit.runtime import distributed
 

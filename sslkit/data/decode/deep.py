@@ -1,25 +1,30 @@
-"""Several channels of 16 bits in PNG and TIFF, of which Pillow gives the upper 8 bits: both bytes, one after the other.
+"""Several channels of more than 8 bits in files that Pillow opens with 8.
 
-Pillow can be asked for the first byte of each number, or for the second.
+In PNG and TIFF Pillow gives the upper 8 of 16 bits: both bytes are read, one after the other, since it can be asked for
+the first byte of each number, or for the second. Those of JPEG 2000 overflow in Pillow, where white becomes black.
 """
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from sslkit.data.decode.large import Source, start_of
 from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.unreadable import MissingPackage
 
 _TWO = ("RGB;16", "RGBA;16", "RGBX;16")  # how Pillow decodes, before a letter for the order of the bytes
 _GRAY = "LA;16B"  # which is as long as RGBA of 8 bits
 _ORIENTATION = 0x0112
+_SIZE = b"\xff\x4f\xff\x51"  # in JPEG 2000: the start of the code, and the mark of its size
+_HEAD = 2**16  # bytes that have it
+_BITS = 42  # from there: the bits of the first channel, less one
 
 
-def halves_of(image: Image.Image, source: str | Path | IO[bytes]) -> Planes | None:
-    """The planes of such an image, which Pillow has opened; None of others."""
+def halves_of(image: Image.Image, source: Source) -> Planes | None:
+    """The planes of a PNG or TIFF of 16-bit colours that Pillow has opened; None of others."""
     mode = _mode(image.tile[0]) if image.tile else ""
     if mode == _GRAY:
         return GrayHalves(image, source)
@@ -27,7 +32,7 @@ def halves_of(image: Image.Image, source: str | Path | IO[bytes]) -> Planes | No
 
 
 class _Halves(Planes):
-    def __init__(self, image: Image.Image, source: str | Path | IO[bytes], colours: int, has_alpha: bool) -> None:
+    def __init__(self, image: Image.Image, source: Source, colours: int, has_alpha: bool) -> None:
         super().__init__(image.size, colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
         self._image, self._source = image, source
         self.n_frames = getattr(image, "n_frames", 1)
@@ -50,7 +55,7 @@ class _Halves(Planes):
 class ColourHalves(_Halves):
     """RGB, with opacity or a plane that is not read. order: of the bytes, B, L or N, that of this machine."""
 
-    def __init__(self, image: Image.Image, source: str | Path | IO[bytes], order: str) -> None:
+    def __init__(self, image: Image.Image, source: Source, order: str) -> None:
         super().__init__(image, source, 3, image.mode == "RGBA")
         self._is_big = {"B": "big", "L": "little", "N": sys.byteorder}[order] == "big"
 
@@ -64,7 +69,7 @@ class ColourHalves(_Halves):
 class GrayHalves(_Halves):
     """Gray with opacity, in PNG."""
 
-    def __init__(self, image: Image.Image, source: str | Path | IO[bytes]) -> None:
+    def __init__(self, image: Image.Image, source: Source) -> None:
         super().__init__(image, source, 1, True)
 
     def _read(self) -> np.ndarray:
@@ -87,3 +92,35 @@ def _orientation(image: Image.Image) -> int:
     exif = Image.Exif()
     exif.load(image.info.get("exif"))  # from the header; `getexif` decodes a whole PNG
     return exif.get(_ORIENTATION, 1)
+
+
+def deep_jpeg2000(image: Image.Image, source: Source) -> Planes | None:
+    """The planes of a JPEG 2000 of deep colours that Pillow has opened; None of others. Raises MissingPackage."""
+    if len(image.getbands()) == 1 or _bits(source) <= 8:
+        return None
+    try:
+        import imagecodecs  # noqa: F401
+    except ImportError as error:
+        raise MissingPackage("JPEG 2000 with colours of more than 8 bits", "imagecodecs", "tiff") from error
+    image.close()
+    return DeepJpeg2000(image.size, len(image.getbands()), source)
+
+
+class DeepJpeg2000(Planes):
+    """Planes of 9 to 16 bits."""
+
+    def __init__(self, size: tuple[int, int], count: int, source: Source) -> None:
+        has_alpha = count in (2, 4)
+        super().__init__(size, count, colours=count - has_alpha, has_alpha=has_alpha, is_deep=True)
+        self._source = source
+
+    def _read(self) -> np.ndarray:
+        import imagecodecs
+
+        return imagecodecs.jpeg2k_decode(start_of(self._source, -1)).transpose(2, 0, 1)
+
+
+def _bits(source: Source) -> int:
+    head = start_of(source, _HEAD)
+    place = head.find(_SIZE)
+    return (head[place + _BITS] & 0x7F) + 1 if 0 <= place < len(head) - _BITS else 8
