@@ -70,9 +70,9 @@ def of_estimate(estimate: Estimate | None, how: str) -> Cell:
     return MISSING if estimate is None else Cell(with_interval(estimate), how, estimate.value)
 
 
-def of_number(value: Any, form: str, how: str) -> Cell:
-    """Make a cell of a number. form: a format such as "{:.1f} s"."""
-    return Cell(form.format(value), how, float(value)) if is_number(value) else MISSING
+def of_number(value: Any, form: str, how: str, *, scale: float = 1) -> Cell:
+    """Make a cell of a number. form: a format such as "{:.1f} s". scale: 100 for per cent, 1000 for thousandths."""
+    return Cell(form.format(scale * value), how, float(scale * value)) if is_number(value) else MISSING
 
 
 def of_text(value: Any) -> Cell:

@@ -173,13 +173,12 @@ def _agreed(agreement: Agreement | None, ranked: Ranked, command: str) -> Cell:
     if agreement is None or np.isnan(agreement.value):
         return MISSING
     ends = "" if agreement.interval is None else " ({:.2f} to {:.2f})".format(*agreement.interval)
+    drawn = "95 %, bootstrap over models" if agreement.interval else "none: too few models, or draws without a value"
     how = made(
         measure=f"{agreement.name}: {OF_AGREEMENT.get(agreement.name, '')}".rstrip(": "),
         data=ranked.ranking.data,
         n=f"{agreement.n} models",
-        interval="95 %, bootstrap over models"
-        if agreement.interval
-        else "none: too few models, or draws without a value",
+        interval=drawn,
         truth="accuracies after fine-tuning, as given by truth=",
         command=command,
         date=ranked.date,

@@ -118,19 +118,18 @@ def _metrics(study: Mapping[str, Any], path: Any) -> Table:
 def _metric(name: str, row: Mapping[str, Any], study: Mapping[str, Any], path: Any) -> list[Cell]:
     about = {"metric": name, "study": path, "seed": study.get("seed"), "date": study.get("date")}
     mean = made(interval="95 %, models drawn again", n=f"{study.get('n_tasks')} tasks", **about)
-    seconds = dig(row, "seconds_per_model")
-    shown = f"{name} (baseline)" if dig(row, "baseline") else name
     by_task = []
     for task in study["truth"]:
         how = made(task=task, measure=f"{TAU}: {SAYS[TAU]}", interval="95 %, models drawn again", **about)
         by_task.append(_number(dig(row, "tasks", task, TAU), how))
+    wall_time = made(quantity="mean wall time", **about)
     return [
-        Cell(shown),
+        Cell(f"{name} (baseline)" if dig(row, "baseline") else name),
         of_number(dig(row, "models"), "{:g}", made(quantity="models that the metric scores in every task", **about)),
         _number(dig(row, "mean", TAU), f"{made(measure=f'{TAU}: {SAYS[TAU]}')}\n{mean}"),
         _number(dig(row, "mean", REGRET), f"{made(measure=f'{REGRET}: {SAYS[REGRET]}')}\n{mean}", scale=100),
         *by_task,
-        of_number(None if seconds is None else 1000 * seconds, "{:,.1f}", made(quantity="mean wall time", **about)),
+        of_number(dig(row, "seconds_per_model"), "{:,.1f}", wall_time, scale=1000),
     ]
 
 
@@ -162,14 +161,14 @@ def _truth(study: Mapping[str, Any], path: Any) -> Table:
     tasks = list(study["truth"])
     models = dict.fromkeys(model for column in study["truth"].values() for model in column)
     about = {"quantity": "accuracy after fine-tuning all weights", "study": path, "date": study.get("date")}
-    rows = []
-    for model in models:
-        values = [dig(study, "truth", task, model) for task in tasks]
-        percent = [None if value is None else 100 * value for value in values]
-        cells = [
-            of_number(value, "{:.1f} %", made(task=task, **about)) for task, value in zip(tasks, percent, strict=True)
+    how = {task: made(task=task, **about) for task in tasks}
+    rows = [
+        [
+            Cell(model),
+            *(of_number(dig(study, "truth", task, model), "{:.1f} %", how[task], scale=100) for task in tasks),
         ]
-        rows.append([Cell(model), *cells])
+        for model in models
+    ]
     columns = [Column("model"), *(Column(task, f"accuracy on {task} after fine-tuning", True) for task in tasks)]
     return Table("The ground truth: accuracy after fine-tuning all weights", columns, rows)
 
@@ -181,6 +180,5 @@ def _number(one: Any, how: str, *, scale: float = 1, sign: str = "") -> Cell:
         return MISSING
     digits = 1 if scale == 100 else 2
     ends = "" if interval is None else " ({} to {})".format(*(f"{scale * end:{sign}.{digits}f}" for end in interval))
-    models = dig(one, "models")
-    how = f"{how}\n{made(models=models)}".rstrip()
+    how = f"{how}\n{made(models=dig(one, 'models'))}".rstrip()
     return Cell(f"{scale * value:{sign}.{digits}f}{ends}", how, value)
