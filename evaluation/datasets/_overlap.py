@@ -1,17 +1,52 @@
-"""Find images that occur in two splits, by their content."""
+"""The stored bytes of images, and the images that occur in two splits by these, without decoding them."""
 
 import hashlib
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._content import Content, content_of
+from evaluation.datasets._listed import PickedImages
 from evaluation.datasets.base import Split
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.images import Images
 from sslkit.errors import UserError
+from sslkit.files.regular_files import regular
+
+Digests = list[tuple[bytes, str]]  # (digest of the content, id of the image)
+
+
+@dataclass(frozen=True)
+class Content:
+    """read: returns the bytes. size: their number, known without reading files and shards."""
+
+    read: Callable[[], bytes]
+    size: int
+
+
+def content_of(images: Images, row: int) -> Content | None:
+    """The content of an image in a file, a shard or a Hugging Face data set; None of one that is made of an array.
+
+    Raises UserError for a file that cannot be read.
+    """
+    if isinstance(images, PickedImages):
+        return content_of(images.images, int(images.rows[row]))
+    path = images.path(row) if hasattr(images, "path") else ""
+    if hasattr(images, "content"):  # of files, shards and Hugging Face data sets
+        read, size = partial(images.content, row), partial(images.content_size, row)
+    elif os.path.exists(path):
+        read, size = partial(_read, path), partial(os.path.getsize, path)
+    else:
+        return None
+    try:
+        return Content(partial(_or_refused, read, path), size())
+    except OSError as error:
+        raise _unread(path, error) from error
 
 
 def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str]]:
@@ -30,9 +65,6 @@ def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str
     for digest, name in sorted(in_a, key=lambda pair: pair[1]):
         first.setdefault(digest, name)
     return sorted((first[digest], name) for digest, name in in_b if digest in first)
-
-
-Digests = list[tuple[bytes, str]]  # (digest of the content, id of the image)
 
 
 def _of_arrays(split: Split) -> Digests:
@@ -75,3 +107,19 @@ def _digest(split: Split, row: int, read: Callable[[], Any]) -> tuple[bytes, str
     digest = hashlib.sha256(_content(split, row).read()).digest()
     read()
     return digest, str(split.ids[row])
+
+
+def _read(path: str) -> bytes:
+    with open(regular(path), "rb") as file:
+        return file.read()
+
+
+def _or_refused(read: Callable[[], bytes], path: str) -> bytes:
+    try:
+        return read()
+    except OSError as error:
+        raise _unread(path, error) from error
+
+
+def _unread(path: str, error: OSError) -> UserError:
+    return UserError(f"cannot compare {path} with other images: {error.strerror or error}; put it back")

@@ -52,16 +52,18 @@ def nearest(x: np.ndarray, k: int, search: str = "exact") -> Neighbours:
     if search == "exact":
         return Neighbours(*_stacked(_exact(x, rows, k) for rows in blocks), search, 1.0)
     index = _index(x, search, k)
-    found = _stacked(_approximate(index, x, rows, k) for rows in blocks)
-    return Neighbours(*found, search, _recall(x, found[1], k))
+    indices, similarities = _stacked(_approximate(index, x, rows, k) for rows in blocks)
+    return Neighbours(indices, similarities, search, _recall(x, similarities, k))
 
 
 def check_k(k: int, n: int, where: str = "") -> None:
     """Raises UserError if each of n images has no k others."""
     checked("neighbours", k, int, least=1)
     if k >= n:
-        said = f"{n} image{'s' if n > 1 else ''}{where}, so each has {n - 1} others"
-        raise UserError(f"neighbours={k} must be below the number of images: {said}")
+        raise UserError(
+            f"neighbours={k} must be below the number of images: {n} image{'s' if n > 1 else ''}{where}, so each has "
+            f"{n - 1} others"
+        )
 
 
 def write_neighbours(found: Neighbours, paths: Sequence[str], arrays: Path, table: Path) -> None:
@@ -87,8 +89,8 @@ def _stacked(found: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray
 
 
 def _exact(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    everything = np.arange(len(x))
-    similarity, position = neighbours(x, everything, np.asarray(x[rows]), k, (everything, rows), rows)
+    every = np.arange(len(x))
+    similarity, position = neighbours(x, every, np.asarray(x[rows]), k, (every, rows), rows)
     return position, similarity
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from evaluation.embedding.drawing import MAPS, check_enough, draw_map
 from evaluation.embedding.file import check_out, write
-from evaluation.embedding.near_duplicates import THRESHOLD, Source, duplicates, write_duplicates
+from evaluation.embedding.near_duplicates import THRESHOLD, Source, contact_sheet, duplicates, write_duplicates
 from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
-from evaluation.embedding.sheet import contact_sheet
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts
 from evaluation.features.checks import checked

@@ -45,7 +45,7 @@ def open_parts(
 def merged_classes(parts: Sequence[Split]) -> tuple[list[str], list[np.ndarray]]:
     """Return the classes of all splits by name, in the order of their first split, and the labels numbered by them."""
     classes = list(dict.fromkeys(str(name) for split in parts for name in split.classes))
-    number = {name: place for place, name in enumerate(classes)}
+    number = {name: label for label, name in enumerate(classes)}
     return classes, [_renumbered(split, number) for split in parts]
 
 

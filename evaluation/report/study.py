@@ -158,14 +158,14 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
 
 
 def _truth(study: Mapping[str, Any], path: Any) -> Table:
-    tasks = list(study["truth"])
-    models = dict.fromkeys(model for column in study["truth"].values() for model in column)
+    truth, tasks = study["truth"], list(study["truth"])
+    models = dict.fromkeys(model for column in truth.values() for model in column)
     about = {"quantity": "accuracy after fine-tuning all weights", "study": path, "date": study.get("date")}
     how = {task: made(task=task, **about) for task in tasks}
     rows = [
         [
             Cell(model),
-            *(of_number(dig(study, "truth", task, model), "{:.1f} %", how[task], scale=100) for task in tasks),
+            *(of_number(dig(truth, task, model), "{:.1f} %", how[task], scale=100) for task in tasks),
         ]
         for model in models
     ]

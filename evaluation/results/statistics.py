@@ -136,8 +136,8 @@ def bootstrap(
     if not len(drawn):
         raise UserError(f"no interval: the statistic of {len(rows)} rows is NaN in each of {n} draws")
     sizes = [len(member) for member in members]
-    found = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
-    return _with_room(found, _effective(sizes))
+    estimate = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
+    return _with_room(estimate, _effective(sizes))
 
 
 def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
@@ -229,13 +229,13 @@ def t_quantile(q: float, free: float) -> float:
     return float(stdtrit(free, q))
 
 
-def _with_room(found: Estimate, n: float) -> Estimate:
+def _with_room(estimate: Estimate, n: float) -> Estimate:
     """Return the estimate; a fraction whose draws were all the same gets the interval of a share of n."""
-    low, high = found.interval
-    if found.unit != "fraction" or not 0 <= found.value <= 1 or high - low > ROUNDING:
-        return found
-    kind = f"{found.kind}, none of which varies: Clopper-Pearson on {n:.3g}"
-    return replace(found, interval=clopper_pearson(found.value, n), kind=kind)
+    low, high = estimate.interval
+    if estimate.unit != "fraction" or not 0 <= estimate.value <= 1 or high - low > ROUNDING:
+        return estimate
+    kind = f"{estimate.kind}, none of which varies: Clopper-Pearson on {n:.3g}"
+    return replace(estimate, interval=clopper_pearson(estimate.value, n), kind=kind)
 
 
 def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
