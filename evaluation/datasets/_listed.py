@@ -105,7 +105,8 @@ def in_classes(root: Path, classes: Sequence[str], below: str = "") -> tuple[lis
     for label, name in enumerate(classes):
         start = f"{below}/{name}" if below else name
         with os.scandir(root / start) as entries:
-            files = sorted(entry.name for entry in entries if _is_image(entry.name))
+            names = (entry.name for entry in entries if not entry.name.startswith("."))
+            files = sorted(name for name in names if name.rpartition(".")[2].lower() in EXTENSIONS)
         paths += [f"{start}/{file}" for file in files]
         y.append(np.full(len(files), label))
     return paths, np.concatenate(y) if y else np.empty(0, np.int64)
@@ -120,7 +121,3 @@ def numbered(split: str) -> tuple[str, int]:
 def numbered_counts(counts: Mapping[str, int], many: int) -> dict[str, int]:
     """Return the counts of each kind of split, by its plain name and with the numbers 1 to `many`."""
     return {**counts, **{f"{kind}{k}": count for k in range(1, many + 1) for kind, count in counts.items()}}
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and name.rpartition(".")[2].lower() in EXTENSIONS

@@ -4,10 +4,11 @@ import hashlib
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
@@ -23,30 +24,32 @@ Digests = list[tuple[bytes, str]]  # (digest of the content, id of the image)
 
 @dataclass(frozen=True)
 class Content:
-    """read: returns the bytes. size: their number, known without reading files and shards."""
+    """The stored bytes of an image. path: for messages. size: of the bytes, known without reading files and shards."""
 
-    read: Callable[[], bytes]
+    path: str
     size: int
+    stored: Callable[[], bytes]
+
+    def read(self) -> bytes:
+        """Return the bytes. Raises UserError for a file that cannot be read."""
+        with _comparing(self.path):
+            return self.stored()
 
 
 def content_of(images: Images, row: int) -> Content | None:
-    """The content of an image in a file, a shard or a Hugging Face data set; None of one that is made of an array.
+    """Return the content of an image in a file, a shard or a Hugging Face data set; None if it is made of an array.
 
     Raises UserError for a file that cannot be read.
     """
     if isinstance(images, PickedImages):
         return content_of(images.images, int(images.rows[row]))
     path = images.path(row) if hasattr(images, "path") else ""
-    if hasattr(images, "content"):  # of files, shards and Hugging Face data sets
-        read, size = partial(images.content, row), partial(images.content_size, row)
-    elif os.path.exists(path):
-        read, size = partial(_read, path), partial(os.path.getsize, path)
-    else:
-        return None
-    try:
-        return Content(partial(_or_refused, read, path), size())
-    except OSError as error:
-        raise _unread(path, error) from error
+    with _comparing(path):
+        if hasattr(images, "content"):  # of files, shards and Hugging Face data sets
+            return Content(path, images.content_size(row), partial(images.content, row))
+        if os.path.exists(path):
+            return Content(path, os.path.getsize(path), lambda: regular(Path(path)).read_bytes())
+    return None
 
 
 def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str]]:
@@ -80,11 +83,14 @@ def _of_files(a: Split, b: Split, progress: bool) -> tuple[Digests, Digests]:
     sizes = [_by_size(split) for split in (a, b)]
     shared = sizes[0].keys() & sizes[1].keys()
     rows = [[row for size in shared for row in by_size[size]] for by_size in sizes]
+    digests: tuple[Digests, Digests] = [], []
     hidden = not (progress and sys.stderr.isatty())
     with tqdm(total=sum(map(len, rows)), desc="overlap", unit=" files", leave=False, disable=hidden) as bar:
-        return tuple(
-            [_digest(split, row, bar.update) for row in some] for split, some in zip((a, b), rows, strict=True)
-        )
+        for split, some, of_split in zip((a, b), rows, digests, strict=True):
+            for row in some:
+                of_split.append((hashlib.sha256(_content(split, row).read()).digest(), str(split.ids[row])))
+                bar.update()
+    return digests
 
 
 def _by_size(split: Split) -> dict[int, list[int]]:
@@ -103,23 +109,9 @@ def _content(split: Split, row: int) -> Content:
     return content
 
 
-def _digest(split: Split, row: int, read: Callable[[], Any]) -> tuple[bytes, str]:
-    digest = hashlib.sha256(_content(split, row).read()).digest()
-    read()
-    return digest, str(split.ids[row])
-
-
-def _read(path: str) -> bytes:
-    with open(regular(path), "rb") as file:
-        return file.read()
-
-
-def _or_refused(read: Callable[[], bytes], path: str) -> bytes:
+@contextmanager
+def _comparing(path: str) -> Iterator[None]:
     try:
-        return read()
+        yield
     except OSError as error:
-        raise _unread(path, error) from error
-
-
-def _unread(path: str, error: OSError) -> UserError:
-    return UserError(f"cannot compare {path} with other images: {error.strerror or error}; put it back")
+        raise UserError(f"cannot compare {path} with other images: {error.strerror or error}; put it back") from error

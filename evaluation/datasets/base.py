@@ -139,8 +139,8 @@ class Entry:
         except (LookupError, ValueError, OSError) as error:
             if isinstance(error, UserError):
                 raise
-            said = f"{type(error).__name__}: {error}"
-            raise UserError(f"{self.title} below {root.absolute()} is not written as published: {said}") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise UserError(f"{self.title} below {root.absolute()} is not written as published: {reason}") from error
         wrong = self._check(listing, split, counts)
         listing = replace(listing, note="; ".join(filter(None, (wrong, listing.note))))
         return self._split(listing, root, replace(options, split=split))

@@ -65,9 +65,10 @@ def task_of(ranked: Ranked, material: Material) -> Task:
     ranking = _marked(recorded, set(outside))
     ranked = replace(ranked, ranking=ranking)
     metrics = range(len(ranking.metrics))
+    verdict = ranking.consensus.verdict(ranking.models)
     return Task(
         name=_name(ranked),
-        first=_first(ranking),
+        first=f"first by consensus: {verdict}" if ranking.consensus.first() else verdict,
         table=_table(ranked, command),
         dots=[chart for k in metrics if (chart := dots(ranking, k)) is not None],
         without=[ranking.metrics[k] for k in metrics if not len(ranking.ranked_by(k))],
@@ -94,11 +95,6 @@ def _name(ranked: Ranked) -> str:
     """Return the task without folder and suffix, or else the name of the file."""
     stem = re.sub(r"\.(npz|csv)$", "", ranked.ranking.data.rstrip("/").rpartition("/")[2])
     return stem or ranked.path.stem
-
-
-def _first(ranking: Ranking) -> str:
-    verdict = ranking.consensus.verdict(ranking.models)
-    return f"first by consensus: {verdict}" if ranking.consensus.first() else verdict
 
 
 def _table(ranked: Ranked, command: str) -> Table:

@@ -38,12 +38,15 @@ def _tables(node: Any, where: tuple[str, ...], about: str) -> Iterator[Table]:
         yield Table(caption, [Column("quantity"), Column("value")], cells)
     alike = len(columns) <= min(MOST_COLUMNS, 1.5 * max(map(len, rows.values()), default=0))
     if len(rows) > 1 and alike:
-        names = [Column("name"), *(_column(name, rows) for name in columns)]
+        headings = [Column("name")]
+        for name in columns:
+            values = [group[name] for group in rows.values() if group.get(name) is not None]
+            headings.append(Column(name, number=all(is_number(value) or _has_interval(value) for value in values)))
         cells = [
             [Cell(name), *(_cell(group.get(column), (*where, name, column), about) for column in columns)]
             for name, group in rows.items()
         ]
-        yield Table(caption, names, cells)
+        yield Table(caption, headings, cells)
     else:
         for name, group in groups.items():
             yield from _tables(group, (*where, name), about)
@@ -56,11 +59,6 @@ def _flat(group: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
             yield f"{path}{name}", value
         else:
             yield from _flat(_by_name(value), f"{path}{name} / ")
-
-
-def _column(name: str, rows: Mapping[str, Mapping[str, Any]]) -> Column:
-    values = [group[name] for group in rows.values() if group.get(name) is not None]
-    return Column(name, number=all(is_number(value) or _has_interval(value) for value in values))
 
 
 def _by_name(node: Any) -> Mapping[str, Any]:

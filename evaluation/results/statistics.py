@@ -131,7 +131,10 @@ def bootstrap(
     strata = np.zeros(len(rows), np.int64) if strata is None else _strata(strata, len(rows))
     members = [np.flatnonzero(strata == label) for label in np.unique(strata)]
     rng = generator(seed, "bootstrap")
-    drawn = np.array([statistic(rows[_redrawn(members, rng)]) for _ in range(n)], dtype=float)
+    draws = (
+        np.concatenate([member[rng.integers(len(member), size=len(member))] for member in members]) for _ in range(n)
+    )
+    drawn = np.array([statistic(rows[chosen]) for chosen in draws], dtype=float)
     drawn = drawn[~np.isnan(drawn)]
     if not len(drawn):
         raise UserError(f"no interval: the statistic of {len(rows)} rows is NaN in each of {n} draws")
@@ -264,10 +267,6 @@ def _resampled_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np
 def _blocks(total: int, size: int) -> Iterator[int]:
     for start in range(0, total, size):
         yield min(size, total - start)
-
-
-def _redrawn(members: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    return np.concatenate([member[rng.integers(len(member), size=len(member))] for member in members])
 
 
 def _vector(values: Sequence[float], where: str) -> np.ndarray:

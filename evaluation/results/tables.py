@@ -44,7 +44,10 @@ def table(results: Sequence[Result], style: str = "text") -> str:
 def _folded(rows: Sequence[Mapping[str, str]]) -> str:
     """The rows under their model and data, flags on a line of their own, and the recipes by number below the table."""
     lines, above = [["  protocol", "metric", "value", "n", "recipe"]], ""
-    recipes = [_recipe(row) for row in rows]
+    recipes = [  # of each row, and what its interval is over
+        "; ".join(filter(None, (row["recipe"], row["interval"] and f"95 % interval: {row['interval']}")))
+        for row in rows
+    ]
     numbers = {text: f"[{number}]" for number, text in enumerate(filter(None, dict.fromkeys(recipes)), 1)}
     for row, text in zip(rows, recipes, strict=True):
         heading = " on ".join(filter(None, (row["model"], row["data"])))
@@ -57,11 +60,6 @@ def _folded(rows: Sequence[Mapping[str, str]]) -> str:
     lines = [line if len(line) == 1 else [line[i] for i in kept] for line in lines]
     right = [lines[0].index("n")] if "n" in lines[0] else []
     return "\n".join([aligned(lines, right), *([""] if below else []), *below])
-
-
-def _recipe(row: Mapping[str, str]) -> str:
-    """Return the recipe of a row and what its interval is over."""
-    return "; ".join(filter(None, (row["recipe"], row["interval"] and f"95 % interval: {row['interval']}")))
 
 
 def with_interval(estimate: Estimate) -> str:
