@@ -123,27 +123,27 @@ def same_content(sources: Sequence[tuple[Sequence[Part], Sequence[str]]]) -> np.
     return first
 
 
-def write_duplicates(found: Duplicates, sources: Sequence[Source], path: Path) -> None:
+def write_duplicates(pairs: Duplicates, sources: Sequence[Source], path: Path) -> None:
     """Write a CSV of the pairs, one a row. Raises UserError if it cannot be written."""
     names = named(sources)
-    pairs = (
+    lines = (
         (group, "exact" if exact else "near", f"{similarity:.4f}", *names[a], *names[b])
-        for (a, b), similarity, exact, group in zip(found.rows, found.similarity, found.exact, found.group, strict=True)
+        for (a, b), similarity, exact, group in zip(pairs.rows, pairs.similarity, pairs.exact, pairs.group, strict=True)
     )
-    write_csv(path, [("group", "kind", "similarity", "data", "first", "other_data", "other"), *pairs])
+    write_csv(path, [("group", "kind", "similarity", "data", "first", "other_data", "other"), *lines])
 
 
-def contact_sheet(found: Duplicates, sources: Sequence[Source], path: Path) -> int:
+def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> int:
     """Draw at most 24 pairs as a PNG, from the most to the least similar, at even distances in the list.
 
     Returns the number of pairs drawn; draws nothing without a pair. Raises UserError if the file cannot be written.
     """
     from matplotlib.figure import Figure
 
-    if not len(found):
+    if not len(pairs):
         return 0
-    chosen = np.unique(np.linspace(0, len(found) - 1, min(SHOWN, len(found))).round().astype(int))
-    pictures, names = _pictures(found, chosen, sources), named(sources)
+    chosen = np.unique(np.linspace(0, len(pairs) - 1, min(SHOWN, len(pairs))).round().astype(int))
+    pictures, names = _pictures(pairs, chosen, sources), named(sources)
     columns = min(COLUMNS, len(chosen))
     rows = -(-len(chosen) // columns)
     high = HEIGHT * rows + 0.9
@@ -153,12 +153,12 @@ def contact_sheet(found: Duplicates, sources: Sequence[Source], path: Path) -> i
     )
     for cell, pair in zip(grid, chosen, strict=False):
         left, right = (figure.add_subplot(part) for part in cell.subgridspec(1, 2, wspace=0.04))
-        for axis, row in zip((left, right), found.rows[pair], strict=True):
+        for axis, row in zip((left, right), pairs.rows[pair], strict=True):
             _draw(axis, pictures[row], names[row], len(sources) > 1)
-        kind = "same content" if found.exact[pair] else f"similarity {found.similarity[pair]:.3f}"
-        left.set_title(f"{kind}, group {found.group[pair]}", loc="left", fontsize=9)
-    shown = "" if len(chosen) == len(found) else f", {len(chosen)} shown from the most to the least similar"
-    figure.suptitle(f"{counted(len(found), 'pair')}{shown}", fontsize=11, y=1 - 0.1 / figure.get_figheight(), va="top")
+        kind = "same content" if pairs.exact[pair] else f"similarity {pairs.similarity[pair]:.3f}"
+        left.set_title(f"{kind}, group {pairs.group[pair]}", loc="left", fontsize=9)
+    shown = "" if len(chosen) == len(pairs) else f", {len(chosen)} shown from the most to the least similar"
+    figure.suptitle(f"{counted(len(pairs), 'pair')}{shown}", fontsize=11, y=1 - 0.1 / figure.get_figheight(), va="top")
     save_figure(figure, path)
     return len(chosen)
 
@@ -183,8 +183,8 @@ def _all_pairs(x: np.ndarray, rows: np.ndarray, threshold: float) -> Iterator[np
 
 
 def _approximate_pairs(x: np.ndarray, rows: np.ndarray, search: str) -> Iterator[np.ndarray]:
-    found = nearest(x[rows], min(CANDIDATES, len(rows) - 1), search).indices
-    pairs = np.stack([np.repeat(np.arange(len(rows)), found.shape[1]), found.ravel()], 1)
+    indices = nearest(x[rows], min(CANDIDATES, len(rows) - 1), search).indices
+    pairs = np.stack([np.repeat(np.arange(len(rows)), indices.shape[1]), indices.ravel()], 1)
     yield np.unique(np.sort(rows[pairs], axis=1), axis=0)
 
 
@@ -207,8 +207,8 @@ def _contents(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[Content |
         yield str(part.split.ids[row]).partition("-")[0] if content is None else content  # numbered where equal
 
 
-def _pictures(found: Duplicates, chosen: np.ndarray, sources: Sequence[Source]) -> dict[int, np.ndarray]:
-    wanted, start, pictures = np.unique(found.rows[chosen]), 0, {}
+def _pictures(pairs: Duplicates, chosen: np.ndarray, sources: Sequence[Source]) -> dict[int, np.ndarray]:
+    wanted, start, pictures = np.unique(pairs.rows[chosen]), 0, {}
     for one in sources:
         stop = start + len(one.embedding)
         rows = wanted[(wanted >= start) & (wanted < stop)]
