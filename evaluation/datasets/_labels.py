@@ -28,11 +28,11 @@ def check_classes(splits: Sequence[Split], protocol: str) -> None:
     """Check that the training images have at least two classes. Raises UserError."""
     if any(split.y.ndim != 1 for split in splits):
         return
-    found = dict.fromkeys(name for split in splits for name in named_classes(split))
-    if len(found) < FEWEST:
+    classes = dict.fromkeys(name for split in splits for name in named_classes(split))
+    if len(classes) < FEWEST:
         first = splits[0]
         raise UserError(
-            f"{first.name} ({first.split}) has one class, {next(iter(found), 'none')!r}: {protocol} needs at least "
+            f"{first.name} ({first.split}) has one class, {next(iter(classes), 'none')!r}: {protocol} needs at least "
             f"{FEWEST} to tell apart"
         )
 

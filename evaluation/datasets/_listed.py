@@ -1,4 +1,4 @@
-"""Images from a list of files, and helpers shared by the readers of the sets."""
+"""Images of a split: a list of files, or some rows of other images; and helpers shared by the readers of the sets."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from sslkit.data.decode.decoding import EXTENSIONS
-from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.decode.scale import Range
+from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.folder import FolderImages
 
@@ -44,6 +46,50 @@ class ListedImages(FolderImages):
         digest.update(b"" if self._groups is None else self._groups.tobytes())
 
 
+class PickedImages(Images):
+    """The rows `rows` (n,) int64 of `images`, in the given order; no new listing or decoding."""
+
+    def __init__(self, images: Images, rows: np.ndarray) -> None:
+        labels = None if images.labels is None else images.labels[rows]
+        identity = Identity(images.name, images.source, images.splits, labels, images.classes, images.licence)
+        sizes = {"channels": images.channels, "image_size": images.image_size, "native_size": images.native_size}
+        super().__init__(identity, images.options, **sizes)
+        self.images, self.rows = images, np.asarray(rows, dtype=np.int64)
+        self.decodes = images.decodes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Any]:
+        asked = self.rows[rows]
+        batch = self.images.__getitems__(asked.tolist())
+        same = batch["index"].numpy() == asked  # an unreadable image is replaced by another, also from outside `rows`
+        return batch | {"index": torch.from_numpy(np.where(same, rows, -1))}
+
+    def at(self, **options: Any) -> "PickedImages":
+        other = super().at(**options)
+        other.images = self.images.at(**options)
+        return other
+
+    @property
+    def range(self) -> Range | None:
+        return self.images.range
+
+    def rescale(self, range: Range) -> None:
+        """Nothing to do: `at` does it to the images."""
+
+    def _check_channels(self, channels: int) -> None:
+        self.images._check_channels(channels)
+
+    def _update_digest(self, digest: Any) -> None:
+        digest.update(self.images.digest.encode())
+        digest.update(self.rows.tobytes())
+
+    def _update_listing(self, digest: Any) -> None:
+        digest.update(self.images.listing.encode())
+        digest.update(self.rows.tobytes())
+
+
 def subfolders(folder: Path) -> list[str]:
     """Return the sorted names of the folders in a folder, without hidden ones. Raises FileNotFoundError."""
     with os.scandir(folder) as entries:
@@ -59,7 +105,8 @@ def in_classes(root: Path, classes: Sequence[str], below: str = "") -> tuple[lis
     for label, name in enumerate(classes):
         start = f"{below}/{name}" if below else name
         with os.scandir(root / start) as entries:
-            files = sorted(entry.name for entry in entries if _is_image(entry.name))
+            names = (entry.name for entry in entries if not entry.name.startswith("."))
+            files = sorted(name for name in names if name.rpartition(".")[2].lower() in EXTENSIONS)
         paths += [f"{start}/{file}" for file in files]
         y.append(np.full(len(files), label))
     return paths, np.concatenate(y) if y else np.empty(0, np.int64)
@@ -74,7 +121,3 @@ def numbered(split: str) -> tuple[str, int]:
 def numbered_counts(counts: Mapping[str, int], many: int) -> dict[str, int]:
     """Return the counts of each kind of split, by its plain name and with the numbers 1 to `many`."""
     return {**counts, **{f"{kind}{k}": count for k in range(1, many + 1) for kind, count in counts.items()}}
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and name.rpartition(".")[2].lower() in EXTENSIONS

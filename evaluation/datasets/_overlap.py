@@ -1,17 +1,55 @@
-"""Find images that occur in two splits, by their content."""
+"""The stored bytes of images, and the images that occur in two splits by these, without decoding them."""
 
 import hashlib
+import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets._content import Content, content_of
+from evaluation.datasets._listed import PickedImages
 from evaluation.datasets.base import Split
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.images import Images
 from sslkit.errors import UserError
+from sslkit.files.regular_files import regular
+
+Digests = list[tuple[bytes, str]]  # (digest of the content, id of the image)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The stored bytes of an image. path: for messages. size: of the bytes, known without reading files and shards."""
+
+    path: str
+    size: int
+    stored: Callable[[], bytes]
+
+    def read(self) -> bytes:
+        """Return the bytes. Raises UserError for a file that cannot be read."""
+        with _comparing(self.path):
+            return self.stored()
+
+
+def content_of(images: Images, row: int) -> Content | None:
+    """Return the content of an image in a file, a shard or a Hugging Face data set; None if it is made of an array.
+
+    Raises UserError for a file that cannot be read.
+    """
+    if isinstance(images, PickedImages):
+        return content_of(images.images, int(images.rows[row]))
+    path = images.path(row) if hasattr(images, "path") else ""
+    with _comparing(path):
+        if hasattr(images, "content"):  # of files, shards and Hugging Face data sets
+            return Content(path, images.content_size(row), partial(images.content, row))
+        if os.path.exists(path):
+            return Content(path, os.path.getsize(path), lambda: regular(Path(path)).read_bytes())
+    return None
 
 
 def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str]]:
@@ -32,9 +70,6 @@ def overlap(a: Split, b: Split, *, progress: bool = True) -> list[tuple[str, str
     return sorted((first[digest], name) for digest, name in in_b if digest in first)
 
 
-Digests = list[tuple[bytes, str]]  # (digest of the content, id of the image)
-
-
 def _of_arrays(split: Split) -> Digests:
     pixels = split.images.pixels
     shape = repr(pixels.shape[1:]).encode()
@@ -48,11 +83,14 @@ def _of_files(a: Split, b: Split, progress: bool) -> tuple[Digests, Digests]:
     sizes = [_by_size(split) for split in (a, b)]
     shared = sizes[0].keys() & sizes[1].keys()
     rows = [[row for size in shared for row in by_size[size]] for by_size in sizes]
+    digests: tuple[Digests, Digests] = [], []
     hidden = not (progress and sys.stderr.isatty())
     with tqdm(total=sum(map(len, rows)), desc="overlap", unit=" files", leave=False, disable=hidden) as bar:
-        return tuple(
-            [_digest(split, row, bar.update) for row in some] for split, some in zip((a, b), rows, strict=True)
-        )
+        for split, some, of_split in zip((a, b), rows, digests, strict=True):
+            for row in some:
+                of_split.append((hashlib.sha256(_content(split, row).read()).digest(), str(split.ids[row])))
+                bar.update()
+    return digests
 
 
 def _by_size(split: Split) -> dict[int, list[int]]:
@@ -71,7 +109,9 @@ def _content(split: Split, row: int) -> Content:
     return content
 
 
-def _digest(split: Split, row: int, read: Callable[[], Any]) -> tuple[bytes, str]:
-    digest = hashlib.sha256(_content(split, row).read()).digest()
-    read()
-    return digest, str(split.ids[row])
+@contextmanager
+def _comparing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot compare {path} with other images: {error.strerror or error}; put it back") from error

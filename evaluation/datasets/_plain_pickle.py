@@ -8,6 +8,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sslkit.errors import UserError, first_line
 from sslkit.files.regular_files import regular
 
@@ -44,27 +46,14 @@ class _Unpickler(pickle.Unpickler):
         known = module.replace("numpy._core", "numpy.core"), name
         if known not in _ARRAYS:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is not followed")
-        return _array_maker(*known)
+        return _ARRAYS[known]
 
 
-_ARRAYS = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.multiarray", "scalar"),
-    ("numpy.core.numeric", "_frombuffer"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
+_ARRAY = np.zeros(1, dtype=np.uint8)
+_ARRAYS = {  # the functions that numpy writes into pickles, as this numpy has them
+    ("numpy.core.multiarray", "_reconstruct"): _ARRAY.__reduce__()[0],
+    ("numpy.core.multiarray", "scalar"): _ARRAY[0].__reduce__()[0],
+    ("numpy.core.numeric", "_frombuffer"): _ARRAY.__reduce_ex__(5)[0],
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
 }
-
-
-def _array_maker(module: str, name: str) -> Any:
-    """Return a function that numpy writes into pickles, if this numpy has it."""
-    import numpy as np
-
-    array = np.zeros(1, dtype=np.uint8)
-    return {
-        "_reconstruct": array.__reduce__()[0],
-        "scalar": array[0].__reduce__()[0],
-        "_frombuffer": array.__reduce_ex__(5)[0],
-        "ndarray": np.ndarray,
-        "dtype": np.dtype,
-    }[name]

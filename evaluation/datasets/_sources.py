@@ -11,9 +11,8 @@ from torch.utils.data import Dataset
 
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._listed import ListedImages
-from evaluation.datasets._rows import row_ids
 from evaluation.datasets._splits import held_out
-from evaluation.datasets.base import Split
+from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import ImageOptions, Images, check_split
 from sslkit.data.sources.folder import FolderImages

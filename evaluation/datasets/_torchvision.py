@@ -12,9 +12,9 @@ from sslkit.data.images import ImageOptions
 from sslkit.data.sources.torchvision_sets import open_torchvision
 
 
-def read(name: str, parts: Mapping[str, tuple[str, ...]], root: Path, split: str) -> Listing:
-    """List a split of torchvision's class `name`. parts: split -> torchvision's splits, concatenated."""
-    opened = [open_torchvision(name, root, ImageOptions(part, channels=3)) for part in parts[split]]
+def read(name: str, root: Path, split: str, parts: Mapping[str, tuple[str, ...]] = {}) -> Listing:
+    """List a split of torchvision's class `name`. parts: of a split that joins several of torchvision's."""
+    opened = [open_torchvision(name, root, ImageOptions(part, channels=3)) for part in parts.get(split, (split,))]
     y = np.concatenate([images.labels for images in opened])
     classes = opened[0].classes
     if all(isinstance(images, ArrayImages) for images in opened):

@@ -1,5 +1,6 @@
 """The contract of an evaluation data set: its images, labels and metric."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets._listed import ListedImages
-from evaluation.datasets._picked import PickedImages
-from evaluation.datasets._rows import row_ids
+from evaluation.datasets._listed import ListedImages, PickedImages
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.errors import UserError
@@ -140,8 +139,8 @@ class Entry:
         except (LookupError, ValueError, OSError) as error:
             if isinstance(error, UserError):
                 raise
-            said = f"{type(error).__name__}: {error}"
-            raise UserError(f"{self.title} below {root.absolute()} is not written as published: {said}") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise UserError(f"{self.title} below {root.absolute()} is not written as published: {reason}") from error
         wrong = self._check(listing, split, counts)
         listing = replace(listing, note="; ".join(filter(None, (wrong, listing.note))))
         return self._split(listing, root, replace(options, split=split))
@@ -208,3 +207,14 @@ class Entry:
         else:
             message += " torchvision cannot fetch it: get it there and unpack it."
         return f"{message} If it is elsewhere: {self.name}:ROOT"
+
+
+def row_ids(rows: np.ndarray) -> np.ndarray:
+    """Return (N,) hashes of the rows' values, numbered where rows are equal: ids that do not depend on the order."""
+    seen: dict[str, int] = {}
+    ids = []
+    for row in rows:
+        name = hashlib.blake2b(np.ascontiguousarray(row), digest_size=12).hexdigest()
+        seen[name] = seen.get(name, 0) + 1
+        ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return np.array(ids)

@@ -7,7 +7,7 @@ from evaluation.datasets.base import Entry
 
 ENTRY = Entry(
     title="Stanford Cars",
-    read=partial(_torchvision.read, "StanfordCars", {"train": ("train",), "test": ("test",)}),
+    read=partial(_torchvision.read, "StanfordCars"),
     metric="top1",
     classes=196,
     counts={"train": 8144, "test": 8041},

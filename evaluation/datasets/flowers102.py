@@ -5,11 +5,9 @@ from functools import partial
 from evaluation.datasets import _torchvision
 from evaluation.datasets.base import Entry
 
-_PARTS = {"train": ("train",), "val": ("val",), "trainval": ("train", "val"), "test": ("test",)}
-
 ENTRY = Entry(
     title="Flowers102",
-    read=partial(_torchvision.read, "Flowers102", _PARTS),
+    read=partial(_torchvision.read, "Flowers102", parts={"trainval": ("train", "val")}),
     metric="mean_per_class",
     classes=102,
     counts={"train": 1020, "val": 1020, "trainval": 2040, "test": 6149},

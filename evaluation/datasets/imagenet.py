@@ -6,8 +6,6 @@ Papers test on the official validation set, so "test" is val/; "val" is another 
 import re
 from pathlib import Path
 
-import numpy as np
-
 from evaluation.datasets._listed import in_classes, subfolders
 from evaluation.datasets.base import Entry, Listing
 from sslkit.errors import UserError
@@ -23,19 +21,19 @@ def wnids(root: Path, split: str) -> list[str]:
     """Return the sorted WordNet ids of the class folders, from the training folder if it exists."""
     folder = root / FOLDERS["train"]
     folder = folder if folder.is_dir() else root / FOLDERS[split]
-    found = [name for name in subfolders(folder) if re.fullmatch(r"n\d{8}", name)]
-    if not found:
+    ids = [name for name in subfolders(folder) if re.fullmatch(r"n\d{8}", name)]
+    if not ids:
         raise UserError(
             f"{folder.absolute()} has no folders of WordNet ids (n01440764, ...); torchvision.datasets.ImageNet sorts "
             "the images of ILSVRC2012_img_val.tar into them with the file ILSVRC2012_devkit_t12.tar.gz"
         )
-    return found
+    return ids
 
 
 def listed(root: Path, split: str, classes: list[str], note: str = "") -> Listing:
     """List the images of some classes. Raises FileNotFoundError for a class without a folder."""
     paths, y = in_classes(root, classes, FOLDERS[split])
-    return Listing(np.asarray(y), classes, root, paths, note=note)
+    return Listing(y, classes, root, paths, note=note)
 
 
 ENTRY = Entry(

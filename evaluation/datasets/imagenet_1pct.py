@@ -22,16 +22,16 @@ ORIGIN = "https://github.com/google-research/simclr (imagenet_subsets/), not nee
 def read(fraction: float, file: str, root: Path, split: str) -> Listing:
     if split != "train":
         return imagenet.read(root, split)
-    found = [root / place / file for place in _PLACES if (root / place / file).is_file()]
+    names = next((root / place / file for place in _PLACES if (root / place / file).is_file()), None)
     listing = imagenet.read(root, split)
-    if not found:
+    if names is None:
         rows = label_subset(listing.y, listing.paths, listing.classes, fraction)
         return _noted(listing.take(rows), "drawn with seed 0, not SimCLR's list")
-    wanted = set(found[0].read_text().split())
+    wanted = set(names.read_text().split())
     rows = [row for row, path in enumerate(listing.paths) if path.rpartition("/")[2] in wanted]
     if len(rows) < len(wanted):
         raise UserError(
-            f"{found[0].absolute()} lists {len(wanted)} images, {len(wanted) - len(rows)} of which are not in {root}"
+            f"{names.absolute()} lists {len(wanted)} images, {len(wanted) - len(rows)} of which are not in {root}"
         )
     return _noted(listing.take(np.array(rows)), f"SimCLR's {file}")
 

@@ -12,7 +12,7 @@ _FOLDER = "oxford-iiit-pet"
 
 ENTRY = Entry(
     title="Oxford-IIIT Pets",
-    read=partial(_torchvision.read, "OxfordIIITPet", {"train": ("train",), "test": ("test",)}),
+    read=partial(_torchvision.read, "OxfordIIITPet"),
     metric="mean_per_class",
     classes=37,
     counts={"train": 3680, "test": 3669},

@@ -49,20 +49,20 @@ def read(root: Path, split: str) -> Listing:
 
 def _leaves(root: Path, paths: list[str]) -> np.ndarray | None:
     """Return the leaf name (N,) of each image, or its path if the map lacks it; None without the map."""
-    found = [root / place / _MAP for place in _MAP_PLACES if (root / place / _MAP).is_file()]
-    if not found:
+    file = next((root / place / _MAP for place in _MAP_PLACES if (root / place / _MAP).is_file()), None)
+    if file is None:
         return None
-    known = json.loads(found[0].read_text())
-    return np.array([_leaf(path, known) for path in paths])
+    leaves = json.loads(file.read_text())
+    return np.array([_leaf(path, leaves) for path in paths])
 
 
-def _leaf(path: str, known: dict[str, list[str]]) -> str:
+def _leaf(path: str, leaves_of: dict[str, list[str]]) -> str:
     """Look up the leaf of a photo. The map has original photo names as keys, and leaves "class:::number" as values."""
     folder, _, file = path.rpartition("/")
     photo = file.rpartition("___")[2].rpartition(".")[0].replace("_final_masked", "").partition("copy")[0]
-    leaves = known.get(photo.strip().lower(), [])
-    own = leaves if len(leaves) == 1 else [leaf for leaf in leaves if folder in leaf]
-    return f"{folder} {own[0]}" if own else path
+    leaves = leaves_of.get(photo.strip().lower(), [])
+    leaves = leaves if len(leaves) == 1 else [leaf for leaf in leaves if folder in leaf]
+    return f"{folder} {leaves[0]}" if leaves else path
 
 
 ENTRY = Entry(

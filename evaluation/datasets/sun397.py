@@ -12,18 +12,14 @@ from evaluation.datasets.base import Entry, Listing
 from sslkit.files.regular_files import regular
 
 _LISTS = {"train": "Training", "test": "Testing"}
-_PLACES = (
-    "",
-    "Partitions",
-    "../Partitions",
-)  # Partitions.zip, unpacked into the folder, or as a folder in or beside it
+_PLACES = ("", "Partitions", "../Partitions")  # of the unpacked Partitions.zip: the folder, in it, or beside it
 
 
 def read(root: Path, split: str) -> Listing:
     kind, partition = numbered(split)
     file = f"{_LISTS[kind]}_{partition:02d}.txt"
-    found = [root / place / file for place in _PLACES if (root / place / file).is_file()]
-    paths = [line.strip("/") for line in regular((found or [root / file])[0]).read_text().split()]
+    listed = next((root / place / file for place in _PLACES if (root / place / file).is_file()), root / file)
+    paths = [line.strip("/") for line in regular(listed).read_text().split()]
     folders = [line.strip("/") for line in (root / "ClassName.txt").read_text().split()]
     number = {folder: label for label, folder in enumerate(folders)}
     y = np.array([number[path.rpartition("/")[0]] for path in paths], dtype=np.int64)

@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
     __name__,
     {
         "Embedding": "evaluation.embedding.table:Embedding",
-        "contact_sheet": "evaluation.embedding.sheet:contact_sheet",
+        "contact_sheet": "evaluation.embedding.near_duplicates:contact_sheet",
         "draw_map": "evaluation.embedding.drawing:draw_map",
         "duplicates": "evaluation.embedding.near_duplicates:duplicates",
         "embed": "evaluation.embedding.table:embed",

@@ -43,7 +43,7 @@ def draw_map(
 
     checked("map", method, str, choices=tuple(MAPS))
     check_enough(len(embedding))
-    flat, said = flattened(np.asarray(embedding.x, dtype=np.float32), method, seed)
+    flat, about_map = flattened(np.asarray(embedding.x, dtype=np.float32), method, seed)
     label, names, colours = coloured(embedding)
     figure = Figure(figsize=(9.5 if len(names) else 7.6, 7.4), layout="constrained")
     axis = figure.subplots()
@@ -58,7 +58,7 @@ def draw_map(
     axis.set_title(f"{about['model']} · {about['data']} · {MAPS[method]}", parse_math=False)
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_visible(False)
-    caption = f"{len(embedding):,} images; {said} {how}"
+    caption = f"{len(embedding):,} images; {about_map} {how}"
     figure.supxlabel("\n".join(textwrap.wrap(caption, 112)), fontsize=8, color="#444444")
     save_figure(figure, Path(path), {"Description": caption})
     return caption
@@ -71,7 +71,7 @@ def check_enough(n: int) -> None:
 
 
 def flattened(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
-    """Return the places (N, 2) of rows x (N, D) and what is said of them. Raises NoMap if all rows are equal."""
+    """Return the places (N, 2) of rows x (N, D) and a note on them. Raises NoMap if all rows are equal."""
     from sklearn.decomposition import PCA
 
     z = reduced(x, seed)
@@ -99,7 +99,7 @@ def coloured(embedding: Embedding) -> tuple[np.ndarray, list[str], list[str]]:
     table = np.full(len(embedding.classes) + 1, -1)  # the last stands for no label
     table[largest] = np.arange(len(largest))
     label = table[embedding.y]
-    names = [f"{shortened(str(embedding.classes[one]), LETTERS)} ({counts[one]:,})" for one in largest]
+    names = [f"{shortened(str(embedding.classes[k]), LETTERS)} ({counts[k]:,})" for k in largest]
     colours = _palette(len(largest))
     if (label < 0).any():
         hidden = int((counts > 0).sum()) - len(largest)
@@ -127,20 +127,20 @@ def _draw_thumbnails(
     from matplotlib.patches import Rectangle
 
     cells, side = gridded(flat)
-    for (x, y), picture, own in zip(cells, pictures, label, strict=True):
+    for (x, y), picture, entry in zip(cells, pictures, label, strict=True):
         height, width = (0.42 * length / max(picture.shape[:2]) for length in picture.shape[:2])
         axis.imshow(picture, extent=(x - width, x + width, y - height, y + height), aspect="auto", zorder=2)
-        if own >= 0:
-            box = Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, fill=False, edgecolor=colours[own], lw=1.6, zorder=3)
-            axis.add_patch(box)
+        if entry >= 0:
+            frame = {"fill": False, "edgecolor": colours[entry], "lw": 1.6, "zorder": 3}
+            axis.add_patch(Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, **frame))
     axis.set(xlim=(-0.6, side - 0.4), ylim=(-0.6, side - 0.4), aspect="equal")
 
 
 def _draw_dots(axis: "Axes", flat: np.ndarray, label: np.ndarray, colours: Sequence[str]) -> None:
     size = float(np.clip(20_000 / len(flat), 1.5, 14))
-    for own in np.unique(label)[::-1]:  # the others first, below the named classes
-        colour = colours[own] if own >= 0 else "#4477AA"
-        axis.scatter(*flat[label == own].T, s=size, alpha=0.75, linewidths=0, color=colour)
+    for entry in np.unique(label)[::-1]:  # the others first, below the named classes
+        colour = colours[entry] if entry >= 0 else "#4477AA"
+        axis.scatter(*flat[label == entry].T, s=size, alpha=0.75, linewidths=0, color=colour)
 
 
 def _legend(axis: "Axes", names: Sequence[str], colours: Sequence[str]) -> None:

@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +39,8 @@ def read(path: str | Path) -> Embedding:
     """Read an embedding, without pickles. Raises UserError for a file that `write` did not write."""
     path = Path(path)
     kind = checked_ending(path)
-    try:
+    with _reading(path):
         return {".npz": _read_npz, ".parquet": _read_parquet}[kind](regular(path))
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise _not_ours(path, error) from error
 
 
 def checked_ending(path: Path) -> str:
@@ -63,25 +63,38 @@ def check_out(path: Path, about: dict[str, Any]) -> None:
     old = read_about(path)
     wrong = [name for name in SAME if old.get(name) != about[name]]
     if wrong:
-        said = "another model" if wrong[0] == "digest" else f"another {wrong[0]}"
+        other = "another model" if wrong[0] == "digest" else f"another {wrong[0]}"
         was, now = ((one.get("model"), one.get("data")) for one in (old, about))
         raise UserError(
-            f"{path} has features of {said}: it is of {was[0]} on {was[1]}, this is {now[0]} on {now[1]}; "
+            f"{path} has features of {other}: it is of {was[0]} on {was[1]}, this is {now[0]} on {now[1]}; "
             "name another out=, or remove it"
         )
 
 
 def read_about(path: Path) -> dict[str, Any]:
     """Return what a file says about its model, data and preparation. Raises UserError as in `read`."""
-    try:
+    with _reading(path):
         if checked_ending(regular(path)) == ".npz":
             with np.load(path, allow_pickle=False) as file:
                 return _parsed(str(file["about"]))
         from pyarrow import parquet
 
         return _parsed(parquet.read_schema(path).metadata[b"sslkit"])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise UserError for what a file that `write` did not write makes numpy, pyarrow and zipfile raise."""
+    try:
+        yield
+    except UserError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise _not_ours(path, error) from error
+        if isinstance(error, OSError) and error.strerror:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(
+            f"{path} has no features of recipes/embed.py ({first_line(error)}): name another file, or remove it"
+        ) from error
 
 
 def _parsed(text: str | bytes) -> dict[str, Any]:
@@ -89,16 +102,6 @@ def _parsed(text: str | bytes) -> dict[str, Any]:
     if about["format"] != FORMAT:
         raise ValueError(f"format {about['format']}")
     return about
-
-
-def _not_ours(path: Path, error: Exception) -> UserError:
-    if isinstance(error, UserError):
-        return error
-    if isinstance(error, OSError) and error.strerror:
-        return UserError(f"cannot read {path}: {error.strerror}")
-    return UserError(
-        f"{path} has no features of recipes/embed.py ({first_line(error)}): name another file, or remove it"
-    )
 
 
 def _write_npz(embedding: Embedding, path: Path) -> None:
@@ -132,19 +135,11 @@ def _add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 def _read_npz(path: Path) -> Embedding:
     with np.load(path, allow_pickle=False) as file:
         about = _parsed(str(file["about"]))
-        found = Embedding(
-            file["features"],
-            file["paths"],
-            file["labels"],
-            file["classes"].tolist(),
-            file["splits"],
-            tuple(file["unreadable"].tolist()),
-            about,
-        )
-    lengths = {len(part) for part in (found.x, found.paths, found.y, found.splits)}
-    if len(lengths) != 1 or found.x.ndim != 2:
+        x, paths, y, splits = (file[name] for name in ("features", "paths", "labels", "splits"))
+        classes, unreadable = (file[name].tolist() for name in ("classes", "unreadable"))
+    if len({len(array) for array in (x, paths, y, splits)}) != 1 or x.ndim != 2:
         raise ValueError("its arrays have different lengths")
-    return found
+    return Embedding(x, paths, y, classes, splits, tuple(unreadable), about)
 
 
 def _write_parquet(embedding: Embedding, path: Path) -> None:

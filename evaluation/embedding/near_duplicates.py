@@ -1,25 +1,35 @@
-"""Near-duplicates: pairs of images with the same content or with similar features, and the groups that they form."""
+"""Near-duplicates: pairs of images with the same content or with similar features, their groups, list and pictures."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from evaluation.embedding.content import same_content
+from evaluation.datasets._overlap import Content, content_of
 from evaluation.embedding.neighbours import nearest
-from evaluation.embedding.sources import Part
+from evaluation.embedding.sources import Part, located
 from evaluation.embedding.table import Embedding
+from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import unit_rows
 from sslkit.errors import UserError
 from sslkit.files.csv_files import write_csv
+from sslkit.numerics.figures import save_figure
 from sslkit.numerics.ties import pair_cosines, search_error
+from sslkit.terminal.plurals import counted
 
 THRESHOLD = 0.85  # cosine of efficientnet_lite0 at 224 pixels; other networks need another
 MOST = 1_000_000  # pairs: a longer list helps nobody
 CANDIDATES = 32  # neighbours of each image that an approximate search compares
 BLOCK = 2**11  # rows of a block of cosines
+SHOWN = 24  # pairs of the contact sheet
+COLUMNS = 3  # of it
+SIDE = 192  # pixels of an image in it
+LETTERS = 26  # of a name below an image
+WIDTH, HEIGHT = 4.3, 2.45  # inches of a pair
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ def similar(x: np.ndarray, rows: np.ndarray, threshold: float, search: str) -> t
     if len(rows) < 2:
         return np.empty((0, 2), np.int64), np.empty(0)
     candidates = _all_pairs(x, rows, threshold) if search == "exact" else _approximate_pairs(x, rows, search)
-    found, cosines, total = [np.empty((0, 2), np.int64)], [np.empty(0)], 0
+    near, cosines, total = [np.empty((0, 2), np.int64)], [np.empty(0)], 0
     for pairs in candidates:
         cosine = pair_cosines(x, pairs[:, 0], x, pairs[:, 1])
         kept = cosine >= threshold
@@ -89,19 +99,68 @@ def similar(x: np.ndarray, rows: np.ndarray, threshold: float, search: str) -> t
                 f"more than {MOST:,} pairs have a similarity of at least threshold={threshold:g}: raise it, "
                 "or take another model: one that was not trained finds every image similar"
             )
-        found.append(pairs[kept])
+        near.append(pairs[kept])
         cosines.append(cosine[kept])
-    return np.concatenate(found), np.concatenate(cosines)
+    return np.concatenate(near), np.concatenate(cosines)
 
 
-def write_duplicates(found: Duplicates, sources: Sequence[Source], path: Path) -> None:
+def same_content(sources: Sequence[tuple[Sequence[Part], Sequence[str]]]) -> np.ndarray:
+    """Return (N,) int64 the first row with the same content: the row itself where no earlier one has it.
+
+    sources: parts and paths of an `Embedding` each; their rows are counted on.
+    Files, and images in shards and Hugging Face data sets, are compared by their bytes, and only files of one size are
+    read; arrays are compared by their pixels. Raises UserError for a file that has gone.
+    """
+    first_of: dict[Hashable, int] = {}
+    images = [content for parts, paths in sources for content in _contents(parts, paths)]
+    sizes = Counter(content.size for content in images if isinstance(content, Content))
+    first = np.arange(len(images))
+    for row, content in enumerate(images):
+        if isinstance(content, Content) and sizes[content.size] == 1:
+            continue
+        key: Hashable = hashlib.sha256(content.read()).digest() if isinstance(content, Content) else content
+        first[row] = first_of.setdefault(key, row)
+    return first
+
+
+def write_duplicates(pairs: Duplicates, sources: Sequence[Source], path: Path) -> None:
     """Write a CSV of the pairs, one a row. Raises UserError if it cannot be written."""
     names = named(sources)
-    pairs = (
+    lines = (
         (group, "exact" if exact else "near", f"{similarity:.4f}", *names[a], *names[b])
-        for (a, b), similarity, exact, group in zip(found.rows, found.similarity, found.exact, found.group, strict=True)
+        for (a, b), similarity, exact, group in zip(pairs.rows, pairs.similarity, pairs.exact, pairs.group, strict=True)
     )
-    write_csv(path, [("group", "kind", "similarity", "data", "first", "other_data", "other"), *pairs])
+    write_csv(path, [("group", "kind", "similarity", "data", "first", "other_data", "other"), *lines])
+
+
+def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> int:
+    """Draw at most 24 pairs as a PNG, from the most to the least similar, at even distances in the list.
+
+    Returns the number of pairs drawn; draws nothing without a pair. Raises UserError if the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    if not len(pairs):
+        return 0
+    chosen = np.unique(np.linspace(0, len(pairs) - 1, min(SHOWN, len(pairs))).round().astype(int))
+    pictures, names = _pictures(pairs, chosen, sources), named(sources)
+    columns = min(COLUMNS, len(chosen))
+    rows = -(-len(chosen) // columns)
+    high = HEIGHT * rows + 0.9
+    figure = Figure(figsize=(WIDTH * columns, high))
+    grid = figure.add_gridspec(
+        rows, columns, left=0.01, right=0.99, bottom=0.45 / high, top=1 - 0.75 / high, wspace=0.06, hspace=0.3
+    )
+    for cell, pair in zip(grid, chosen, strict=False):
+        left, right = (figure.add_subplot(part) for part in cell.subgridspec(1, 2, wspace=0.04))
+        for axis, row in zip((left, right), pairs.rows[pair], strict=True):
+            _draw(axis, pictures[row], names[row], len(sources) > 1)
+        kind = "same content" if pairs.exact[pair] else f"similarity {pairs.similarity[pair]:.3f}"
+        left.set_title(f"{kind}, group {pairs.group[pair]}", loc="left", fontsize=9)
+    shown = "" if len(chosen) == len(pairs) else f", {len(chosen)} shown from the most to the least similar"
+    figure.suptitle(f"{counted(len(pairs), 'pair')}{shown}", fontsize=11, y=1 - 0.1 / figure.get_figheight(), va="top")
+    save_figure(figure, path)
+    return len(chosen)
 
 
 def named(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -124,8 +183,8 @@ def _all_pairs(x: np.ndarray, rows: np.ndarray, threshold: float) -> Iterator[np
 
 
 def _approximate_pairs(x: np.ndarray, rows: np.ndarray, search: str) -> Iterator[np.ndarray]:
-    found = nearest(x[rows], min(CANDIDATES, len(rows) - 1), search).indices
-    pairs = np.stack([np.repeat(np.arange(len(rows)), found.shape[1]), found.ravel()], 1)
+    indices = nearest(x[rows], min(CANDIDATES, len(rows) - 1), search).indices
+    pairs = np.stack([np.repeat(np.arange(len(rows)), indices.shape[1]), indices.ravel()], 1)
     yield np.unique(np.sort(rows[pairs], axis=1), axis=0)
 
 
@@ -139,3 +198,30 @@ def _groups(rows: np.ndarray, n: int) -> np.ndarray:
     label = connected_components(graph, directed=False)[1][rows[:, 0]]
     known, first, number = np.unique(label, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[number] + 1 if len(known) else label
+
+
+def _contents(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[Content | str]:
+    """Yield the content of each image; a hash of the pixels of one in an array."""
+    for part, row in located(parts, paths):
+        content = content_of(part.split.images, row)
+        yield str(part.split.ids[row]).partition("-")[0] if content is None else content  # numbered where equal
+
+
+def _pictures(pairs: Duplicates, chosen: np.ndarray, sources: Sequence[Source]) -> dict[int, np.ndarray]:
+    wanted, start, pictures = np.unique(pairs.rows[chosen]), 0, {}
+    for one in sources:
+        stop = start + len(one.embedding)
+        rows = wanted[(wanted >= start) & (wanted < stop)]
+        drawn = thumbnails(one.parts, one.embedding.paths, rows - start, SIDE)
+        pictures |= dict(zip(rows.tolist(), drawn, strict=True))
+        start = stop
+    return pictures
+
+
+def _draw(axis, picture: np.ndarray, name: tuple[str, str], several: bool) -> None:
+    axis.imshow(picture)
+    source, path = name
+    below = f"{shortened(source, LETTERS)}\n{shortened(path, LETTERS)}" if several else shortened(path, LETTERS)
+    axis.set_xlabel(below, fontsize=7.5, labelpad=2, parse_math=False)
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set_color("#bbbbbb")

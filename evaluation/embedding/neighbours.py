@@ -52,43 +52,45 @@ def nearest(x: np.ndarray, k: int, search: str = "exact") -> Neighbours:
     if search == "exact":
         return Neighbours(*_stacked(_exact(x, rows, k) for rows in blocks), search, 1.0)
     index = _index(x, search, k)
-    found = _stacked(_approximate(index, x, rows, k) for rows in blocks)
-    return Neighbours(*found, search, _recall(x, found[1], k))
+    indices, similarities = _stacked(_approximate(index, x, rows, k) for rows in blocks)
+    return Neighbours(indices, similarities, search, _recall(x, similarities, k))
 
 
 def check_k(k: int, n: int, where: str = "") -> None:
     """Raises UserError if each of n images has no k others."""
     checked("neighbours", k, int, least=1)
     if k >= n:
-        said = f"{n} image{'s' if n > 1 else ''}{where}, so each has {n - 1} others"
-        raise UserError(f"neighbours={k} must be below the number of images: {said}")
+        raise UserError(
+            f"neighbours={k} must be below the number of images: {n} image{'s' if n > 1 else ''}{where}, so each has "
+            f"{n - 1} others"
+        )
 
 
-def write_neighbours(found: Neighbours, paths: Sequence[str], arrays: Path, table: Path) -> None:
+def write_neighbours(near: Neighbours, paths: Sequence[str], arrays: Path, table: Path) -> None:
     """Write the arrays as .npz with the paths, and a CSV of paths for people: of 1,000 images if there are more.
 
     Raises UserError if a file cannot be written.
     """
     with write_whole(arrays) as partial, partial.open("wb") as file:
-        about = {"search": np.array(found.search), "recall": np.array(found.recall)}
-        np.savez(file, indices=found.indices, similarities=found.similarities, paths=np.array(paths), **about)
+        about = {"search": np.array(near.search), "recall": np.array(near.recall)}
+        np.savez(file, indices=near.indices, similarities=near.similarities, paths=np.array(paths), **about)
     rows = np.unique(np.linspace(0, len(paths) - 1, min(CSV_ROWS, len(paths))).astype(int))
-    near = (
-        (paths[row], place, paths[other], f"{cosine:.4f}")
+    lines = (
+        (paths[row], rank, paths[other], f"{cosine:.4f}")
         for row in rows
-        for place, (other, cosine) in enumerate(zip(found.indices[row], found.similarities[row], strict=True), 1)
+        for rank, (other, cosine) in enumerate(zip(near.indices[row], near.similarities[row], strict=True), 1)
     )
-    write_csv(table, [("image", "place", "neighbour", "similarity"), *near])
+    write_csv(table, [("image", "place", "neighbour", "similarity"), *lines])
 
 
-def _stacked(found: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    indices, similarities = zip(*found, strict=True)
+def _stacked(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    indices, similarities = zip(*blocks, strict=True)
     return np.concatenate(indices), np.concatenate(similarities).astype(np.float32)
 
 
 def _exact(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    everything = np.arange(len(x))
-    similarity, position = neighbours(x, everything, np.asarray(x[rows]), k, (everything, rows), rows)
+    every = np.arange(len(x))
+    similarity, position = neighbours(x, every, np.asarray(x[rows]), k, (every, rows), rows)
     return position, similarity
 
 

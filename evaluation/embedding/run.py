@@ -9,9 +9,8 @@ from typing import Any
 
 from evaluation.embedding.drawing import MAPS, check_enough, draw_map
 from evaluation.embedding.file import check_out, write
-from evaluation.embedding.near_duplicates import THRESHOLD, Source, duplicates, write_duplicates
+from evaluation.embedding.near_duplicates import THRESHOLD, Source, contact_sheet, duplicates, write_duplicates
 from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
-from evaluation.embedding.sheet import contact_sheet
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts
 from evaluation.features.checks import checked
@@ -136,9 +135,9 @@ def beside(out: Path, ending: str) -> Path:
 def _make(wanted: Wanted, embedding: Embedding, parts: Sequence[Part], out: Path, seed: int) -> None:
     if wanted.neighbours is not None:
         arrays, table = beside(out, "-neighbours.npz"), beside(out, "-neighbours.csv")
-        found = nearest(embedding.x, wanted.neighbours, wanted.search)
-        write_neighbours(found, embedding.paths, arrays, table)
-        recall = "" if wanted.search == "exact" else f", {100 * found.recall:.1f} % of the exact ones found"
+        near = nearest(embedding.x, wanted.neighbours, wanted.search)
+        write_neighbours(near, embedding.paths, arrays, table)
+        recall = "" if wanted.search == "exact" else f", {100 * near.recall:.1f} % of the exact ones found"
         _tell("nearest", f"{wanted.neighbours} of each image ({wanted.search}{recall}): {arrays}; to read: {table}")
     if wanted.map is not None:
         path = beside(out, f"-{wanted.map}.png")
@@ -147,24 +146,24 @@ def _make(wanted: Wanted, embedding: Embedding, parts: Sequence[Part], out: Path
 
 
 def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> None:
-    found = duplicates(sources, wanted.threshold, wanted.search)
+    pairs = duplicates(sources, wanted.threshold, wanted.search)
     table, sheet = beside(out, "-duplicates.csv"), beside(out, "-duplicates.png")
-    write_duplicates(found, sources, table)
-    n, exact = sum(len(one.embedding) for one in sources), int(found.exact.sum())
-    if not len(found):
+    write_duplicates(pairs, sources, table)
+    n, exact = sum(len(one.embedding) for one in sources), int(pairs.exact.sum())
+    if not len(pairs):
         sheet.unlink(missing_ok=True)  # of an earlier run
         _tell("alike", f"no two images have a similarity of at least {wanted.threshold:g}: {table} is empty")
         return
-    contact_sheet(found, sources, sheet)
+    contact_sheet(pairs, sources, sheet)
     _tell(
         "alike",
-        f"{found.images:,} of {n:,} images in {counted(found.group.max(), 'group')}: "
+        f"{pairs.images:,} of {n:,} images in {counted(pairs.group.max(), 'group')}: "
         f"{counted(exact, 'pair')} of the same content, "
-        f"{len(found) - exact:,} of a similarity of at least {wanted.threshold:g}: {table}, {sheet}",
+        f"{len(pairs) - exact:,} of a similarity of at least {wanted.threshold:g}: {table}, {sheet}",
     )
-    if len(found) - exact > CROWDED * n * (n - 1) / 2:
+    if len(pairs) - exact > CROWDED * n * (n - 1) / 2:
         say.warning(
-            f"{100 * (len(found) - exact) / (n * (n - 1) / 2):.0f} % of all pairs are that similar to this model: "
+            f"{100 * (len(pairs) - exact) / (n * (n - 1) / 2):.0f} % of all pairs are that similar to this model: "
             "threshold= is too low to tell copies from other images"
         )
 

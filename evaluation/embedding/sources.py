@@ -45,8 +45,13 @@ def open_parts(
 def merged_classes(parts: Sequence[Split]) -> tuple[list[str], list[np.ndarray]]:
     """Return the classes of all splits by name, in the order of their first split, and the labels numbered by them."""
     classes = list(dict.fromkeys(str(name) for split in parts for name in split.classes))
-    number = {name: place for place, name in enumerate(classes)}
-    return classes, [_renumbered(split, number) for split in parts]
+    number = {name: label for label, name in enumerate(classes)}
+    labels = []
+    for split in parts:
+        new = np.array([*(number[str(name)] for name in split.classes), -1])  # the last stands for -1, no label
+        # Several labels an image: published sets have the same classes in every split.
+        labels.append(split.y if split.y.ndim == 2 else new[split.y])
+    return classes, labels
 
 
 def located(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part, int]]:
@@ -54,13 +59,6 @@ def located(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part,
     known = set(paths)
     for part in parts:
         yield from ((part, row) for row, name in enumerate(part.names(part.split.ids)) if name in known)
-
-
-def _renumbered(split: Split, number: dict[str, int]) -> np.ndarray:
-    if split.y.ndim == 2:  # several labels an image: published sets have the same classes in every split
-        return split.y
-    table = np.array([*(number[str(name)] for name in split.classes), -1])  # the last stands for -1, no label
-    return table[split.y]
 
 
 def _splits(source: Any) -> tuple[str, ...]:

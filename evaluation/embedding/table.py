@@ -62,20 +62,16 @@ def embed(
 def embed_parts(model: LoadedModel, parts: Sequence[Part], *, precision: str = "float32", **how: Any) -> Embedding:
     """Extract the features of open splits; see `embed`."""
     about = described(model, parts, precision)
-    found = [extract(model, one.split, one.split.split, precision=precision, **how) for one in parts]
-    kept = [np.isin(one.split.ids, features.ids) for one, features in zip(parts, found, strict=True)]
-    classes, y = merged_classes([one.split for one in parts])
-    names = [one.names(features.ids) for one, features in zip(parts, found, strict=True)]
-    lost = [one.names(features.unreadable) for one, features in zip(parts, found, strict=True)]
-    return Embedding(
-        found[0].x if len(found) == 1 else np.concatenate([features.x for features in found]),
-        np.array([name for some in names for name in some]),
-        np.concatenate([labels[rows] for labels, rows in zip(y, kept, strict=True)]),
-        classes,
-        np.repeat([one.split.split for one in parts], [len(features) for features in found]),
-        tuple(name for some in lost for name in some),
-        about,
-    )
+    tables = [extract(model, part.split, part.split.split, precision=precision, **how) for part in parts]
+    classes, labels = merged_classes([part.split for part in parts])
+    paths, y, unreadable = [], [], []
+    for part, features, of_part in zip(parts, tables, labels, strict=True):
+        paths += part.names(features.ids)
+        y.append(of_part[np.isin(part.split.ids, features.ids)])
+        unreadable += part.names(features.unreadable)
+    x = tables[0].x if len(tables) == 1 else np.concatenate([features.x for features in tables])
+    splits = np.repeat([part.split.split for part in parts], [len(features) for features in tables])
+    return Embedding(x, np.array(paths), np.concatenate(y), classes, splits, tuple(unreadable), about)
 
 
 def described(model: LoadedModel, parts: Sequence[Part], precision: str) -> dict[str, Any]:

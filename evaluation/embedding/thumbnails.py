@@ -14,15 +14,13 @@ def thumbnails(parts: Sequence[Part], paths: Sequence[str], rows: Sequence[int],
 
     parts, paths: of an `Embedding`. An image that cannot be read any more is grey.
     """
-    places = list(located(parts, paths))
-    shown = {id(part): _shown(part.split.images, side) for part in parts}
-    return [_thumbnail(shown[id(places[row][0])], places[row][1], side) for row in rows]
-
-
-def _shown(images: Images, side: int) -> Images:
-    """Images of this side, as RGB where they become that."""
-    channels = 3 if images.channels in (1, 3, 4) else images.channels
-    return images.at(image_size=side, channels=channels, fit="squash")
+    where = list(located(parts, paths))
+    small = {}
+    for part in parts:
+        images = part.split.images
+        channels = 3 if images.channels in (1, 3, 4) else images.channels  # RGB where they become that
+        small[id(part)] = images.at(image_size=side, channels=channels, fit="squash")
+    return [_thumbnail(small[id(part)], part_row, side) for part, part_row in (where[row] for row in rows)]
 
 
 def _thumbnail(images: Images, row: int, side: int) -> np.ndarray:

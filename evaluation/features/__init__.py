@@ -10,6 +10,6 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "joined": "evaluation.features.table:joined",
         "matched": "evaluation.features.table:matched",
         "renumbered": "sslkit.data.sources.class_names:renumbered",
-        "row_ids": "evaluation.datasets._rows:row_ids",
+        "row_ids": "evaluation.datasets.base:row_ids",
     },
 )

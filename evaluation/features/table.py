@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._rows import row_ids
+from evaluation.datasets.base import row_ids
 from sslkit.data.sources.class_names import renumbered, unseen
 from sslkit.errors import UserError
 

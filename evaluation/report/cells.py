@@ -70,9 +70,9 @@ def of_estimate(estimate: Estimate | None, how: str) -> Cell:
     return MISSING if estimate is None else Cell(with_interval(estimate), how, estimate.value)
 
 
-def of_number(value: Any, form: str, how: str) -> Cell:
-    """Make a cell of a number. form: a format such as "{:.1f} s"."""
-    return Cell(form.format(value), how, float(value)) if is_number(value) else MISSING
+def of_number(value: Any, form: str, how: str, *, scale: float = 1) -> Cell:
+    """Make a cell of a number. form: a format such as "{:.1f} s". scale: 100 for per cent, 1000 for thousandths."""
+    return Cell(form.format(scale * value), how, float(scale * value)) if is_number(value) else MISSING
 
 
 def of_text(value: Any) -> Cell:
@@ -88,15 +88,8 @@ def of_bytes(value: Any, how: str) -> Cell:
     """Make a cell of a size, in decimal units as for disks."""
     if not is_number(value):
         return MISSING
-    for size, unit in ((1e9, "GB"), (1e6, "MB")):
-        if value >= size:
-            return Cell(f"{value / size:.1f} {unit}", how, float(value))
-    return Cell(f"{value / 1e3:.0f} kB", how, float(value))
-
-
-def counted(count: Any, one: str, many: str = "") -> str:
-    """Return such as "1 epoch" and "1,200 epochs"; "" without a count. many: the plural if it is not formed by s."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}" if is_number(count) else ""
+    size, unit, digits = (1e9, "GB", 1) if value >= 1e9 else (1e6, "MB", 1) if value >= 1e6 else (1e3, "kB", 0)
+    return Cell(f"{value / size:.{digits}f} {unit}", how, float(value))
 
 
 def is_number(value: Any) -> bool:
@@ -111,8 +104,3 @@ def dig(tree: Any, *path: str) -> Any:
             return None
         tree = tree[part]
     return tree
-
-
-def day(date: Any) -> Cell:
-    """Make a cell such as "2026-11-21" from a time stamp, sorted by the time stamp."""
-    return Cell(str(date)[:10], made(date=date), str(date)) if date else MISSING

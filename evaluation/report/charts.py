@@ -1,11 +1,12 @@
 """Geometry of the charts, drawn by the template as SVG in the page's own colours, light or dark."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evaluation.ranking.ranking import Ranking
+from evaluation.results.names import short
 
 WIDTH, HEIGHT = 300, 180
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 30  # margins
@@ -101,9 +102,7 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
     if "step" not in columns:
         return []
     terms = columns[columns.index("step") + 1 : columns.index("loss") + 1] if "loss" in columns else []
-    panels = [("loss", {"loss": "loss"})] if terms else []
-    panels += [(name, {name: name}) for name in terms if name != "loss"]
-    charts = [_line_chart(title, names, rows) for title, names in panels]
+    charts = [_line_chart(name, {name: name}, rows) for name in terms[-1:] + terms[:-1]]  # their sum, the loss, first
     charts.append(_line_chart("accuracy, %", {"knn": "k-NN", "probe": "online probe"}, rows, scale=100))
     charts.append(_line_chart("RankMe of the projections", {"rankme": "RankMe"}, rows))
     return [chart for chart in charts if chart is not None]
@@ -132,7 +131,7 @@ def _dot(ranking: Ranking, k: int, m: int, place: int, scale: Axis) -> Dot:
     interval = f", 95 % {low:.4g} to {high:.4g} over images" if known else ""
     says = f"{ranking.models[m]}: {text}{interval}{', tied with the best' if tied else ''}"
     span = (scale(low), scale(high)) if known else (None, None)
-    return Dot(shortened(ranking.models[m]), text, place * ROW, scale(score), *span, tied, says)
+    return Dot(short(ranking.models[m], NAME), text, place * ROW, scale(score), *span, tied, says)
 
 
 def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
@@ -161,32 +160,25 @@ def truth_places(ranking: Ranking) -> list[int]:
     return [1 + int((ranking.truth > value).sum()) for value in ranking.truth]
 
 
-def shortened(name: str) -> str:
-    half = NAME // 2
-    return name if len(name) <= NAME else f"{name[:half]}…{name[1 - half :]}"
-
-
 def _line_chart(
     title: str, names: dict[str, str], rows: Sequence[dict[str, float]], scale: float = 1
 ) -> LineChart | None:
     """Make a line chart; None if no row has a value. names: {column: label of the line}. scale: 100 for per cent."""
-    series = {
-        label: [(row["step"], scale * row[column]) for row in rows if column in row and "step" in row]
-        for column, label in names.items()
-    }
-    series = {
-        label: [point for point in points if np.isfinite(point).all()] for label, points in series.items() if points
-    }
-    points = [point for one in series.values() for point in one]
-    if not points:
+    series = {}
+    for column, label in names.items():
+        points = [(row["step"], scale * row[column]) for row in rows if column in row and "step" in row]
+        if points := [point for point in points if np.isfinite(point).all()]:
+            series[label] = points
+    if not series:
         return None
-    steps, values = zip(*points, strict=True)
+    steps, values = zip(*(point for points in series.values() for point in points), strict=True)
     x, y = axis_of([0, *steps], LEFT, WIDTH - RIGHT), axis_of(values, HEIGHT - BOTTOM, TOP)
     lines, changes = [], []
-    for label, one in series.items():
-        marks = [(x(step), y(value), f"{label} {value:.4g} at step {step:g}") for step, value in one]
+    for label, points in series.items():
+        marks = [(x(step), y(value), f"{label} {value:.4g} at step {step:g}") for step, value in points]
         lines.append(Line(label, path_of([mark[:2] for mark in marks]), marks if len(marks) <= DOTS else []))
-        changes.append(f"{label} from {one[0][1]:.3g} at step {one[0][0]:g} to {one[-1][1]:.3g} at step {one[-1][0]:g}")
+        (start, first), (end, last) = points[0], points[-1]
+        changes.append(f"{label} from {first:.3g} at step {start:g} to {last:.3g} at step {end:g}")
     return LineChart(title, f"{title} over the steps: {'; '.join(changes)}.", x, y, lines)
 
 
@@ -202,7 +194,6 @@ def axis_of(values: Sequence[float], start: float, end: float, *, most: int = 4,
     low, high = float(min(values)), float(max(values))
     if low == high:
         low, high = low - (abs(low) or 1) / 10, high + (abs(high) or 1) / 10
-    found = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10], integer=whole).tick_values(low, high)
-    axis = Axis(min(low, float(found[0])), max(high, float(found[-1])), start, end, [])
-    ticks = [(axis(float(value)), f"{0.0 if abs(value) < 1e-12 else value:.6g}") for value in found]
-    return Axis(axis.low, axis.high, start, end, ticks)
+    marks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10], integer=whole).tick_values(low, high)
+    axis = Axis(min(low, float(marks[0])), max(high, float(marks[-1])), start, end, [])
+    return replace(axis, ticks=[(axis(float(mark)), f"{0.0 if abs(mark) < 1e-12 else mark:.6g}") for mark in marks])

@@ -77,9 +77,9 @@ def judging(result: Result, folder: Path | None) -> str:
     data = source_of(result)
     if not data or (folder is None and not is_loadable(result.model)):
         return ""
-    recipe, own = ALONE.get(result.protocol, ("evaluate", {"protocols": [result.protocol]}))
-    seeds = {"seed": result.seeds[0]} if result.seeds and result.seeds[0] else {}
-    return command(recipe, {"checkpoint": folder or result.model, "data": data, **own, **seeds})
+    recipe, choice = ALONE.get(result.protocol, ("evaluate", {"protocols": [result.protocol]}))
+    seed = {"seed": result.seeds[0]} if result.seeds and result.seeds[0] else {}
+    return command(recipe, {"checkpoint": folder or result.model, "data": data, **choice, **seed})
 
 
 def judging_all(folders: Sequence[Path], videos: str = "") -> str:
@@ -88,14 +88,9 @@ def judging_all(folders: Sequence[Path], videos: str = "") -> str:
     return command("action_eval", {**chosen, "data": videos}) if videos else command("evaluate", chosen)
 
 
-def judging_zoo(zoo: Path) -> str:
-    return command("evaluate", {"zoo": zoo})
-
-
 def source_of(result: Result) -> str:
     """Return the data of a result as a command names it; "" if that was not recorded."""
-    recorded = result.details.get("source")
-    if recorded:
+    if recorded := result.details.get("source"):
         return str(recorded)
     published = result.data.partition(":")[0] in datasets.names()
     known = published or result.data in NAMES or result.data.startswith(PREFIX) or Path(result.data).exists()
@@ -107,48 +102,44 @@ def is_loadable(model: str) -> bool:
     return model.startswith(LOADED) or model in WHEELS or (Path(model) / CARD).is_file()
 
 
-def ranking(found: Ranking, zoo: Path, entries: Collection[str]) -> str:
+def ranking(recorded: Ranking, zoo: Path, entries: Collection[str]) -> str:
     """Return the command of a ranking, with its recorded settings; "" if its data is not recorded.
 
     zoo: the folder. entries: the names of its entries. Models whose place is not known are left out, see `lost`.
     """
-    if not found.data:
+    if not recorded.data:
         return ""
-    known = {**found.made, **({"ped.reference": found.made["reference"]} if "reference" in found.made else {})}
+    known = {**recorded.made, **({"ped.reference": recorded.made["reference"]} if "reference" in recorded.made else {})}
     made = {name: known[name] for name in RANKED_BY if name in known and known[name] != USUAL.get(name, ...)}
-    of_what = {"zoo": _models(found, zoo, entries), "data": found.data}
-    return command("rank", {**of_what, "metrics": list(found.metrics), **made})
+    of_what = {"zoo": _models(recorded, zoo, entries), "data": recorded.data}
+    return command("rank", {**of_what, "metrics": list(recorded.metrics), **made})
 
 
-def ranking_with_truth(found: Ranking, zoo: Path, entries: Collection[str]) -> tuple[str, str]:
+def ranking_with_truth(recorded: Ranking, zoo: Path, entries: Collection[str]) -> tuple[str, str]:
     """Return the commands that measure the ground truth of a ranking and then rank with it; "" as for `ranking`.
 
     Also "" for detection and segmentation sets: ground_truth.py trains classifiers only.
     """
-    again = ranking(found, zoo, entries)
-    if not again or parts(found.data):
+    again = ranking(recorded, zoo, entries)
+    if not again or parts(recorded.data):
         return "", ""
-    size = {"image_size": found.made["image_size"]} if found.made.get("image_size") else {}
-    measured = {"zoo": _models(found, zoo, entries), "data": found.data, **size, "out": TRUTH}
+    size = {"image_size": recorded.made["image_size"]} if recorded.made.get("image_size") else {}
+    measured = {"zoo": _models(recorded, zoo, entries), "data": recorded.data, **size, "out": TRUTH}
     return command("ground_truth", measured), f"{again} {words({'truth': f'{TRUTH}/truth.json'})}"
 
 
-def first_ranking(zoo: Path) -> str:
-    """Return the command that ranks a zoo on embedded data."""
-    return command("rank", {"zoo": zoo, "data": ["clipart", "digits"]})
-
-
-def lost(found: Ranking, entries: Collection[str]) -> list[str]:
+def lost(recorded: Ranking, entries: Collection[str]) -> list[str]:
     """Return the models of a ranking that its command leaves out: entries of other folders, which it does not name."""
-    return [name for name in found.models if name not in entries and not _outside(name, Path(), entries)]
+    return [name for name in recorded.models if name not in entries and not _outside(name, Path(), entries)]
 
 
-def _models(found: Ranking, zoo: Path, entries: Collection[str]) -> Path | list[Any]:
+def _models(recorded: Ranking, zoo: Path, entries: Collection[str]) -> Path | list[Any]:
     """Return the models as a command names them: the zoo, or its ranked entries, and models from elsewhere."""
-    own: list[Any] = [zoo / name for name in found.models if name in entries]
-    own = [zoo] if len(own) == len(entries) else own
-    others = [word for name in found.models if name not in entries and (word := _outside(name, zoo, entries))]
-    return [*own, *others] if len(own) + len(others) > 1 else (own + others)[0]
+    members = [zoo / name for name in recorded.models if name in entries]
+    members = [zoo] if len(members) == len(entries) else members
+    others = [word for name in recorded.models if name not in entries and (word := _outside(name, zoo, entries))]
+    models = [*members, *others]
+    return models if len(models) > 1 else models[0]
 
 
 def _outside(name: str, zoo: Path, entries: Collection[str]) -> str:

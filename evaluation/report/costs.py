@@ -19,9 +19,10 @@ COLUMNS = [
 
 
 def costs_table(material: Material) -> Table:
-    names = [member.name for member in (*material.members, *material.outside)]
-    others = dict.fromkeys(model for one in material.rankings for model in one.ranking.models if model not in names)
-    rows = [_row(member, material) for member in (*material.members, *material.outside)]
+    members = [*material.members, *material.outside]
+    ranked = dict.fromkeys(model for one in material.rankings for model in one.ranking.models)
+    others = [name for name in ranked if name not in {member.name for member in members}]
+    rows = [_row(member, material) for member in members]
     rows += [[Cell(name), *[MISSING] * 5, _metrics(name, material), MISSING] for name in others]
     return Table("Seconds of wall time on the machine of each run", COLUMNS, rows)
 
@@ -31,20 +32,19 @@ def _row(member: Member, material: Material) -> list[Cell]:
     seconds, epochs = dig(card, "seconds"), dig(card, "epochs")
     about = {"command": commands.training(card), "date": dig(card, "date")}
     rate, waiting = (_mean(member, key) for key in ("images_per_second", "waiting"))
-    each = seconds / epochs if is_number(seconds) and is_number(epochs) and epochs else None
+    per_epoch = seconds / epochs if is_number(seconds) and is_number(epochs) and epochs else None
     from_file = made(quantity="mean over the epochs", read_from=member.folder / "metrics.csv", **about)
     dropped = dig(card, "unreadable")
+    listed = made(note="listed with the entry", data=dig(card, "data", "source"), **about)
     return [
         Cell(member.name),
         of_seconds(seconds, made(quantity=f"wall time of {epochs} epochs", **about)),
-        of_seconds(each, made(quantity=f"{seconds} s over {epochs} epochs", **about)),
+        of_seconds(per_epoch, made(quantity=f"{seconds} s over {epochs} epochs", **about)),
         of_number(rate, "{:,.0f}", from_file),
-        of_number(None if waiting is None else 100 * waiting, "{:.1f} %", from_file),
+        of_number(waiting, "{:.1f} %", from_file, scale=100),
         _evaluation(member),
         _metrics(member.name, material),
-        of_number(len(dropped), "{:,}", made(note="listed with the entry", data=dig(card, "data", "source"), **about))
-        if isinstance(dropped, list)
-        else MISSING,
+        of_number(len(dropped) if isinstance(dropped, list) else None, "{:,}", listed),
     ]
 
 

@@ -1,16 +1,30 @@
-"""The entries of the zoo, one by one: curves, quick accuracies, and where everything comes from."""
+"""The entries of the zoo, one by one: curves, the numbers of their cards, and where everything comes from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evaluation.report import commands
-from evaluation.report.cells import MISSING, Cell, Column, Table, counted, dig, of_bytes, of_text
+from evaluation.report.cells import (
+    MISSING,
+    Cell,
+    Column,
+    Table,
+    dig,
+    is_number,
+    made,
+    of_bytes,
+    of_estimate,
+    of_number,
+    of_share,
+    of_text,
+)
 from evaluation.report.charts import LineChart, curves
-from evaluation.report.quick import neighbours, quick_judge, size, unit
 from evaluation.report.reading import Material, Member
+from sslkit.terminal.plurals import counted
 
 MOST_PATHS = 500  # unreadable images that are listed; all of them are in the card
+INTERVAL = "95 % Wilson, over images"
 
 
 @dataclass(frozen=True)
@@ -60,23 +74,22 @@ def _section(member: Member, place: str) -> Section:
 
 
 def _line(card: Mapping[str, Any]) -> str:
+    images, source = dig(card, "data", "images"), dig(card, "data", "source")
+    epochs, seed = dig(card, "epochs"), dig(card, "seed")
     parts = [
         dig(card, "method"),
-        f"{dig(card, 'backbone', 'name')}" if dig(card, "backbone", "name") else None,
-        f"{dig(card, 'data', 'images'):,} {unit(card)} of {dig(card, 'data', 'source')}"
-        if isinstance(dig(card, "data", "images"), int)
-        else dig(card, "data", "source"),
-        counted(dig(card, "epochs"), "epoch"),
-        f"seed {dig(card, 'seed')}" if dig(card, "seed") is not None else None,
+        dig(card, "backbone", "name"),
+        f"{images:,} {unit(card)} of {source}" if isinstance(images, int) else source,
+        counted(epochs, "epoch") if is_number(epochs) else None,
+        f"seed {seed}" if seed is not None else None,
     ]
     return ", ".join(str(part) for part in parts if part)
 
 
 def _quick(member: Member) -> Table | None:
     k = neighbours(member.card)
-    names = {"knn": f"{k}-NN accuracy" if k else "k-NN accuracy", "probe": "quick probe accuracy"}
-    names["inter"] = "distance of the classes"
-    names["intra"] = "variance within a class"
+    names = {"knn": f"{k or 'k'}-NN accuracy", "probe": "quick probe accuracy"}
+    names |= {"inter": "distance of the classes", "intra": "variance within a class"}
     known = [key for key in names if dig(member.card, "after", key) is not None]
     if not known:
         return None
@@ -88,7 +101,9 @@ def _quick(member: Member) -> Table | None:
 
 def _facts(member: Member) -> list[tuple[str, Cell]]:
     card, weights = member.card, member.weights
-    image_size = dig(card, "backbone", "image_size")
+    image_size, versions, notes = dig(card, "backbone", "image_size"), dig(card, "versions"), dig(card, "notes")
+    versions = versions.items() if isinstance(versions, Mapping) else ()
+    notes = "; ".join(map(str, notes)) if isinstance(notes, list) else notes or "none in the card"
     return [
         ("folder", Cell(str(member.folder))),
         ("weights, sha256", of_text(weights and weights.digest)),
@@ -98,15 +113,74 @@ def _facts(member: Member) -> list[tuple[str, Cell]]:
         ("images", of_text(f"{image_size} px, channels: {dig(card, 'backbone', 'in_chans')}" if image_size else None)),
         ("stem", of_text(dig(card, "backbone", "stem"))),
         ("commit", of_text(dig(card, "commit"))),
-        ("versions", of_text(_listed(dig(card, "versions")))),
+        ("versions", of_text(", ".join(f"{name} {version}" for name, version in versions))),
         ("date", of_text(dig(card, "date"))),
-        ("notes", of_text(_notes(dig(card, "notes")))),
+        ("notes", of_text(notes)),
     ]
 
 
-def _listed(versions: Any) -> str:
-    return ", ".join(f"{name} {one}" for name, one in versions.items()) if isinstance(versions, Mapping) else ""
+def neighbours(card: Mapping[str, Any]) -> int | None:
+    """Return k of the quick k-NN vote."""
+    k = dig(card, "config", "eval", "k")
+    return k if isinstance(k, int) else None
 
 
-def _notes(notes: Any) -> str:
-    return "; ".join(map(str, notes)) if isinstance(notes, list) else str(notes or "none in the card")
+def quick_judge(member: Member, part: str, key: str) -> Cell:
+    """Return a number of the card from the end of training. part: "before" or "after". key: "knn", "probe", ..."""
+    card = member.card
+    value, n = dig(card, part, key), dig(card, part, "n")
+    weights = "after training" if part == "after" else f"{dig(card, 'init', 'source') or 'random'}, before training"
+    protocol, interval = {
+        "knn": (f"{neighbours(card) or 'k'} nearest neighbours, cosine", INTERVAL),
+        "probe": ("quick probe: a linear classifier on frozen features", INTERVAL),
+        "inter": ("mean distance of the class means", ""),
+        "intra": ("mean variance within a class, about its mean", ""),
+    }[key]
+    how = origin(card, protocol=protocol, weights=weights, n=_images(n), interval=interval)
+    return of_estimate(of_share(value, n), how) if key in ("knn", "probe") else of_number(value, "{:.3f}", how)
+
+
+def origin(card: Mapping[str, Any], **facts: Any) -> str:
+    """Return the lines on the origin of a number of a card. facts: more of them; "data" in the place of the usual."""
+    part = {True: "held-out", False: "training"}.get(dig(card, "data", "held_out"))
+    data = f"{part} {unit(card)} of " if part else ""
+    return made(
+        **{"data": data + str(dig(card, "data", "source") or "unnamed data"), **facts},
+        seed=dig(card, "seed"),
+        command=commands.training(card),
+        date=dig(card, "date"),
+    )
+
+
+def unit(card: Mapping[str, Any]) -> str:
+    """Return the unit of an entry's data."""
+    return "images" if dig(card, "backbone", "frames") is None else "videos"
+
+
+def rankme(card: Mapping[str, Any]) -> Cell:
+    how = origin(
+        card,
+        quantity="RankMe, the effective rank of the backbone's features",
+        data=f"clean training {unit(card)} of {dig(card, 'data', 'source')}",
+        n=_images(dig(card, "features", "images")),
+        interval="none: one number of one matrix",
+    )
+    return of_number(dig(card, "diagnostics", "rankme"), "{:.1f}", how)
+
+
+def _images(count: Any) -> str:
+    return f"{count:,.0f} images" if is_number(count) else ""
+
+
+def size(member: Member) -> Cell:
+    """Make a cell of the number of trained parameters."""
+    weights = member.weights
+    if weights is None:
+        return MISSING
+    how = made(
+        quantity="trained parameters of the backbone, without the statistics of batch normalisation",
+        file=f"{weights.bytes:,} bytes",
+        read_from=member.folder / "backbone.safetensors",
+    )
+    n = weights.parameters
+    return Cell(f"{n / 1e6:.2f} M" if n >= 5000 else f"{n:,}", how, n)

@@ -1,6 +1,6 @@
 """Results of evaluate.py: every number with its interval, and differences between models on the same images."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from evaluation.judging.summary import shown
 from evaluation.report import commands
@@ -41,12 +41,12 @@ def results_table(material: Material) -> Table | None:
 
 def further_table(material: Material) -> Table | None:
     """Return all further numbers of the same results; None if there are none."""
-    rows = []
-    for member in material.judged:
-        for result in member.results:
-            for name, other in result.others.items():
-                of_other = {"value": other.value, "interval": other.interval, "kind": other.kind}
-                rows.append((member, replace(result, metric=name, n=other.n, unit=other.unit, **of_other)))
+    rows = [
+        (member, replace(result, metric=name, **asdict(other)))
+        for member in material.judged
+        for result in member.results
+        for name, other in result.others.items()
+    ]
     return _table("Further numbers of the same runs", rows)
 
 
@@ -62,7 +62,7 @@ def comparisons(material: Material) -> Table | None:
         recipes = {result.recipe for result in results}
         protocol_name = f"{protocol}, {metric}" + (f" ({recipes.pop()})" if len(recipes) == 1 else "")
         try:
-            rows += [_pair(data, protocol_name, one, results[0]) for one in compare_all(results)]
+            rows += [_pair(data, protocol_name, pair, results[0]) for pair in compare_all(results)]
         except UserError as error:
             material.problems.append(f"{protocol} on {data} is not compared: {error}")
     return Table("Pairs of models on the same images or episodes", PAIRS, rows) if rows else None
@@ -83,10 +83,6 @@ def without_labels(material: Material) -> list[str]:
     """Return the data sets whose results cannot be compared without the labels, which results do not contain."""
     results = [result for member in material.judged for result in member.results]
     return sorted({result.data for result in results if result.metric == "mean_per_class"})
-
-
-def unjudged(material: Material) -> list[Member]:
-    return [member for member in material.members if not member.results]
 
 
 def _named(results: list[Result], member: Member) -> list[Result]:
@@ -133,29 +129,29 @@ def how(member: Member, result: Result) -> str:
     )
 
 
-def _pair(data: str, protocol_name: str, one: Comparison, result: Result) -> list[Cell]:
+def _pair(data: str, protocol_name: str, pair: Comparison, result: Result) -> list[Cell]:
     """Return the row of a comparison. result: one of the group, for its rows."""
-    ends = "" if one.interval is None else " ({:+.1f} to {:+.1f})".format(*(100 * end for end in one.interval))
-    detectable = "" if one.detectable is None else f"{100 * one.detectable:.1f} points, in 80 % of such samples"
+    ends = "" if pair.interval is None else " ({:+.1f} to {:+.1f})".format(*(100 * end for end in pair.interval))
+    detectable = "" if pair.detectable is None else f"{100 * pair.detectable:.1f} points, in 80 % of such samples"
     about = made(
-        verdict=one.verdict,
-        test=f"{one.test}, paired on the same {'images' if result.outcomes.dtype == bool else 'episodes'}",
+        verdict=pair.verdict,
+        test=f"{pair.test}, paired on the same {'images' if result.outcomes.dtype == bool else 'episodes'}",
         data=data,
-        n=f"{one.n:,} pairs",
-        interval="95 %, by pairs" if one.interval else "none: too few pairs, or pairs that do not vary",
+        n=f"{pair.n:,} pairs",
+        interval="95 %, by pairs" if pair.interval else "none: too few pairs, or pairs that do not vary",
         smallest_difference_that_would_be_seen=detectable,
-        p_before_adjustment=f"{one.p:.3g}",
+        p_before_adjustment=f"{pair.p:.3g}",
         seed="0, of the bootstrap",
         rows=result.paired_on[:12],
     )
-    p = one.p if one.p_adjusted is None else one.p_adjusted
-    better = "not told apart" if p >= LEVEL else f"{'first' if one.difference > 0 else 'second'} is better"
+    p = pair.p if pair.p_adjusted is None else pair.p_adjusted
+    better = "not told apart" if p >= LEVEL else f"{'first' if pair.difference > 0 else 'second'} is better"
     return [
         Cell(data),
         Cell(protocol_name),
-        Cell(one.a),
-        Cell(one.b),
-        Cell(f"{100 * one.difference:+.1f}{ends}", about, one.difference),
+        Cell(pair.a),
+        Cell(pair.b),
+        Cell(f"{100 * pair.difference:+.1f}{ends}", about, pair.difference),
         Cell("< 0.001" if p < 0.001 else f"{p:.3f}", about, p),
         Cell(better),
     ]

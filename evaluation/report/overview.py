@@ -1,17 +1,78 @@
 """The figure of all entries: their curves on shared axes, embeddings and views side by side, chosen by ticks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from evaluation.report.cells import dig, is_number
-from evaluation.report.entries import place_of
-from evaluation.report.overlays import Panel, panels
-from evaluation.report.pictures import Picture, picture
-from evaluation.report.quick import neighbours
+from evaluation.report.charts import DOTS, Axis, axis_of, path_of
+from evaluation.report.entries import neighbours, place_of
 from evaluation.report.reading import Material, Member
+from sslkit.files.regular_files import regular
 
 FIRST = 8  # entries that are ticked when the page is opened
 COLOURS, DASHES = 8, 5  # of lines, see page.css; together they tell forty entries apart
+WIDTH, HEIGHT = 360, 220  # of a panel
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 10, 34  # margins
+MOST_POINTS = 120  # of a line
+DECADES = 30  # a positive quantity whose values differ by more than this factor has a logarithmic axis
+WIDEST = 720  # pixels of a picture
+PICTURE_COLOURS = 128
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A column of metrics.csv. shown: in the panels that are ticked when the page is opened."""
+
+    key: str
+    title: str
+    scale: float = 1
+    shown: bool = True
+    note: str = ""
+
+
+QUANTITIES = (
+    Quantity("knn", "quick k-NN accuracy, %", scale=100),
+    Quantity("probe", "online probe accuracy, %", scale=100),
+    Quantity("loss", "loss", shown=False, note="Losses of different methods cannot be compared."),
+    Quantity("rankme", "RankMe of the projections", shown=False),
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One entry's line. number: of the entry, from 1. dots: (x, y) where there are few."""
+
+    number: int
+    name: str
+    path: str
+    dots: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """width, height: of the drawing."""
+
+    quantity: Quantity
+    alt: str
+    x: Axis
+    y: Axis
+    curves: list[Curve]
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+@dataclass(frozen=True)
+class Picture:
+    """source: a data address. alt: description in words. width, height: pixels."""
+
+    source: str
+    alt: str
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -47,8 +108,8 @@ class Overview:
 
 def overview(material: Material) -> Overview:
     """Make the figure: entries by quick k-NN, the best first, of which up to eight are ticked when it is opened."""
-    order = _by_accuracy(material.members)
-    entries = [_chosen(material.members[number - 1], number, rank) for rank, number in enumerate(order)]
+    order = sorted(enumerate(material.members, 1), key=_by_accuracy)
+    entries = [_chosen(member, number, rank) for rank, (number, member) in enumerate(order)]
     drawn = panels(material.members)
     pairs = [(f"show-{entry.number}", f"e{entry.number}") for entry in entries]
     pairs += [(f"of-{panel.quantity.key}", f"q-{panel.quantity.key}") for panel in drawn]
@@ -57,20 +118,17 @@ def overview(material: Material) -> Overview:
     return Overview(drawn, entries, "\n".join(rules))
 
 
-def _by_accuracy(members: Sequence[Member]) -> list[int]:
-    """Return the numbers of the entries, the best first; those without accuracies last, as they stand."""
-    accuracies = [dig(member.card, "after", "knn") for member in members]
-    order = sorted(range(len(members)), key=lambda k: -accuracies[k] if is_number(accuracies[k]) else 1)
-    return [k + 1 for k in order]
+def _by_accuracy(numbered: tuple[int, Member]) -> float:
+    """Return a sort key by which the best entry is first, and entries without an accuracy are last, as they stand."""
+    accuracy = dig(numbered[1].card, "after", "knn")
+    return -accuracy if is_number(accuracy) else 1
 
 
 def _chosen(member: Member, number: int, rank: int) -> Chosen:
     style = f"c{rank % COLOURS} d{rank // COLOURS % DASHES}"
-    shown = f"t-SNE of the features of {member.name}, coloured by class where there are labels. "
-    embedding = picture(
-        member.folder / "embedding.png",
-        f"{shown}Its distances and areas have no meaning; use the accuracies beside it.",
-    )
+    alt = f"t-SNE of the features of {member.name}, coloured by class where there are labels. "
+    alt += "Its distances and areas have no meaning; use the accuracies beside it."
+    embedding = picture(member.folder / "embedding.png", alt)
     views = picture(member.folder / "views.png", f"Training images of {member.name} beside their views.")
     folder = str(member.folder)
     return Chosen(number, member.name, place_of(number), folder, style, rank < FIRST, _line(member), embedding, views)
@@ -80,6 +138,77 @@ def _line(member: Member) -> str:
     """Return the quick accuracies in words."""
     names = {"knn": f"{neighbours(member.card) or 'k'}-NN", "probe": "quick probe"}
     known = {name: dig(member.card, "after", key) for key, name in names.items()}
-    said = [f"{name} {100 * value:.1f} %" for name, value in known.items() if is_number(value)]
-    seen = ["over images that were trained on too"] if said and dig(member.card, "data", "held_out") is False else []
-    return ", ".join([*said, *seen])
+    parts = [f"{name} {100 * value:.1f} %" for name, value in known.items() if is_number(value)]
+    if parts and dig(member.card, "data", "held_out") is False:
+        parts.append("over images that were trained on too")
+    return ", ".join(parts)
+
+
+def panels(members: Sequence[Member]) -> list[Panel]:
+    """Make a panel for each quantity that an entry has recorded; at least one of them is shown."""
+    recorded = [panel for quantity in QUANTITIES if (panel := _panel(quantity, members))]
+    if recorded and not any(panel.quantity.shown for panel in recorded):
+        recorded[0] = replace(recorded[0], quantity=replace(recorded[0].quantity, shown=True))
+    return recorded
+
+
+def _panel(quantity: Quantity, members: Sequence[Member]) -> Panel | None:
+    series = {
+        number: points for number, member in enumerate(members, 1) if (points := _points(member.curves, quantity))
+    }
+    if not series:
+        return None
+    x = axis_of([0, *(epoch for points in series.values() for epoch, _ in points)], LEFT, WIDTH - RIGHT, whole=True)
+    values = [value for points in series.values() for _, value in points]
+    logarithmic = min(values) > 0 and max(values) > DECADES * min(values)
+    y = _logarithmic(values) if logarithmic else axis_of(values, HEIGHT - BOTTOM, TOP)
+    curves = []
+    for number, points in series.items():
+        drawn = [(x(epoch), y(math.log10(value) if logarithmic else value)) for epoch, value in points]
+        name = f"{members[number - 1].name}: {points[-1][1]:.4g} at the end"
+        curves.append(Curve(number, name, path_of(drawn), drawn if len(drawn) <= DOTS else []))
+    alt = f"{quantity.title} over the epochs of {len(series)} entries, between {min(values):.3g} and {max(values):.3g}."
+    return Panel(quantity, alt, x, y, curves)
+
+
+def _points(rows: Sequence[Mapping[str, float]], quantity: Quantity) -> list[tuple[float, float]]:
+    """Return (epoch, value), the epoch with its fraction, of at most 120 rows at even distances."""
+    ends = {row["epoch"]: row["step"] for row in rows if "epoch" in row and "step" in row}
+    if not ends:
+        return []
+    epoch_steps = max(ends.values()) / max(ends) or 1
+    points = [
+        (row["step"] / epoch_steps, quantity.scale * row[quantity.key])
+        for row in rows
+        if quantity.key in row and "step" in row and math.isfinite(row[quantity.key])
+    ]
+    if len(points) <= MOST_POINTS:
+        return points
+    return [points[round(k * (len(points) - 1) / (MOST_POINTS - 1))] for k in range(MOST_POINTS)]
+
+
+def _logarithmic(values: Sequence[float]) -> Axis:
+    """Make a logarithmic axis; it takes logarithms to base 10, its labels are the values."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    axis = Axis(low, high, HEIGHT - BOTTOM, TOP, [])
+    marks = [digit * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for digit in (1, 3)]
+    inside = [mark for mark in marks if low <= math.log10(mark) <= high]
+    return replace(axis, ticks=[(axis(math.log10(mark)), f"{mark:g}") for mark in inside])
+
+
+def picture(path: Path, alt: str) -> Picture | None:
+    """Read a picture as PNG of at most 720 pixels width and 128 colours; None if it is missing or unreadable."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(regular(path)) as image:
+            image = image.convert("RGB")
+    except (OSError, UnidentifiedImageError):
+        return None
+    if image.width > WIDEST:
+        image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    few = image.quantize(PICTURE_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(buffer, format="png", compress_level=6)  # a zoo of forty has eighty pictures
+    source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return Picture(source, alt, image.width, image.height)

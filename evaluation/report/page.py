@@ -9,15 +9,16 @@ from typing import Any
 
 import sslkit
 from evaluation.report import commands, judged
-from evaluation.report.cells import counted, dig
+from evaluation.report.cells import dig
 from evaluation.report.costs import costs_table
 from evaluation.report.entries import sections
 from evaluation.report.overview import overview
-from evaluation.report.ranked import rankings
+from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
 from evaluation.report.zoo_table import zoo_table
 from sslkit.terminal.invocation import as_started
+from sslkit.terminal.plurals import counted
 
 TEMPLATE = Path(__file__).parent / "template"
 SHORT = 24  # letters that stay on one line
@@ -31,7 +32,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
     style, script = ((TEMPLATE / name).read_text() for name in ("page.css", "page.js"))
     figure = overview(material)
     compared = judged.comparisons(material)  # before the problems are shown: it may add some
-    unjudged = judged.unjudged(material)
+    unjudged = [member for member in material.members if not member.results]
     return as_started(
         _environment(f"{style}{figure.rules}\n", script)
         .get_template("page.html")
@@ -47,8 +48,8 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
             figure=figure,
             styles={entry.number: entry.style for entry in figure.entries},
             train_first=commands.first_training(material.zoo),
-            judge_zoo=commands.judging_zoo(material.zoo),
-            rank_first=commands.first_ranking(material.zoo),
+            judge_zoo=commands.command("evaluate", {"zoo": material.zoo}),
+            rank_first=commands.command("rank", {"zoo": material.zoo, "data": ["clipart", "digits"]}),
             entries=sections(material),
             results=judged.results_table(material),
             further=judged.further_table(material),
@@ -56,7 +57,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
             unjudged=[member.name for member in unjudged],
             judge_all=_judge_all(unjudged),
             without_labels=judged.without_labels(material),
-            rankings=rankings(material),
+            rankings=[task_of(ranked, material) for ranked in material.rankings],
             ranking_places=ranking_places,
             elsewhere=[str(ranked.path) for ranked in material.elsewhere],
             study=[] if material.study is None else study_tables(material.study, material.study_path),
@@ -69,13 +70,8 @@ def _environment(style: str, script: str) -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    blocks = {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FileSystemLoader(TEMPLATE), autoescape=True, undefined=StrictUndefined, **blocks)
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.filters["breakable"] = _breakable
     environment.globals |= {
@@ -103,10 +99,9 @@ def _hash(text: str) -> str:
 
 
 def _summary(material: Material) -> str:
-    results = sum(len(member.results) for member in material.judged)
-    counts = [counted(len(material.members), "entry", "entries"), counted(results, "result")]
-    counts.append(counted(len(material.rankings), "ranking"))
-    return f"{material.zoo}: {', '.join(counts)}."
+    entries, results = len(material.members), sum(len(member.results) for member in material.judged)
+    entries = f"{entries:,} {'entry' if entries == 1 else 'entries'}"
+    return f"{material.zoo}: {entries}, {counted(results, 'result')}, {counted(len(material.rankings), 'ranking')}."
 
 
 def _contents(material: Material) -> list[tuple[str, str]]:

@@ -57,35 +57,29 @@ class Task:
     path: str
 
 
-def rankings(material: Material) -> list[Task]:
-    return [_ranking(ranked, material) for ranked in material.rankings]
-
-
-def _ranking(ranked: Ranked, material: Material) -> Task:
-    entries = material.names
-    outside = [name for name in ranked.ranking.models if name not in entries]
-    lost = commands.lost(ranked.ranking, entries)
-    truth = commands.ranking_with_truth(ranked.ranking, material.zoo, entries)
-    ranking = ranked.ranking
-    command = commands.ranking(ranking, material.zoo, entries)
-    ranked = replace(ranked, ranking=_marked(ranking, set(outside)))
-    ranking = ranked.ranking
+def task_of(ranked: Ranked, material: Material) -> Task:
+    """Put a ranking on the page."""
+    entries, recorded = material.names, ranked.ranking  # commands take the models' names as they are recorded
+    outside = [name for name in recorded.models if name not in entries]
+    command = commands.ranking(recorded, material.zoo, entries)
+    ranking = _marked(recorded, set(outside))
+    ranked = replace(ranked, ranking=ranking)
     metrics = range(len(ranking.metrics))
-    scatters = [chart for k in metrics if (chart := scatter(ranking, k)) is not None]
+    verdict = ranking.consensus.verdict(ranking.models)
     return Task(
         name=_name(ranked),
-        first=_first(ranking),
+        first=f"first by consensus: {verdict}" if ranking.consensus.first() else verdict,
         table=_table(ranked, command),
         dots=[chart for k in metrics if (chart := dots(ranking, k)) is not None],
         without=[ranking.metrics[k] for k in metrics if not len(ranking.ranked_by(k))],
         outside=outside,
-        lost=lost,
-        scatters=scatters,
+        lost=commands.lost(recorded, entries),
+        scatters=[chart for k in metrics if (chart := scatter(ranking, k)) is not None],
         agreement=_agreement(ranked, command),
         cost=_cost(ranked, command),
         notes=(*ranking.notes, *lines_of(ranking.left_out)),
         command=command,
-        truth=truth,
+        truth=commands.ranking_with_truth(recorded, material.zoo, entries),
         path=str(ranked.path),
     )
 
@@ -103,23 +97,19 @@ def _name(ranked: Ranked) -> str:
     return stem or ranked.path.stem
 
 
-def _first(ranking: Ranking) -> str:
-    said = ranking.consensus.verdict(ranking.models)
-    return f"first by consensus: {said}" if ranking.consensus.first() else said
-
-
 def _table(ranked: Ranked, command: str) -> Table:
     ranking = ranked.ranking
     columns = [Column("model")]
-    columns += (
-        [Column("truth", "accuracy after fine-tuning, with the place", True)] if ranking.truth is not None else []
-    )
-    columns += [
-        Column("consensus", "rank over the metrics that score every model, and probability to be the best", True)
-    ]
-    columns += [Column(metric, _summary(metric), True) for metric in ranking.metrics]
+    if ranking.truth is not None:
+        columns.append(Column("truth", "accuracy after fine-tuning, with the place", True))
+    about_consensus = "rank over the metrics that score every model, and probability to be the best"
+    columns += [Column("consensus", about_consensus, True), *_metric_columns(ranking)]
     rows = [_row(ranked, int(m), command) for m in ranking.consensus.order()]
     return Table(f"{_name(ranked)}: models by consensus; a cell is rank, score ± half its interval", columns, rows)
+
+
+def _metric_columns(ranking: Ranking) -> list[Column]:
+    return [Column(metric, _summary(metric), True) for metric in ranking.metrics]
 
 
 def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
@@ -129,11 +119,11 @@ def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
         truth = float(ranking.truth[m])
         how = made(quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
-    found = ranking.consensus
-    quantity = f"consensus of {', '.join(found.metrics)}: rank, probability to be the best"
+    consensus = ranking.consensus
+    quantity = f"consensus of {', '.join(consensus.metrics)}: rank, probability to be the best"
     how = made(quantity=quantity, data=ranking.data, command=command, date=ranked.date)
-    sure = "" if np.isnan(found.best[m]) else f" ({100 * found.best[m]:.0f} %)"
-    row.append(of_number(float(found.rank[m]), "{:g}" + sure, how))
+    best = "" if np.isnan(consensus.best[m]) else f" ({100 * consensus.best[m]:.0f} %)"
+    row.append(of_number(float(consensus.rank[m]), "{:g}" + best, how))
     return row + [_score(ranked, m, k, command) for k in range(len(ranking.metrics))]
 
 
@@ -163,33 +153,33 @@ def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
 
 def _agreement(ranked: Ranked, command: str) -> Table | None:
     ranking = ranked.ranking
-    names = dict.fromkeys(one.name for found in ranking.agreement.values() for one in found)
-    if not names:
+    by_metric = [{one.name: one for one in ranking.agreement.get(metric, ())} for metric in ranking.metrics]
+    measures = dict.fromkeys(one.name for agreements in ranking.agreement.values() for one in agreements)
+    if not measures:
         return None
-    columns = [Column("agreement with the truth")] + [
-        Column(metric, _summary(metric), True) for metric in ranking.metrics
+    rows = [
+        [Cell(measure), *(_agreed(agreements.get(measure), ranked, command) for agreements in by_metric)]
+        for measure in measures
     ]
-    rows = []
-    for name in names:
-        of_metrics = [{one.name: one for one in ranking.agreement.get(metric, ())} for metric in ranking.metrics]
-        rows.append([Cell(name)] + [_agreed(found.get(name), ranked, command) for found in of_metrics])
+    columns = [Column("agreement with the truth"), *_metric_columns(ranking)]
     return Table(f"{_name(ranked)}: how the scores agree with the accuracies after fine-tuning", columns, rows)
 
 
-def _agreed(one: Agreement | None, ranked: Ranked, command: str) -> Cell:
-    if one is None or np.isnan(one.value):
+def _agreed(agreement: Agreement | None, ranked: Ranked, command: str) -> Cell:
+    if agreement is None or np.isnan(agreement.value):
         return MISSING
-    ends = "" if one.interval is None else " ({:.2f} to {:.2f})".format(*one.interval)
+    ends = "" if agreement.interval is None else " ({:.2f} to {:.2f})".format(*agreement.interval)
+    drawn = "95 %, bootstrap over models" if agreement.interval else "none: too few models, or draws without a value"
     how = made(
-        measure=f"{one.name}: {OF_AGREEMENT.get(one.name, '')}".rstrip(": "),
+        measure=f"{agreement.name}: {OF_AGREEMENT.get(agreement.name, '')}".rstrip(": "),
         data=ranked.ranking.data,
-        n=f"{one.n} models",
-        interval="95 %, bootstrap over models" if one.interval else "none: too few models, or draws without a value",
+        n=f"{agreement.n} models",
+        interval=drawn,
         truth="accuracies after fine-tuning, as given by truth=",
         command=command,
         date=ranked.date,
     )
-    return Cell(f"{one.value:.2f}{ends}", how, one.value)
+    return Cell(f"{agreement.value:.2f}{ends}", how, agreement.value)
 
 
 def _cost(ranked: Ranked, command: str) -> Table:

@@ -2,7 +2,6 @@
 
 import csv
 import datetime
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo.table import rows
+from sslkit.zoo.weights import sha256
 
 STARTED = "config.yaml"  # in the folder of a run from its start; the logs of a set of members do not have it
 
@@ -102,8 +102,8 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     material.members.sort(key=lambda member: _natural(member.name))
     for folder in _folders(outside):
         if (folder / store.RESULTS).is_file():
-            found = _results(folder, material.problems)
-            material.outside.append(Member(found[0].model if found else folder.name, folder, results=found))
+            results = _results(folder, material.problems)
+            material.outside.append(Member(results[0].model if results else folder.name, folder, results=results))
     if not (material.members or material.outside or study):
         why = f" ({material.problems[0]})" if material.problems else ""
         raise UserError(f"{zoo} has no finished entry{why}: train one, {first_training(zoo)}")
@@ -120,7 +120,8 @@ def _read_rankings(material: Material, places: Sequence[Path], usual: Path) -> N
     for path in _files(places, usual):
         try:
             ranking = Ranking.from_json(path)
-            ranked = Ranked(ranking, path, str(ranking.made.get("date") or _date(path)))
+            written = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).isoformat(timespec="seconds")
+            ranked = Ranked(ranking, path, str(ranking.made.get("date") or written))
             of_this_zoo = material.names & set(ranking.models)
             (material.rankings if of_this_zoo else material.elsewhere).append(ranked)
         except UserError as error:
@@ -153,39 +154,30 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def _files(places: Iterable[Path], usual: Path) -> list[Path]:
-    found: list[Path] = []
+    files: list[Path] = []
     for place in places:
         if not place.exists() and place != usual:
             raise UserError(
                 f"there is no ranking {place}: give an output folder of recipes/rank.py, or one of its JSON files"
             )
-        found += sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.exists() else []
-    return [path for path in dict.fromkeys(found) if not _of_layers(path)]
+        files += sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.exists() else []
+    return [path for path in dict.fromkeys(files) if not _is_of_layers(path)]
 
 
-def _of_layers(path: Path) -> bool:
+def _is_of_layers(path: Path) -> bool:
     """Return True for the file of layers that rank.py writes beside a ranking."""
     return path.name.endswith(FILE) and path.with_name(path.name.removesuffix(FILE) + ".json").exists()
 
 
 def _member(entry: ZooEntry, millions: float | None, problems: list[str]) -> Member:
     """Read a member. millions: of parameters, None for weights that cannot be read."""
-    folder, path = entry.folder, entry.folder / WEIGHTS
-    weights = None
+    folder, path, weights = entry.folder, entry.folder / WEIGHTS, None
     if millions is None:
         problems.append(f"{path} cannot be read as safetensors: the entry cannot be loaded")
     else:
-        weights = Weights(round(1e6 * millions), path.stat().st_size, _sha256(path))
+        weights = Weights(round(1e6 * millions), path.stat().st_size, sha256(path))
     curves = _curves(folder / "metrics.csv", problems)
     return Member(folder.name, folder, entry.card, weights, curves, _results(folder, problems))
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _curves(path: Path, problems: list[str]) -> list[dict[str, float]]:
@@ -209,8 +201,3 @@ def _results(folder: Path, problems: list[str]) -> list[Result]:
         return store.read(folder, outcomes=False)
     except UserError:
         return []
-
-
-def _date(path: Path) -> str:
-    stamp = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
-    return stamp.isoformat(timespec="seconds")

@@ -3,10 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-from evaluation.report.cells import MISSING, Cell, Column, Table, day, dig, made, of_estimate, of_number, of_text
-from evaluation.report.entries import place_of
+from evaluation.report.cells import MISSING, Cell, Column, Table, dig, made, of_estimate, of_number, of_text
+from evaluation.report.entries import neighbours, origin, place_of, quick_judge, rankme, size
 from evaluation.report.judged import how
-from evaluation.report.quick import neighbours, origin, quick_judge, rankme, size
 from evaluation.report.reading import Material, Member
 from evaluation.results.result import Result
 
@@ -58,32 +57,30 @@ def _results(member: Member) -> dict[tuple[str, str], Result]:
 def _row(member: Member, place: str, tasks: list[tuple[str, str]]) -> list[Cell]:
     card, results = member.card, _results(member)
     method, _, plugins = str(dig(card, "method") or "").partition("+")
-    images = dig(card, "data", "images")
-    images = made(images=images, digest=dig(card, "data", "digest"), licence=dig(card, "data", "licence"))
-    data = dig(card, "data", "source")
+    data, date = dig(card, "data", "source"), dig(card, "date")
+    about_data = made(**{name: dig(card, "data", name) for name in ("images", "digest", "licence")})
     return [
         Cell(member.name, link=place),
         _quick(member, "knn"),
         _quick(member, "probe"),
-        *(_result(member, results.get(task)) for task in tasks),
+        *(
+            of_estimate(results[task].estimate, how(member, results[task])) if task in results else MISSING
+            for task in tasks
+        ),
         of_text(method),
         Cell(plugins) if plugins else Cell("none" if method else "–", key="", aside="" if method else "not known"),
-        Cell(str(data), images) if data else MISSING,
+        Cell(str(data), about_data) if data else MISSING,
         of_text(dig(card, "backbone", "name")),
         of_number(dig(card, "epochs"), "{:g}", origin(card)),
         rankme(card),
         size(member),
-        day(dig(card, "date")),
+        Cell(str(date)[:10], made(date=date), str(date)) if date else MISSING,
     ]
 
 
 def _quick(member: Member, key: str) -> Cell:
-    """A quick accuracy, marked if it is over images that the network was trained on."""
-    cell, seen = quick_judge(member, "after", key), dig(member.card, "data", "held_out") is False
-    return (
-        replace(cell, text=f"{cell.text} ^", aside="on images that were trained on too") if seen and cell.how else cell
-    )
-
-
-def _result(member: Member, result: Result | None) -> Cell:
-    return MISSING if result is None else of_estimate(result.estimate, how(member, result))
+    """Return a quick accuracy, marked if it is over images that the network was trained on."""
+    cell = quick_judge(member, "after", key)
+    if cell is MISSING or dig(member.card, "data", "held_out") is not False:
+        return cell
+    return replace(cell, text=f"{cell.text} ^", aside="on images that were trained on too")

@@ -90,14 +90,13 @@ def compare(
     """
     _check(a, b)
     _check_rows(a, b, paired)
-    names = _names(a, b)
     if a.outcomes.dtype != bool:
-        parts = _episodes(a.outcomes, b.outcomes)
+        tested = _episodes(a.outcomes, b.outcomes)
     elif a.metric == "mean_per_class":
-        parts = _classes(a, b, labels, seed)
+        tested = _classes(a, b, labels, seed)
     else:
-        parts = _images(a.outcomes, b.outcomes, seed)
-    return Comparison(*names, a.metric, n=len(a.outcomes), leaky=a.leaky or b.leaky, **parts)
+        tested = _images(a.outcomes, b.outcomes, seed)
+    return Comparison(*_names(a, b), a.metric, n=len(a.outcomes), leaky=a.leaky or b.leaky, **tested)
 
 
 def compare_all(
@@ -107,9 +106,9 @@ def compare_all(
     if len(results) < 2:
         raise UserError(f"compare_all needs at least 2 results, got {len(results)}")
     pairs = itertools.combinations(results, 2)
-    found = [compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs]
-    adjusted = holm([one.p for one in found])
-    return [dataclasses.replace(one, p_adjusted=float(p)) for one, p in zip(found, adjusted, strict=True)]
+    comparisons = [compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs]
+    adjusted = holm([comparison.p for comparison in comparisons])
+    return [dataclasses.replace(one, p_adjusted=float(p)) for one, p in zip(comparisons, adjusted, strict=True)]
 
 
 def detectable_share(discordant: float, n: int) -> float | None:
@@ -146,10 +145,10 @@ def randomisation(difference: np.ndarray, y: np.ndarray, *, seed: int = 0) -> fl
     rng = generator(seed, "randomisation")
     drawn, seen = np.zeros(FLIPS), 0.0
     for label in np.unique(y):
-        own = difference[y == label]
-        differ = int(np.abs(own).sum())
-        drawn += (2 * rng.binomial(differ, 0.5, FLIPS) - differ) / len(own)
-        seen += own.sum() / len(own)
+        of_class = difference[y == label]
+        differ = int(np.abs(of_class).sum())
+        drawn += (2 * rng.binomial(differ, 0.5, FLIPS) - differ) / len(of_class)
+        seen += of_class.sum() / len(of_class)
     as_large = np.abs(drawn) >= abs(seen) - 1e-9
     return float((1 + as_large.sum()) / (1 + FLIPS))
 
@@ -174,16 +173,15 @@ def _never_vary(difference: float, n: int) -> tuple[float, float]:
 
 def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
     y = _labels(a, labels)
-    difference = a.outcomes.astype(int) - b.outcomes.astype(int)
     _check_value(a, y)
     _check_value(b, y)
+    difference = a.outcomes.astype(int) - b.outcomes.astype(int)
     estimate = bootstrap_mean(difference, strata=y, seed=seed)
-    same = not difference.any()
     varies = any(np.ptp(difference[y == label]) for label in np.unique(y))
     return {
         "difference": estimate.value,
         "interval": estimate.interval if varies else _never_vary(estimate.value, len(y)),
-        "p": 1.0 if same else randomisation(difference, y, seed=seed),
+        "p": randomisation(difference, y, seed=seed) if difference.any() else 1.0,
         "test": "randomisation",
         "detectable": _detectable_classes(difference, y),
     }

@@ -43,9 +43,9 @@ def top_class(scores: np.ndarray) -> np.ndarray:
 
 def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
     """Return (N,) bool: fewer than k classes rank before the right one; the first of equal scores ranks first."""
-    own = scores[np.arange(len(y)), y][:, None]
-    equal = np.abs(scores - own) <= rounding(scores)
-    ahead = ((scores > own) & ~equal) | (equal & (np.arange(scores.shape[1]) < y[:, None]))
+    right = scores[np.arange(len(y)), y][:, None]
+    equal = np.abs(scores - right) <= rounding(scores)
+    ahead = ((scores > right) & ~equal) | (equal & (np.arange(scores.shape[1]) < y[:, None]))
     return ahead.sum(1) < k
 
 

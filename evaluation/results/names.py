@@ -8,16 +8,15 @@ LETTERS, LINES = 30, 2  # of a line, and lines of a name
 def wrapped(name: str, letters: int = LETTERS, lines: int = LINES) -> str:
     """Return a name in at most two lines of about 30 letters, broken after its punctuation."""
     parts = re.split(r"(?<=[-_+/.: ])", short(name, letters * lines - lines))
-    found = [""]
+    broken = [""]
     for part in (piece for long in parts for piece in re.findall(f".{{1,{letters}}}", long)):
-        if len(found[-1]) + len(part) <= letters:
-            found[-1] += part
+        if len(broken[-1]) + len(part) <= letters:
+            broken[-1] += part
         else:
-            found.append(part)
-    if len(found) > lines:  # punctuation was too rare
-        whole = "".join(found)
-        found = [whole[start : start + letters] for start in range(0, len(whole), letters)]
-    return "\n".join(found)
+            broken.append(part)
+    if len(broken) > lines:  # punctuation was too rare
+        broken = re.findall(f".{{1,{letters}}}", "".join(broken))
+    return "\n".join(broken)
 
 
 def short(name: str, letters: int = LETTERS + LETTERS // 2) -> str:

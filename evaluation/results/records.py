@@ -33,14 +33,14 @@ def read_records(path: Path) -> dict[str, dict[str, Any]]:
     except OSError as error:
         raise UserError(f"cannot read the runs in {path}: {error.strerror}") from error
     *lines, _ = content.split(b"\n")  # text after the last newline is an incomplete record
-    found = {}
+    records = {}
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            found[str(record["run"])] = record
+            records[str(record["run"])] = record
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(f"{path} line {number} is not a record of a run: remove that line") from error
-    return found
+    return records
 
 
 class Records:
@@ -81,8 +81,8 @@ class Records:
 
     def missing(self, keys: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the indices of the runs that are not finished."""
-        found = self.read()
-        return [number for number, key in enumerate(keys) if run_id(key) not in found]
+        finished = self.read()
+        return [number for number, key in enumerate(keys) if run_id(key) not in finished]
 
     def add(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Append the record of a finished run and sync it to the disk."""
@@ -105,8 +105,8 @@ class Records:
         wait: wait until another process releases the run.
         """
         try:
-            own = lock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
-            own.acquire(timeout=-1 if wait else 0)
+            claimed = lock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
+            claimed.acquire(timeout=-1 if wait else 0)
         except Timeout:
             yield False
             return
@@ -115,16 +115,16 @@ class Records:
         try:
             yield True
         finally:
-            own.release()
+            claimed.release()
 
 
 @contextmanager
-def _held(one: FileLock | NoLock) -> Iterator[None]:
-    one.acquire()
+def _held(locked: FileLock | NoLock) -> Iterator[None]:
+    locked.acquire()
     try:
         yield
     finally:
-        one.release()
+        locked.release()
 
 
 def each_once(
@@ -141,15 +141,25 @@ def each_once(
     done: called with the index when the record is written, maybe more than once.
     needs: required fields of every record. Raises UserError for a record that lacks one, or is damaged.
     """
+
+    def is_done_here(number: int) -> bool:
+        """Do the run; return False if another process has claimed it."""
+        key = keys[number]
+        with records.claim(key, wait=False) as mine:
+            if mine and records.find(key) is None:  # by a process that ended since the file was read
+                records.add(key, work(number))
+                done(number)
+            return mine
+
     while left := records.missing(keys):
-        others = [number for number in left if not _do(number, keys, records, work, done)]
+        others = [number for number in left if not is_done_here(number)]
         if len(others) == len(left):
             with records.claim(keys[others[0]], wait=True):
                 pass
     for number in range(len(keys)):  # also of runs that were recorded just before their process was killed
         done(number)
-    found = records.read()
-    wanted = [found[run_id(key)] for key in keys]
+    recorded = records.read()
+    wanted = [recorded[run_id(key)] for key in keys]
     for record in wanted:
         check_fields(record, needs, records.path)
     return wanted
@@ -162,31 +172,9 @@ def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) 
         raise UserError(f"{path}: the record of run {record['run']} lacks {', '.join(lacking)}: remove that line")
 
 
-def _do(
-    number: int,
-    keys: Sequence[Mapping[str, Any]],
-    records: Records,
-    work: Callable[[int], Mapping[str, Any]],
-    done: Callable[[int], None],
-) -> bool:
-    """Do the run and return True; return False if another process has claimed it."""
-    key = keys[number]
-    with records.claim(key, wait=False) as mine:
-        if mine and records.find(key) is None:
-            records.add(key, work(number))
-            done(number)
-        return mine
-
-
 def _torn(file: Any) -> int | None:
     """Return where an incomplete last line begins, in bytes; None if all lines are complete."""
-    end = size = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(end - 65536, 0)
-        file.seek(start)
-        newline = file.read(end - start).rfind(b"\n")
-        if newline >= 0:
-            whole = start + newline + 1
-            return whole if whole < size else None
-        end = start
-    return 0 if size else None
+    file.seek(0)
+    content = file.read()
+    whole = content.rfind(b"\n") + 1
+    return whole if whole < len(content) else None

@@ -131,13 +131,16 @@ def bootstrap(
     strata = np.zeros(len(rows), np.int64) if strata is None else _strata(strata, len(rows))
     members = [np.flatnonzero(strata == label) for label in np.unique(strata)]
     rng = generator(seed, "bootstrap")
-    drawn = np.array([statistic(rows[_redrawn(members, rng)]) for _ in range(n)], dtype=float)
+    draws = (
+        np.concatenate([member[rng.integers(len(member), size=len(member))] for member in members]) for _ in range(n)
+    )
+    drawn = np.array([statistic(rows[chosen]) for chosen in draws], dtype=float)
     drawn = drawn[~np.isnan(drawn)]
     if not len(drawn):
         raise UserError(f"no interval: the statistic of {len(rows)} rows is NaN in each of {n} draws")
     sizes = [len(member) for member in members]
-    found = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
-    return _with_room(found, _effective(sizes))
+    estimate = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
+    return _with_room(estimate, _effective(sizes))
 
 
 def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
@@ -229,13 +232,13 @@ def t_quantile(q: float, free: float) -> float:
     return float(stdtrit(free, q))
 
 
-def _with_room(found: Estimate, n: float) -> Estimate:
+def _with_room(estimate: Estimate, n: float) -> Estimate:
     """Return the estimate; a fraction whose draws were all the same gets the interval of a share of n."""
-    low, high = found.interval
-    if found.unit != "fraction" or not 0 <= found.value <= 1 or high - low > ROUNDING:
-        return found
-    kind = f"{found.kind}, none of which varies: Clopper-Pearson on {n:.3g}"
-    return replace(found, interval=clopper_pearson(found.value, n), kind=kind)
+    low, high = estimate.interval
+    if estimate.unit != "fraction" or not 0 <= estimate.value <= 1 or high - low > ROUNDING:
+        return estimate
+    kind = f"{estimate.kind}, none of which varies: Clopper-Pearson on {n:.3g}"
+    return replace(estimate, interval=clopper_pearson(estimate.value, n), kind=kind)
 
 
 def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, float]:
@@ -264,10 +267,6 @@ def _resampled_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np
 def _blocks(total: int, size: int) -> Iterator[int]:
     for start in range(0, total, size):
         yield min(size, total - start)
-
-
-def _redrawn(members: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    return np.concatenate([member[rng.integers(len(member), size=len(member))] for member in members])
 
 
 def _vector(values: Sequence[float], where: str) -> np.ndarray:

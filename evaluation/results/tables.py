@@ -44,9 +44,12 @@ def table(results: Sequence[Result], style: str = "text") -> str:
 def _folded(rows: Sequence[Mapping[str, str]]) -> str:
     """The rows under their model and data, flags on a line of their own, and the recipes by number below the table."""
     lines, above = [["  protocol", "metric", "value", "n", "recipe"]], ""
-    told = [_told(row) for row in rows]
-    numbers = {text: f"[{number}]" for number, text in enumerate(filter(None, dict.fromkeys(told)), 1)}
-    for row, text in zip(rows, told, strict=True):
+    recipes = [  # of each row, and what its interval is over
+        "; ".join(filter(None, (row["recipe"], row["interval"] and f"95 % interval: {row['interval']}")))
+        for row in rows
+    ]
+    numbers = {text: f"[{number}]" for number, text in enumerate(filter(None, dict.fromkeys(recipes)), 1)}
+    for row, text in zip(rows, recipes, strict=True):
         heading = " on ".join(filter(None, (row["model"], row["data"])))
         lines += [[heading]] if heading not in ("", above) else []
         above = heading
@@ -57,11 +60,6 @@ def _folded(rows: Sequence[Mapping[str, str]]) -> str:
     lines = [line if len(line) == 1 else [line[i] for i in kept] for line in lines]
     right = [lines[0].index("n")] if "n" in lines[0] else []
     return "\n".join([aligned(lines, right), *([""] if below else []), *below])
-
-
-def _told(row: Mapping[str, str]) -> str:
-    """The recipe of a row and what its interval is over."""
-    return "; ".join(filter(None, (row["recipe"], row["interval"] and f"95 % interval: {row['interval']}")))
 
 
 def with_interval(estimate: Estimate) -> str:
@@ -82,13 +80,13 @@ def with_interval(estimate: Estimate) -> str:
 
 def flags(result: Result) -> list[str]:
     """Return the warnings to show beside a number."""
-    found = ["leaky: test data were used"] if result.leaky else []
-    found += ["not converged"] if result.converged is False else []
+    warnings = ["leaky: test data were used"] if result.leaky else []
+    warnings += ["not converged"] if result.converged is False else []
     for name in DROPPED:
         count = result.details.get(name)
         count = len(count) if isinstance(count, (list, tuple)) else count
-        found += [f"{count} {name.replace('_', ' ')}"] if count else []
-    return found + ([result.details["notes"]] if result.details.get("notes") else [])
+        warnings += [f"{count} {name.replace('_', ' ')}"] if count else []
+    return warnings + ([result.details["notes"]] if result.details.get("notes") else [])
 
 
 def _cells(result: Result) -> dict[str, str]:

@@ -11,6 +11,7 @@ from evaluation.transferability._eigenbasis import Diagonal, Eigenbasis, eigenba
 
 PANEL = 256  # columns of a Gram made at a time
 EPS = torch.finfo(torch.float64).eps
+CONSTANT = 1e-6  # columns whose std is below this share of the largest are left out
 
 
 def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
@@ -19,6 +20,18 @@ def mean_rounding(mean: Tensor, n: Tensor | float) -> Tensor:
     Deviations up to it count as 0.
     """
     return mean.abs() * n * EPS
+
+
+def varying(std: Tensor, mean: Tensor, n: int) -> Tensor:
+    """Return (D,) bool: the columns of n rows that vary by more than rounding, and not far less than the others."""
+    return (std > CONSTANT * std.max()) & (std > mean_rounding(mean, n))
+
+
+def by_class(y: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows `order` (N,) class by class, and (N,) the place of each in its class. y: (N,) int64 labels."""
+    rows = order[y[order].argsort(stable=True)]
+    counts = torch.bincount(y)
+    return rows, torch.arange(len(y), device=y.device) - (counts.cumsum(0) - counts)[y[rows]]
 
 
 def unit_of(variance: float) -> float:

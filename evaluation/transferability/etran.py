@@ -42,5 +42,5 @@ def score(sample: Sample, *, variant: str = "paper", percent: float = 0.5, energ
     classification = etran_classification.score(sample, variant=variant)
     energy = etran_energy.score(sample, percent=percent)
     parts = {"classification": classification.value, "energy": energy.value, "energy_weight": float(energy_weight)}
-    found = {**classification.diagnostics, **energy.diagnostics}
-    return Score(math.nan, found, classification.warnings, parts=parts)
+    diagnostics = {**classification.diagnostics, **energy.diagnostics}
+    return Score(math.nan, diagnostics, classification.warnings, parts=parts)

@@ -19,8 +19,7 @@ def nearest_mean_posterior(sample: Sample) -> Tensor:
     """Return its probability (N,) of each image's own class, with the mean subtracted, which does not change it."""
     y, moments = sample.labels, sample.moments
     rule = nearest_mean(moments.means - moments.mean, moments.shares)
-    own = [rule.posterior(x - moments.mean).gather(1, y[rows, None])[:, 0] for rows, x in sample.blocks()]
-    return torch.cat(own)
+    return torch.cat([rule.own_posterior(x - moments.mean, y[rows]) for rows, x in sample.blocks()])
 
 
 def score(sample: Sample, *, variant: str = "paper") -> Score:
@@ -36,12 +35,12 @@ def score(sample: Sample, *, variant: str = "paper") -> Score:
     if variant not in VARIANTS:
         raise UserError(f"etran has no variant {variant!r}: paper or official")
     sample.labels  # noqa: B018  (raises if the labels are not classes)
-    found = {}
+    diagnostics = {}
     if variant == "paper":
         stage = first_stage(sample)
         terms = stage.own_posterior()
-        found = {"shrinkage": stage.g, "lambda": stage.lam, "jitter": stage.discriminant.jitter}
+        diagnostics = {"shrinkage": stage.g, "lambda": stage.lam, "jitter": stage.discriminant.jitter}
     else:
         terms = nearest_mean_posterior(sample)
     value = float(terms.mean())
-    return Score(value, found, saturation(value), terms)
+    return Score(value, diagnostics, saturation(value), terms)

@@ -32,12 +32,12 @@ def bhattacharyya_diagonal(means: Tensor, variances: Tensor) -> Tensor:
     sum_d (mu_id - mu_jd)^2 / (8 s_d) + 1/2 sum_d (ln s_d - 1/2 ln s_id - 1/2 ln s_jd), s_d = (s_id + s_jd) / 2."""
     logs = variances.log().sum(1) / 2
     step = max(BLOCK // means.numel(), 1)
-    found = []
-    for m, v, own in zip(means.split(step), variances.split(step), logs.split(step), strict=True):
+    distances = []
+    for m, v, log in zip(means.split(step), variances.split(step), logs.split(step), strict=True):
         between = (v[:, None] + variances) / 2
         far = ((m[:, None] - means).square_() / between).sum(2) / 8
-        found.append(far + (between.log_().sum(2) - own[:, None] - logs) / 2)
-    return torch.cat(found)
+        distances.append(far + (between.log_().sum(2) - log[:, None] - logs) / 2)
+    return torch.cat(distances)
 
 
 def gbc(distances: Tensor) -> float:
@@ -98,16 +98,16 @@ def score(
     else:
         distances = bhattacharyya_spherical(means, variances.mean(1), means.shape[1] if logdet == "paper" else 1)
     value = gbc(distances)
-    return Score(value, {"dims": means.shape[1], "floored": floored}, _said(value, floored, len(y)))
+    return Score(value, {"dims": means.shape[1], "floored": floored}, _warnings(value, floored, len(y)))
 
 
-def _said(value: float, floored: float, n: int) -> tuple[str, ...]:
-    said = ()
+def _warnings(value: float, floored: float, n: int) -> tuple[str, ...]:
+    warnings = ()
     if floored > 0.5:
-        said += (f"{floored:.0%} of the class variances are below the floor and were raised to it",)
+        warnings += (f"{floored:.0%} of the class variances are below the floor and were raised to it",)
     if value > -NOTHING:
-        said += ("no two classes overlap: the score is 0 whatever the model; use pca=64 or fewer dimensions",)
-    return said
+        warnings += ("no two classes overlap: the score is 0 whatever the model; use pca=64 or fewer dimensions",)
+    return warnings
 
 
 def _check(covariance: str, logdet: str, pca: int | None, floor: float, floor_unit: str) -> None:

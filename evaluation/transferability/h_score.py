@@ -23,7 +23,7 @@ def score(sample: Sample) -> Score:
     """
     n = len(sample.labels)
     value, rank = h_score(sample.compact.scatter)
-    said = ()
+    warnings = ()
     if rank >= n - 1:
-        said = (f"{rank} independent features for {n} images: H-score is C - 1 whatever the model",)
-    return Score(value, {"rank": rank}, said)
+        warnings = (f"{rank} independent features for {n} images: H-score is C - 1 whatever the model",)
+    return Score(value, {"rank": rank}, warnings)

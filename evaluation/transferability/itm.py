@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from evaluation.transferability._scatter import mean_rounding
+from evaluation.transferability._scatter import by_class, varying
 from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
@@ -18,7 +18,6 @@ TAIL = 32  # a smaller last batch is merged into the one before
 CHECK_EVERY = 100
 FEW = 100  # classes: with fewer, products of a few hundred rows take longer on two threads than on one
 RATE, DECAY, HORIZON = 5e-3, 1e-2, 10_000  # AdamW; the rate falls linearly to 0 at HORIZON, as published
-CONSTANT = 1e-6  # columns whose std on the training part is below this share of the largest are left out
 PRECISION = torch.float32  # of the 500 steps, as published; the statistics before them are float64
 WAYS = ("train_kernel", "transductive", "none")
 
@@ -116,10 +115,9 @@ def split(y: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     held[more[left[more] >= 0]] += 1
     if held.sum() == 0:
         raise UserError("itm needs a class with at least 2 images, as it holds out a fifth of the images")
-    by_class = order[y[order].argsort(stable=True)]
-    place = torch.arange(len(y)) - (counts.cumsum(0) - counts)[y[by_class]]
+    rows, place = by_class(y, order)
     is_held = torch.zeros(len(y), dtype=torch.bool)
-    is_held[by_class[place < held[y[by_class]]]] = True
+    is_held[rows[place < held[y[rows]]]] = True
     return order[~is_held[order]], order[is_held[order]]
 
 
@@ -174,14 +172,14 @@ def score(
     for repeat in range(repeats):
         rng = sample.generator(f"itm {repeat}")
         parts = _parts(sample, rng)
-        own = adaptive_eta(spread(parts.x, parts.y), base_spread) if eta == "adaptive" else float(eta)
+        step = adaptive_eta(spread(parts.x, parts.y), base_spread) if eta == "adaptive" else float(eta)
         with threads(1 if sample.n_classes < FEW else torch.get_num_threads()):
-            runs.append(_Run.of(parts, Update(own, times, centre_weight), evaluate, iterations, last, rng))
-    held = len(runs[0].right)
-    coarse = f"{held} held-out images for {sample.n_classes} classes: the score is coarse"
-    said = (coarse,) if held < sample.n_classes else ()
+            runs.append(_Run.of(parts, Update(step, times, centre_weight), evaluate, iterations, last, rng))
+    held, warnings = len(runs[0].right), ()
+    if held < sample.n_classes:
+        warnings = (f"{held} held-out images for {sample.n_classes} classes: the score is coarse",)
     value = sum(float(run.right.mean()) for run in runs) / repeats
-    return Score(value, _diagnostics(runs, iterations, held), said, runs[0].right if repeats == 1 else None)
+    return Score(value, _diagnostics(runs, iterations, held), warnings, runs[0].right if repeats == 1 else None)
 
 
 def train(parts: Parts, update: Update, iterations: int, rng: torch.Generator) -> Iterator[tuple[int, Probe]]:
@@ -204,9 +202,9 @@ def train(parts: Parts, update: Update, iterations: int, rng: torch.Generator) -
 
 def batches(rows: Tensor) -> list[Tensor]:
     """Return batches of 256 rows; a tail below 32 joins the last, as an update of few rows almost gives the labels."""
-    found = rows.split(BATCH)
-    merged = len(found) > 1 and len(found[-1]) < TAIL
-    return [*found[:-2], torch.cat(found[-2:])] if merged else list(found)
+    parts = rows.split(BATCH)
+    merged = len(parts) > 1 and len(parts[-1]) < TAIL
+    return [*parts[:-2], torch.cat(parts[-2:])] if merged else list(parts)
 
 
 def held_embedding(probe: Probe, parts: Parts, update: Update, evaluate: str) -> Tensor:
@@ -277,7 +275,7 @@ def _standardised(x: Tensor, held_x: Tensor) -> list[Tensor]:
     mean = x.mean(0)
     x, held_x = x.sub_(mean), held_x.sub_(mean)
     std = torch.linalg.vector_norm(x, dim=0) / max(len(x) - 1, 1) ** 0.5
-    kept = (std > CONSTANT * std.max()) & (std > mean_rounding(mean, len(x)))
+    kept = varying(std, mean, len(x))
     if not kept.all():
         x, held_x, std = x[:, kept], held_x[:, kept], std[kept]
     return [part.div_(std).to(PRECISION) for part in (x, held_x)]

@@ -21,12 +21,12 @@ def grams(sample: Sample, z: Tensor) -> tuple[Tensor, Tensor]:
     """X'Z (D, E) and Z'Z (E, E) of the centred features X and of Z (N, E), in float64."""
     centre, mean = z.double().mean(0), sample.moments.mean
     cross = torch.zeros(len(mean), z.shape[1], dtype=torch.float64, device=z.device)
-    own = torch.zeros(z.shape[1], z.shape[1], dtype=torch.float64, device=z.device)
+    gram = torch.zeros(z.shape[1], z.shape[1], dtype=torch.float64, device=z.device)
     for rows, x in sample.blocks():
         part = z[rows].double() - centre
         cross += (x - mean).T @ part
-        add_upper_gram(own, part)
-    return cross, mirror_upper(own)
+        add_upper_gram(gram, part)
+    return cross, mirror_upper(gram)
 
 
 def score(sample: Sample) -> Score:
@@ -41,11 +41,10 @@ def score(sample: Sample) -> Score:
     Not for: networks that differ little from their random weights, whose denominator is near 1.
     """
     targets = torch.nn.functional.one_hot(sample.labels) if sample.y is not None else sample.targets
-    own = sample.scatter.total
+    features = sample.scatter.total
     to_labels, labels = grams(sample, targets)
     to_random, random = grams(sample, sample.untrained)
-    aligned, kept = cka(to_labels, own, labels), cka(to_random, own, random)
-    if not kept and own.any():
+    aligned, kept = cka(to_labels, features, labels), cka(to_random, features, random)
+    if not kept and features.any():
         raise UserError("untrained: its features are equal for all images, or have nothing in common with the model's")
-    found = {"label_alignment": aligned, "random_alignment": kept}
-    return Score(aligned / kept if kept else 0.0, found)
+    return Score(aligned / kept if kept else 0.0, {"label_alignment": aligned, "random_alignment": kept})

@@ -47,5 +47,5 @@ def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
     if int(known.sum()) > 1:
         right[known] = knn_right(x[known], y[known], min(k, int(known.sum()) - 1), temperature)
     lost = int((~known).sum())
-    said = (f"{lost} of {len(y)} rows of features are all zeros and count as wrong",) if lost else ()
-    return Score(float(right.mean()), {"k": k}, said, terms=right)
+    warnings = (f"{lost} of {len(y)} rows of features are all zeros and count as wrong",) if lost else ()
+    return Score(float(right.mean()), {"k": k}, warnings, terms=right)

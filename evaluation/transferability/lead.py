@@ -7,11 +7,10 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from evaluation.datasets._splits import stratified_folds
-from evaluation.transferability._scatter import mean_rounding
+from evaluation.transferability._scatter import by_class, varying
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
-CONSTANT = 1e-6  # columns whose std is below this share of the largest are left out
 FLOOR = 1e-12  # of a probability
 PER_CLASS = 64  # images in the average of the empirical kernel
 WIDTHS = (1024, 2048)  # of the random head
@@ -39,15 +38,12 @@ def empirical_rates(x: Tensor, y: Tensor, n_classes: int, rng: torch.Generator) 
     This is the mean squared gradient of the summed logits of a random head D-1024-2048-C. Its weights are scaled by
     1 / sqrt(width), and the sum over layers and classes divided by their number: 1 for a standardised image.
     """
-    order = torch.randperm(len(y), generator=rng).to(y.device)
-    by_class = order[y[order].argsort(stable=True)]
-    counts = torch.bincount(y, minlength=n_classes)
-    place = torch.arange(len(y), device=y.device) - (counts.cumsum(0) - counts)[y[by_class]]
-    rows = by_class[place < PER_CLASS]
+    rows, place = by_class(y, torch.randperm(len(y), generator=rng).to(y.device))
+    rows = rows[place < PER_CLASS]
     sizes = (x.shape[1], *WIDTHS, n_classes)
     weights = [torch.randn(b, a, generator=rng, dtype=x.dtype).to(x.device) for a, b in pairwise(sizes)]
-    found = torch.cat([squared_gradients(x[some], weights) for some in rows.split(1024)])
-    return _class_means(found / (len(weights) * n_classes), y[rows], n_classes)
+    squares = torch.cat([squared_gradients(x[some], weights) for some in rows.split(1024)])
+    return _class_means(squares / (len(weights) * n_classes), y[rows], n_classes)
 
 
 def squared_gradients(x: Tensor, weights: list[Tensor]) -> Tensor:
@@ -103,9 +99,9 @@ def _refitted(x: Tensor, targets: Tensor, gram: Tensor, products: Tensor, n: int
     """
     others = n - len(x)
     mean, target = -x.sum(0) / others, -targets.sum(0) / others  # of the others
-    own = torch.addmm(gram, x.T, x, alpha=-1).sub_(others * torch.outer(mean, mean))
-    found = torch.addmm(products, x.T, targets, alpha=-1).sub_(others * torch.outer(mean, target))
-    return torch.addmm(target, x - mean, torch.cholesky_solve(found, _cholesky(own, ridge)))
+    gram = torch.addmm(gram, x.T, x, alpha=-1).sub_(others * torch.outer(mean, mean))
+    products = torch.addmm(products, x.T, targets, alpha=-1).sub_(others * torch.outer(mean, target))
+    return torch.addmm(target, x - mean, torch.cholesky_solve(products, _cholesky(gram, ridge)))
 
 
 def _left_out(x: Tensor, residual: Tensor, factor: Tensor, n: int, ridge: float) -> Tensor:
@@ -115,10 +111,10 @@ def _left_out(x: Tensor, residual: Tensor, factor: Tensor, n: int, ridge: float)
     """
     half = torch.linalg.solve_triangular(factor, x.T, upper=False)
     left = torch.eye(len(x), dtype=x.dtype, device=x.device) - half.T @ half - 1 / n
-    found, singular = torch.linalg.solve_ex(left, residual)
+    without, singular = torch.linalg.solve_ex(left, residual)
     if singular:
         raise _too_small(ridge)
-    return found
+    return without
 
 
 def _cholesky(gram: Tensor, ridge: float) -> Tensor:
@@ -201,7 +197,7 @@ def _standardised(x: Tensor) -> Tensor:
     mean = x.mean(0)
     x -= mean
     std = x.square().mean(0).sqrt_()
-    kept = (std > CONSTANT * std.max()) & (std > mean_rounding(mean, len(x)))
+    kept = varying(std, mean, len(x))
     return x.div_(std) if kept.all() else x[:, kept] / std[kept]
 
 

@@ -87,8 +87,8 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
     for number in range(min(folds, len(y))):
         held = (fold == number).nonzero()[:, 0]
         hot = torch.nn.functional.one_hot(y[held], sample.n_classes).double()
-        found = held_out_scores(_rows(rows, held), hot, rows.scatter, penalty)
-        right[held] = (first_largest(found, rounding) == y[held]).double()
+        predictions = held_out_scores(_rows(rows, held), hot, rows.scatter, penalty)
+        right[held] = (first_largest(predictions, rounding) == y[held]).double()
     return Score(float(right.mean()), {"penalty": penalty}, terms=right)
 
 

@@ -110,18 +110,18 @@ def ridge(axes: Axes, targets: Targets, tau: Tensor) -> Fit:
 def fixed_point(axes: Axes, targets: Targets) -> tuple[Fit, Tensor]:
     """Return the precisions of every target (You et al. 2022, alg. 3), and the numbers of rounds (K,)."""
     k = len(targets.mean)
-    found = torch.empty(4, k, dtype=torch.float64, device=axes.values.device)
+    fits = torch.empty(4, k, dtype=torch.float64, device=axes.values.device)
     rounds = torch.zeros(k, dtype=torch.int64, device=axes.values.device)
     active, tau = torch.arange(k, device=axes.values.device), torch.full_like(targets.mean, axes.unit)
     for _ in range(ROUNDS):
         fit = ridge(axes, targets, tau)
-        found[:, active] = torch.stack([fit.alpha, fit.beta, fit.weights, fit.residual])
+        fits[:, active] = torch.stack([fit.alpha, fit.beta, fit.weights, fit.residual])
         rounds[active] += 1
         going = (fit.tau - tau).abs() > TOLERANCE * tau
         if not going.any():
             break
         active, targets, tau = active[going], targets.take(going), fit.tau[going]
-    return Fit(*found), rounds
+    return Fit(*fits), rounds
 
 
 def posterior_mean(axes: Axes, targets: Targets, tau: Tensor) -> Tensor:
@@ -151,9 +151,8 @@ def centred_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
     values = values * kept
     inverse_roots = torch.where(kept, values, torch.inf).rsqrt()[:, None]
     mean = basis.coordinates(scatter.moments.mean[:, None])[:, 0]
-    return Axes(n, values, mean, own_unit(values, mean, n)), lambda products: basis.coordinates(products).mul_(
-        inverse_roots
-    )
+    axes = Axes(n, values, mean, own_unit(values, mean, n))
+    return axes, lambda products: basis.coordinates(products).mul_(inverse_roots)
 
 
 def class_targets(scatter: Scatter, onto: Callable[[Tensor], Tensor]) -> Targets:
@@ -226,18 +225,18 @@ def score(sample: Sample, *, targets: str = "classes", unit: str = "relative") -
     fit, rounds = fixed_point(axes, wanted)
     values = evidence(axes, fit)
     diagnostics = {"rounds": int(rounds.max()), "targets": len(values), "rank": int((axes.values > 0).sum())}
-    return Score(float(values.mean()), diagnostics, _said(axes, fit, rounds) if unit == "absolute" else ())
+    return Score(float(values.mean()), diagnostics, _warnings(axes, fit, rounds) if unit == "absolute" else ())
 
 
-def _said(axes: Axes, fit: Fit, rounds: Tensor) -> tuple[str, ...]:
+def _warnings(axes: Axes, fit: Fit, rounds: Tensor) -> tuple[str, ...]:
     """Return a warning where the published constants show in the score."""
     share = float((EPSILON / (fit.weights + EPSILON)).max())
-    said = ()
+    warnings = ()
     if axes.values.any() and share > NOTICED:
-        said = (f"the published 1e-5 is up to {share:.0%} of the squared weights: too large for these features",)
+        warnings = (f"the published 1e-5 is up to {share:.0%} of the squared weights: too large for these features",)
     elif int(rounds.max()) == ROUNDS:
-        said = (f"some targets took all {ROUNDS} rounds: their precisions still depend on the start at 1",)
-    return tuple(f"{one}; unit='relative' has no such constant" for one in said)
+        warnings = (f"some targets took all {ROUNDS} rounds: their precisions still depend on the start at 1",)
+    return tuple(f"{one}; unit='relative' has no such constant" for one in warnings)
 
 
 def _numbers(sample: Sample) -> Tensor:

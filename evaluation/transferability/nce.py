@@ -30,7 +30,7 @@ def score(sample: Sample) -> Score:
     z = sample.source_probs.argmax(1)
     terms = nce_terms(z, sample.labels)
     decisions = len(torch.unique(z))
-    said = ()
+    warnings = ()
     if 2 * decisions > len(z):
-        said = (f"{len(z)} images have {decisions} different decisions of the source: near 0 whatever the labels",)
-    return Score(float(terms.mean()), {"decisions": decisions}, said, terms)
+        warnings = (f"{len(z)} images have {decisions} different decisions of the source: near 0 whatever the labels",)
+    return Score(float(terms.mean()), {"decisions": decisions}, warnings, terms)

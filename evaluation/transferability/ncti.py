@@ -78,7 +78,7 @@ def _score(sample: Sample) -> Score:
         "ncc": float(posterior[np.arange(len(y)), y].mean()),
         "vc": math.log(sum(map(nuclear, classes))),
     }
-    said = ()
+    notes = ()
     if shrinkage > LEAST and not shrunk:
-        said = ("the shrunk covariance within classes is singular: ncti took none",)
-    return Score(math.nan, {"shrinkage": shrinkage if shrunk else 0.0}, said, parts=parts)
+        notes = ("the shrunk covariance within classes is singular: ncti took none",)
+    return Score(math.nan, {"shrinkage": shrinkage if shrunk else 0.0}, notes, parts=parts)

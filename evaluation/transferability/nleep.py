@@ -1,18 +1,15 @@
 """NLEEP: LEEP with a Gaussian mixture of the features instead of a source classifier."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from evaluation.transferability._diagonal_mixture import fit_diagonal_mixture
-from evaluation.transferability._full_mixture import fit_full_mixture
+from evaluation.transferability._mixtures import DiagonalMixture, FullMixture, Mixture
 from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.leep import leep_terms
 from sslkit.errors import UserError
 
-COVARIANCES = ("full", "diag")
+MIXTURES = {"full": FullMixture, "diag": DiagonalMixture}
 FLOOR, RETRIES = 1e-6, 6  # of the variances, as a share of the mean one; each retry takes ten times the floor
 
 
@@ -23,36 +20,15 @@ def energy_dims(scatter: Scatter, energy: float) -> int:
     return min(int((shares <= energy + scatter.precision).sum()) + 1, scatter.rank)
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """responsibilities: (N, V) P(component | x_i). steps, converged: of EM. floor: of the variances."""
-
-    responsibilities: Tensor
-    steps: int
-    converged: bool
-    floor: float
-
-
-def fitted_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Fitted:
+def fitted_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Mixture:
     """Fit a mixture of Gaussians. x: (N, d) float64. The floor is raised if a covariance is not positive definite."""
     unit = float(x.var(0, correction=0).mean())
-    fit = _fit_full if covariance == "full" else _fit_diagonal
     for retry in range(RETRIES + 1):
         try:
-            return fit(x, components, FLOOR * unit * 10**retry, seed)
+            return MIXTURES[covariance].fit(x, components, FLOOR * unit * 10**retry, seed)
         except UserError as error:
             failed = error
     raise UserError(f"nleep: no mixture of {components} Gaussians fits {x.shape[0]} x {x.shape[1]} features: {failed}")
-
-
-def _fit_full(x: Tensor, components: int, floor: float, seed: int) -> Fitted:
-    mixture = fit_full_mixture(x, components, floor, seed)
-    return Fitted(mixture.responsibilities(x), mixture.steps, mixture.converged, floor)
-
-
-def _fit_diagonal(x: Tensor, components: int, floor: float, seed: int) -> Fitted:
-    mixture = fit_diagonal_mixture(x, components, floor, seed)
-    return Fitted(mixture.responsibilities(x), mixture.steps, mixture.converged, floor)
 
 
 def score(
@@ -85,24 +61,20 @@ def score(
     x = sample.principal_coordinates(dims).cpu()
     components = max(min(components_per_class * sample.n_classes, len(y) // 2), 1)
     seed = int(torch.randint(2**31 - 1, (1,), generator=sample.generator("nleep")))
-    fitted = fitted_mixture(x, components, covariance, seed)
-    terms = leep_terms(fitted.responsibilities.to(y.device), y, log)
-    found = {"dims": dims, "components": components, "iterations": fitted.steps, "floor": fitted.floor}
-    return Score(float(terms.mean()), found, _said(sample, fitted, components_per_class), terms)
-
-
-def _said(sample: Sample, fitted: Fitted, components_per_class: int) -> tuple[str, ...]:
-    said = []
-    if fitted.responsibilities.shape[1] < components_per_class * sample.n_classes:
-        said.append(f"{len(sample)} images are few for {components_per_class} components a class: half of them taken")
-    if not fitted.converged:
-        said.append(f"the mixture had not converged after {fitted.steps} steps")
-    return tuple(said)
+    mixture = fitted_mixture(x, components, covariance, seed)
+    terms = leep_terms(mixture.responsibilities(x).to(y.device), y, log)
+    diagnostics = {"dims": dims, "components": components, "iterations": mixture.steps, "floor": mixture.floor}
+    warnings = []
+    if components < components_per_class * sample.n_classes:
+        warnings.append(f"{len(y)} images are few for {components_per_class} components a class: half of them taken")
+    if not mixture.converged:
+        warnings.append(f"the mixture had not converged after {mixture.steps} steps")
+    return Score(float(terms.mean()), diagnostics, tuple(warnings), terms)
 
 
 def _check(components_per_class: int, covariance: str, energy: float, max_dims: int | None) -> None:
-    if covariance not in COVARIANCES:
-        raise UserError(f"covariance={covariance!r} must be one of {', '.join(COVARIANCES)}")
+    if covariance not in MIXTURES:
+        raise UserError(f"covariance={covariance!r} must be one of {', '.join(MIXTURES)}")
     if components_per_class < 1 or not (max_dims is None or max_dims >= 1):
         raise UserError(f"components_per_class={components_per_class} and max_dims={max_dims} must be at least 1")
     if not 0 < energy <= 1:

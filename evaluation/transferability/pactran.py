@@ -26,8 +26,8 @@ def classifier(sample: Sample, strength: float) -> tuple[float, Tensor, bool]:
     axes = Axes(x, moments, x.new_zeros(x.shape[1]), torch.eye(0), torch.float64)
     loss = softmax_loss(sample.labels)
     state = begin(axes, loss, x.new_zeros(len(shares), len(moments)))
-    found = minimise(axes, loss, state, 1 / (strength * len(x)), TOL, DEFAULT_ITER)
-    return found.value, state.logits.softmax(1), found.gap <= TOL
+    least = minimise(axes, loss, state, 1 / (strength * len(x)), TOL, DEFAULT_ITER)
+    return least.value, state.logits.softmax(1), least.gap <= TOL
 
 
 def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Score:
@@ -52,5 +52,6 @@ def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Sc
     d, unsure = x.shape[1], (p - p.square()).sum(1)
     curvature = float((x.square().sum(1) + 1) @ unsure) + d * c / (strength * n)
     flatness = math.log(curvature * strength * n / (d * c))  # of at least 1: the authors' 1e-10 is not needed
-    said = () if converged else ("the classifier did not converge",)
-    return Score(-(loss + c * variance / (2 * strength * n) * flatness), {"loss": loss, "curvature": curvature}, said)
+    value = -(loss + c * variance / (2 * strength * n) * flatness)
+    warnings = () if converged else ("the classifier did not converge",)
+    return Score(value, {"loss": loss, "curvature": curvature}, warnings)

@@ -125,8 +125,10 @@ def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8
     rows = drawn_rows(sample, max_images)
     x = sample.take(rows).features if n_dims is None else principal_features(sample, n_dims)[rows]
     value = parc(x, y[rows])
-    said = () if value or x.shape[1] > 1 else ("features of fewer than two dimensions have no profiles to correlate",)
-    return Score(value, {"images": len(rows), "dims": x.shape[1]}, said)
+    warnings = ()
+    if not value and x.shape[1] <= 1:
+        warnings = ("features of fewer than two dimensions have no profiles to correlate",)
+    return Score(value, {"images": len(rows), "dims": x.shape[1]}, warnings)
 
 
 def principal_features(sample: Sample, dims: int) -> Tensor:

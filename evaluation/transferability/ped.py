@@ -117,9 +117,9 @@ class Units:
     @classmethod
     def of(cls, sample: Sample) -> "Units":
         """Return the units of the sample's reference, or else of its features. (Moves do not depend on the mean.)"""
-        said = ()
+        warnings = ()
         if sample.reference is None:
-            said = (NO_REFERENCE,)
+            warnings = (NO_REFERENCE,)
             std = sample.moments.column_variances.sqrt()
         else:
             std = sample.reference[1].to(sample.device, torch.float64)
@@ -127,7 +127,7 @@ class Units:
         if not kept.any():
             whose = "these features" if sample.reference is None else "the reference"
             raise UserError(f"the std of {whose} is 0 in each column: PED needs features that vary")
-        return cls(std, kept, said)
+        return cls(std, kept, warnings)
 
     def balls(self, sample: Sample, lam: float) -> tuple[Tensor, Tensor]:
         """Return centres (C, k) and radii (C,) = lam ||sigma_c||_2, over the kept columns."""
@@ -142,33 +142,6 @@ class Units:
         return shift
 
 
-def wrapped(
-    sample: Sample,
-    inner: Callable[[Sample], Score],
-    *,
-    lam: float | str = 0.6,
-    dt: float = 0.1,
-    k: float = 1.0,
-    exit_ratio: float = 0.5,
-    rule: str = "code",
-    max_steps: int | None = None,
-) -> Score:
-    """Return `inner` of the moved sample, with PED's own diagnostics added. Options as in `score`."""
-    sample.labels  # noqa: B018  (raises if the labels are not classes)
-    options = {"dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
-    _check(lam, **options)
-    units = Units.of(sample)
-    if lam != "both":
-        return _moved(sample, inner, units, lam, options)
-    scores = {f"lam={one}": _moved(sample, inner, units, one, options) for one in BOTH}
-    parts = {name: found.value for name, found in scores.items()}
-    if any(map(math.isnan, parts.values())):
-        raise UserError("ped(lam=both) needs a metric that scores each model by itself, not one over a zoo")
-    said = dict.fromkeys(warning for found in scores.values() for warning in found.warnings)
-    found = {f"{key} ({name})": v for name, one in scores.items() for key, v in one.diagnostics.items()}
-    return Score(math.nan, found, tuple(said), parts=parts)
-
-
 def moves(sample: Sample, *, lam: float = 0.6, **options: Any) -> tuple[Sample, Trajectory]:
     """Return the sample after its classes have moved, and their trajectory. options: of `displacements`."""
     units = Units.of(sample)
@@ -178,14 +151,15 @@ def moves(sample: Sample, *, lam: float = 0.6, **options: Any) -> tuple[Sample, 
 
 def _moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: float, options: Mapping) -> Score:
     path = displacements(*units.balls(sample, lam), **options)
-    found = inner(_after(sample, units, path, lam, options))
-    own = {
+    after = inner(_after(sample, units, path, lam, options))
+    diagnostics = {
+        **after.diagnostics,
         "steps": path.steps,
         "potential_energy": path.energies,
         "change_ratios": path.changes,
         "masked_columns": int((~units.kept).sum()),
     }
-    return replace(found, diagnostics={**found.diagnostics, **own}, warnings=(*units.warnings, *found.warnings))
+    return replace(after, diagnostics=diagnostics, warnings=(*units.warnings, *after.warnings))
 
 
 def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: Mapping) -> Sample:
@@ -205,6 +179,7 @@ def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
 
 def score(
     sample: Sample,
+    inner: Callable[[Sample], Score] = sfda.score,
     *,
     lam: float | str = 0.6,
     dt: float = 0.1,
@@ -223,14 +198,29 @@ def score(
         better one for each data set, which needs the truth). dt, k: the time step and the elasticity. exit_ratio: stop
         once a step's moves are at most this share of the first's. rule: "code" tests first and drops the step that
         fails, at most 6 steps; "paper" moves, then tests, at most 5. max_steps: None for these.
+    PED's diagnostics are added to those of `inner`, the metric that follows.
     Range: of the metric that follows (SFDA: 0 to 1). Higher is better. Cost: O(N D + steps C^2 D), and the metric's.
     Source: Li et al., Exploring Model Transferability through the Lens of Potential Energy, ICCV 2023, Alg. 1, and its
         code for the test.
     Not for: models without their own reference statistics; SFDA scores already near 1, which PED increases further;
     features that differ in scale, by which SFDA (not the moves) changes: take another metric behind it.
     """
-    options = {"lam": lam, "dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
-    return wrapped(sample, sfda.score, **options)
+    sample.labels  # noqa: B018  (raises if the labels are not classes)
+    options = {"dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
+    _check(lam, **options)
+    units = Units.of(sample)
+    if lam != "both":
+        return _moved(sample, inner, units, lam, options)
+    scores = {f"lam={radius}": _moved(sample, inner, units, radius, options) for radius in BOTH}
+    parts = {name: one.value for name, one in scores.items()}
+    if any(map(math.isnan, parts.values())):
+        raise UserError("ped(lam=both) needs a metric that scores each model by itself, not one over a zoo")
+    warnings = dict.fromkeys(warning for one in scores.values() for warning in one.warnings)
+    diagnostics = {f"{key} ({name})": v for name, one in scores.items() for key, v in one.diagnostics.items()}
+    return Score(math.nan, diagnostics, tuple(warnings), parts=parts)
+
+
+wrapped = score  # as `ped+NAME`: the metric NAME in the place of SFDA
 
 
 def _check(lam: float | str, dt: float, k: float, exit_ratio: float, rule: str, max_steps: int | None) -> None:

@@ -29,6 +29,10 @@ class Discriminant:
         """Return the posterior (N, C) of rows (N, D)."""
         return torch.softmax(torch.addmm(self.bias, x, self.weights), 1)
 
+    def own_posterior(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the posterior (N,) of each row's own class y (N,)."""
+        return self.posterior(x).gather(1, y[:, None])[:, 0]
+
 
 @dataclass(frozen=True, eq=False)
 class FirstStage:
@@ -59,8 +63,7 @@ class FirstStage:
     def own_posterior(self) -> Tensor:
         """Posterior (N,) of each image's own class."""
         y = self.sample.labels
-        own = [self.discriminant.posterior(x).gather(1, y[rows, None])[:, 0] for rows, x in self.blocks()]
-        return torch.cat(own)
+        return torch.cat([self.discriminant.own_posterior(x, y[rows]) for rows, x in self.blocks()])
 
 
 def leading_eigenvalue(within: Tensor, ones: Tensor | None = None) -> float:
@@ -198,15 +201,13 @@ def score(sample: Sample, *, standardize: bool = False) -> Score:
     terms = torch.empty_like(q)
     for rows, x in stage.blocks():
         mixed = confmix(x, q[rows], y[rows], stage.means)
-        terms[rows] = second.posterior(mixed).gather(1, y[rows, None])[:, 0]
+        terms[rows] = second.own_posterior(mixed, y[rows])
     value = float(terms.mean())
-    found = {"shrinkage": stage.g, "lambda": stage.lam, "first_stage": float(own.mean())}
-    found["jitter"] = max(stage.discriminant.jitter, second.jitter)
-    return Score(value, found, saturation(value), terms)
+    diagnostics = {"shrinkage": stage.g, "lambda": stage.lam, "first_stage": float(own.mean())}
+    diagnostics["jitter"] = max(stage.discriminant.jitter, second.jitter)
+    return Score(value, diagnostics, saturation(value), terms)
 
 
 def saturation(value: float) -> tuple[str, ...]:
     """Return a warning for scores too near 1 to rank models."""
-    if value <= SATURATED:
-        return ()
-    return (f"the score is {value:.6f}: too near 1 to rank models",)
+    return (f"the score is {value:.6f}: too near 1 to rank models",) if value > SATURATED else ()

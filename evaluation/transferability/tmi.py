@@ -48,7 +48,7 @@ def score(sample: Sample, *, k: int = 3, floor: float = 1.0) -> Score:
     shares = sample.moments.shares[kept].tolist()
     value = math.fsum(p * h for p, h in zip(shares, entropies, strict=True)) / (len(kept) + single)
     floored = float((torch.cat(distances) < floor).double().mean())
-    said = ()
+    warnings = ()
     if floored > 0.5:
-        said = (f"{floored:.0%} of the distances are below floor={floor:g} and were raised to it",)
-    return Score(value, {"left_out": len(counts) - len(kept) - single, "floored": floored}, said)
+        warnings = (f"{floored:.0%} of the distances are below floor={floor:g} and were raised to it",)
+    return Score(value, {"left_out": len(counts) - len(kept) - single, "floored": floored}, warnings)

@@ -166,7 +166,7 @@ def test_images_without_labels_are_one_line(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_same_content_is_found_by_bytes_alone(source: str, folder: Path) -> None:
-    from evaluation.embedding.content import same_content
+    from evaluation.embedding.near_duplicates import same_content
     from evaluation.embedding.sources import open_parts
 
     inside, files = open_parts(source), open_parts(str(folder))

@@ -10,9 +10,14 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from evaluation.embedding import near_duplicates as near
-from evaluation.embedding.content import same_content
-from evaluation.embedding.near_duplicates import Source, duplicates, similar, write_duplicates
-from evaluation.embedding.sheet import contact_sheet
+from evaluation.embedding.near_duplicates import (
+    Source,
+    contact_sheet,
+    duplicates,
+    same_content,
+    similar,
+    write_duplicates,
+)
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
 from evaluation.features.models import load_model

@@ -14,8 +14,7 @@ from report_zoo import make_entry, make_zoo
 from evaluation.ranking.ranking import Ranking
 from evaluation.report import write_report
 from evaluation.report.charts import dots
-from evaluation.report.overlays import HEIGHT, MOST_POINTS, TOP, panels
-from evaluation.report.overview import COLOURS, FIRST, overview
+from evaluation.report.overview import COLOURS, FIRST, HEIGHT, MOST_POINTS, TOP, overview, panels
 from evaluation.report.reading import Material, Member, read_all
 from evaluation.report.zoo_table import MOST, zoo_table
 from evaluation.results import store

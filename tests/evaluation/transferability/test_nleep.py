@@ -115,7 +115,7 @@ def test_rows_that_are_equal() -> None:
 
 def test_the_floor_rises_until_the_covariances_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     x, _ = draw()
-    fit, floors = nleep.fit_full_mixture, []
+    fit, floors = nleep.FullMixture.fit, []
 
     def ill(x: torch.Tensor, components: int, floor: float, seed: int) -> object:
         floors.append(floor)
@@ -126,12 +126,12 @@ def test_the_floor_rises_until_the_covariances_hold(monkeypatch: pytest.MonkeyPa
     def never(*_: object) -> None:
         raise UserError("ill-defined covariance")
 
-    monkeypatch.setattr(nleep, "fit_full_mixture", ill)
+    monkeypatch.setattr(nleep.FullMixture, "fit", ill)
     rows = torch.from_numpy(x)
     floor = nleep.fitted_mixture(rows, 3, "full", 0).floor
     np.testing.assert_allclose(np.array(floors) / x.var(0).mean(), [1e-6, 1e-5, 1e-4])
     assert floor == floors[-1]
-    monkeypatch.setattr(nleep, "fit_full_mixture", never)
+    monkeypatch.setattr(nleep.FullMixture, "fit", never)
     with pytest.raises(UserError, match="no mixture of 3 Gaussians fits 150 x 12 features: ill-defined"):
         nleep.fitted_mixture(rows, 3, "full", 0)
 
