@@ -7,8 +7,10 @@ split = evaluation.datasets.open_split("path/to/folder", "test")
 
 import dataclasses
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch.utils.data import Dataset
 
@@ -19,8 +21,9 @@ from sslkit.data.images import ImageOptions, Images
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.context import Runtime
 
-__all__ = ["Entry", "Listing", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
+__all__ = ["Entry", "Listing", "Reading", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
 
 
 def names() -> tuple[str, ...]:
@@ -78,6 +81,36 @@ def open_split(
             return find(name).open(Path(own_root or root).expanduser(), options, counts)
     opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
     return labelled(opened) if needs_labels else opened
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the images of a source are read, for every split of it.
+
+    root, counts, on_error: see `open_split`. resize, interpolation: of images for a network, see `LoadedModel.clean`.
+    """
+
+    root: str | Path = "data"
+    counts: str = "raise"
+    on_error: str = "skip"
+    resize: int | None = None
+    interpolation: str | None = None
+
+    def open(self, source: Any, split: str, **more: Any) -> Split:
+        """Open one split; more: further keywords of `open_split`."""
+        own = {"root": self.root, "counts": self.counts, "on_error": self.on_error}
+        return open_split(source, split, **{**own, **more})
+
+
+AS_USUAL = Reading()
+
+
+def parted(given: Mapping[str, Any]) -> tuple[Reading, Runtime]:
+    """Return the keywords of a public function as its reading and its runtime; others are left out."""
+    return tuple(
+        part(**{one.name: given[one.name] for one in dataclasses.fields(part) if one.name in given})
+        for part in (Reading, Runtime)
+    )
 
 
 def _same(opened: Split, split: str) -> Split:

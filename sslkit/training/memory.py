@@ -57,32 +57,31 @@ def _killed(config: Config, folder: Path) -> str:
 
 
 def _line(said: str, config: Config, image_size: int, folder: Path, loop: Loop) -> str:
-    device = loop.device
-    asked, peak = _asked(said), _peak(device)
+    asked, peak = _asked(said), _peak(loop)
     where = f"epoch {loop.epoch + 1}, step {loop.step + 1}"
     of = [f"{_gib(asked)} more asked for"] if asked else []
-    of += [_free(said, device), f"{_gib(peak)} in use at the peak"]
+    of += [_free(said, loop), f"{_gib(peak)} in use at the peak"]
     each = config.data.batch_size // launched.processes(config)
     step = f"with {each} of {image_size} px a step in each process"
-    lower = ", ".join(_lower(config, loop.module, device, each, peak + asked))
+    lower = ", ".join(_lower(config, loop, each, peak + asked))
     kept = checkpoint_files.last(folder).is_file() or checkpoint_files.previous(folder).is_file()
     state = "the last checkpoint is whole" if kept else "no epoch has ended yet"
     new = "more trainer.devices" if config.trainer.checkpoint_activations else "trainer.checkpoint_activations=true"
     return (
-        f"out of memory on {device} in {where}: {', '.join(of)}, {step}; lower it by {lower}; {state}: "
+        f"out of memory on {loop.device} in {where}: {', '.join(of)}, {step}; lower it by {lower}; {state}: "
         f"the same command with resume=true and {new} continues {folder}, the other settings need a new run"
     )
 
 
-def _lower(config: Config, module: nn.Module, device: torch.device, each: int, need: int) -> Iterator[str]:
+def _lower(config: Config, loop: Loop, each: int, need: int) -> Iterator[str]:
     """Yield settings that need less, the batch with an estimate from what was measured."""
     if each > 1 and config.data.batch_size % 2 == 0:
-        fixed = _fixed(module, config.optimizer.name)
+        fixed = _fixed(loop.module, config.optimizer.name)
         half = fixed + max(0, need - fixed) / 2
         yield f"data.batch_size={config.data.batch_size // 2} (about {_gib(half)} instead of {_gib(need)})"
     if not config.trainer.checkpoint_activations:
         yield "trainer.checkpoint_activations=true"
-    if config.trainer.precision in ("auto", "32-true") and device.type != "cpu":
+    if config.trainer.precision in ("auto", "32-true") and loop.device.type != "cpu":
         yield "trainer.precision=bf16-mixed"
     yield "a smaller data.image_size"
     yield "a smaller backbone"
@@ -102,12 +101,12 @@ def _asked(said: str) -> int:
     return round(float(found[1]) * UNITS[found[2]]) if found else 0
 
 
-def _free(said: str, device: torch.device) -> str:
+def _free(said: str, loop: Loop) -> str:
     found = FREE.search(said)
     if found:
         return f"{found[3]} {found[4]} of {found[1]} {found[2]} free"
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
+    if loop.device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(loop.device)
         return f"{_gib(free)} of {_gib(total)} free"
     free, limit = free_memory(), resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
@@ -115,10 +114,10 @@ def _free(said: str, device: torch.device) -> str:
     return f"{_gib(free)} free"
 
 
-def _peak(device: torch.device) -> int:
+def _peak(loop: Loop) -> int:
     """Bytes: the GPU's allocations at their largest, or the largest size of this process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+    if loop.device.type == "cuda":
+        return torch.cuda.max_memory_allocated(loop.device)
     unit = 1 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.composition.method import Method
 from sslkit.numerics import diagnostics
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
@@ -84,7 +83,7 @@ class Monitor(Hook):
             if loop.is_main:
                 self.history.note(**self._spread(z, loop.epoch))
                 if self.probe is not None:
-                    self.history.note(**self._judge(loop.module.method, loop.device))
+                    self.history.note(**self._judge(loop))
 
     def _spread(self, z: Tensor, epoch: int) -> dict[str, float]:
         rank, std = spread(z)
@@ -93,7 +92,8 @@ class Monitor(Hook):
             warnings.warn(f"epoch {epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
         return {"rankme": rank, "std": std}
 
-    def _judge(self, method: Method, device: torch.device) -> dict[str, float]:
+    def _judge(self, loop: Loop) -> dict[str, float]:
+        device, method = loop.device, loop.module.method
         x, y = features(method, self.bank)
         query, query_y = features(method, self.query)
         mean, std = scale_of(x)

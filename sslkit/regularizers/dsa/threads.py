@@ -9,10 +9,10 @@ SMALL = 2**20  # pairs of rows of z; measured: 2 threads break even between 1,00
 
 
 @contextmanager
-def one_thread(device: torch.device, pairs: int = 0) -> Iterator[None]:
-    """Run CPU operations of this Python thread on one core inside the context, if `pairs` is at most SMALL."""
+def one_thread(x: torch.Tensor, pairs: int = 0) -> Iterator[None]:
+    """Run operations on x, if it is on the CPU and `pairs` at most SMALL, on one core inside the context."""
     threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1 or pairs > SMALL:
+    if x.device.type != "cpu" or threads == 1 or pairs > SMALL:
         yield
         return
     torch.set_num_threads(1)

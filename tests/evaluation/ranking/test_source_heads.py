@@ -14,6 +14,7 @@ from random_entries import CLOTHES, made
 from torch import nn
 
 import evaluation
+from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from evaluation.learners.fitted_head import STRENGTHS
 from evaluation.ranking import source_heads
@@ -22,6 +23,7 @@ from evaluation.ranking.source_heads import source_head
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
+from sslkit.runtime.context import silent
 from sslkit.zoo.heads import Head
 
 
@@ -38,7 +40,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, source: str | None = None, **more: object) -> source_heads.SourceHead:
-    return source_head(load_model(folder), source, cache="cache", progress=False, workers=0, **more)
+    reading, runtime = context(cache="cache", progress=False, workers=0, say=more.pop("say", silent))
+    return source_head(load_model(folder), source, reading=reading, runtime=runtime, **more)
 
 
 def weights(head: source_heads.SourceHead) -> bytes:
