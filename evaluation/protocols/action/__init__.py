@@ -112,14 +112,15 @@ def open(subject: Subject, options: Options) -> Opened:
 
 def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """A head or all weights of a network of clips, on films; resumed by the same command; see `action`."""
-    whole_number("seed", runtime.seed, 0)
+    seed = whole_number("seed", runtime.seed, 0)
     device_of(runtime.device)
     plan, description = planned(options)
     views = EvalViews(options.clips, options.crops, options.rule)
     folder = Path(runtime.out)
     folder.mkdir(parents=True, exist_ok=True)
     with process_group(runtime.device) as device:
-        own = replace(runtime, device=device, precision=options.precision, every=float(options.save_seconds))
+        own = {"precision": options.precision, "every": float(options.save_seconds)}
+        own = replace(runtime, device=device, seed=seed, **own)
         runs = []
         for films in opened.films:
             train, test = (survey(part, cache=runtime.cache, on_error=options.on_error) for part in films)
