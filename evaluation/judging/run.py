@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.datasets import Reading, Split, overlap
+from evaluation.datasets import Reading, Split, open_split, overlap
 from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.seen import seen, whole
@@ -197,8 +197,8 @@ def _twins(subject: Subject) -> str:
     """Return a note on test images that are also training images; "" without any, or without such splits."""
     if not {"train", "test"} <= set(subject.splits):
         return ""
-    reading = replace(subject.reading, counts="warn", on_error="skip")
-    test, *others = (reading.open(subject.data, part) for part in ("test", *subject.learns_from))
+    how = {"root": subject.reading.root, "counts": "warn", "on_error": "skip"}
+    test, *others = (open_split(subject.data, part, **how) for part in ("test", *subject.learns_from))
     if test.images.decodes and sum(map(len, others)) > MOST_FILES:
         return f"note: whether {subject.data} has test images among its training images was not checked, it is large"
     try:
