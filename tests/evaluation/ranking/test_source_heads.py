@@ -23,7 +23,6 @@ from evaluation.ranking.source_heads import source_head
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
-from sslkit.runtime.context import silent
 from sslkit.zoo.heads import Head
 
 
@@ -40,8 +39,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, source: str | None = None, **more: object) -> source_heads.SourceHead:
-    reading, runtime = context(cache="cache", progress=False, workers=0, say=more.pop("say", silent))
-    return source_head(load_model(folder), source, reading=reading, runtime=runtime, **more)
+    own = {"clusters": more.pop("clusters")} if "clusters" in more else {}
+    reading, runtime = context(cache="cache", progress=False, workers=0, **more)
+    return source_head(load_model(folder), source, reading=reading, runtime=runtime, **own)
 
 
 def weights(head: source_heads.SourceHead) -> bytes:
