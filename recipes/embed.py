@@ -19,7 +19,7 @@ from evaluation.embedding.near_duplicates import THRESHOLD
 from evaluation.embedding.neighbours import SEARCHES
 from sslkit.options.settings import MOST_SEED, setting
 
-SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts")
+SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts", "range")
 
 
 @dataclass

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from command import run_plain
+from evaluating import RANGE
 
 from evaluation.ranking.checks import BOOTSTRAP
 from evaluation.ranking.references import CARD
@@ -86,6 +87,7 @@ class Settings:
     )
     device: str = setting("cpu", "device of the metrics: cpu, cuda")
     workers: int | str = setting("auto", "number of decoding processes", least=0, most=256, choices=("auto",))
+    range: list[float] | str | None = setting(None, RANGE, choices=("auto",))
     pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
     benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")

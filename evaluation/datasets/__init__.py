@@ -49,6 +49,7 @@ def open_split(
     on_error: str = "raise",
     counts: str = "raise",
     needs_labels: bool = True,
+    range: Sequence[float] | str | None = None,
 ) -> Split:
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
@@ -61,7 +62,7 @@ def open_split(
         least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
         _splits.py.
     root: the folder that contains the folder of NAME.
-    image_size, channels, fit: see `sslkit.open_images`; files of published sets are read as RGB by default.
+    image_size, channels, fit, range: see `sslkit.open_images`; files of published sets are read as RGB by default.
     on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
         that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
     counts: "raise" or "warn" if a published set has another number of images or classes than published.
@@ -73,7 +74,7 @@ def open_split(
         raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
     if isinstance(source, Split):
         return _same(source, split)
-    options = ImageOptions(split, image_size, channels, fit, on_error)
+    options = ImageOptions(split, image_size, channels, fit, on_error, range=range)
     source = reusable(source)
     if isinstance(source, str):
         name, _, own_root = source.partition(":")
@@ -87,7 +88,8 @@ def open_split(
 class Reading:
     """How the images of a source are read, for every split of it.
 
-    root, counts, on_error: see `open_split`. resize, interpolation: of images for a network, see `LoadedModel.clean`.
+    root, counts, on_error, range: see `open_split`; without a range pixels of more than 8 bits are read as in the
+        training of the model. resize, interpolation: of images for a network, see `LoadedModel.clean`.
     """
 
     root: str | Path = "data"
@@ -95,10 +97,11 @@ class Reading:
     on_error: str = "skip"
     resize: int | None = None
     interpolation: str | None = None
+    range: Sequence[float] | str | None = None
 
     def open(self, source: Any, split: str, **more: Any) -> Split:
         """Open one split; more: further keywords of `open_split`."""
-        own = {"root": self.root, "counts": self.counts, "on_error": self.on_error}
+        own = {name: getattr(self, name) for name in ("root", "counts", "on_error", "range")}
         return open_split(source, split, **{**own, **more})
 
 

@@ -99,6 +99,7 @@ def run(
         sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
         _make_duplicates(wanted, sources, out)
     place = {"split": split, "root": root, "image_size": image_size, "precision": how.get("precision")}
+    place["range"] = reading.range
     _tell("next", _following(wanted, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
     return found
 
@@ -174,7 +175,7 @@ def _following(wanted: Wanted, found: Embedding, what: Mapping[str, Any], place:
 
     what: model and data. place: other options of this command.
     """
-    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32"}
+    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", "range": None}
     own = {name: value for name, value in place.items() if value not in (usual[name], None)}
     more = {"neighbours": 10} if wanted.neighbours is None else {}
     more |= {} if wanted.duplicates else {"duplicates": True}

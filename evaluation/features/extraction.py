@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun,
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
+from sslkit.data.decode import scale
 from sslkit.data.in_order import batches_of_parts
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
@@ -53,6 +54,7 @@ def extract(
     workers: int | str = "auto",
     on_error: str = "skip",
     counts: str = "raise",
+    range: Sequence[float] | str | None = None,
     progress: bool = True,
 ) -> Features:
     """Extract the features of the clean images of one split, in the data set's order.
@@ -68,12 +70,13 @@ def extract(
     device: "auto" is a GPU if there is one, or the module's device. workers: as in training.
     on_error: "skip" leaves unreadable images out of features and labels and warns; "raise" raises an error.
     counts: "warn" accepts a published set with another number of images than published.
+    range: the values of pixels of more than 8 bits that become 0 and 255; None: those of the model's training.
     With several ranks each extracts its share and all get all rows; the cache must be on a shared disk.
     Raises UserError for a model or data set that cannot be opened, and for features that are not finite.
     """
     read = {"root": root, "counts": counts, "on_error": on_error, "resize": resize, "interpolation": interpolation}
     run = {"cache": cache, "precision": precision, "batch_size": batch_size, "device": device, "workers": workers}
-    reading, runtime = context(**read, **run, progress=progress)
+    reading, runtime = context(**read, **run, range=range, progress=progress)
     loaded = load_model(model, image_size=image_size, in_chans=in_chans)
     return features_of(loaded, reading.open(dataset, split), reading, runtime)
 
@@ -119,6 +122,7 @@ def context(**given: Any) -> tuple[Reading, Runtime]:
     checked("counts", reading.counts, str, choices=COUNTS)
     checked("resize", reading.resize, int | None, least=1, most=2 * MOST_PIXELS)
     checked("interpolation", reading.interpolation, str | None, choices=INTERPOLATIONS)
+    scale.checked(reading.range)
     device_of(runtime.device)
     return reading, runtime
 

@@ -32,6 +32,7 @@ SAID = (
     "image_size",
     "in_chans",
     "precision",
+    "range",
     "source",
     "clusters",
 )  # recorded in `made`; other options change no number

@@ -28,7 +28,7 @@ from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
-USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
+USUAL = {"root": "data", "seed": 0, "range": None}  # of the options that the next command keeps
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
 AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
@@ -92,7 +92,7 @@ def rank_tasks(
         if layers is not None:
             _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, replace(runtime, device="auto"))
     keep_reference(heads["reference"], models, Path(out))
-    kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed}
+    kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed, "range": reading.range}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     best = rankings[-1].order[0]  # printed only with a consensus
     _print_end(rankings, name_of(best, load_member(models[best])), kept)
