@@ -19,7 +19,7 @@ from evaluation.embedding.neighbours import SEARCHES
 from evaluation.judging import command_line
 from sslkit.options.settings import MOST_SEED, setting
 
-SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts")
+SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts", "range")
 
 
 @dataclass

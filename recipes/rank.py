@@ -13,6 +13,7 @@ python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints p
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaluation.judging.command_line import RANGE
 from sslkit.cli.command import run_plain
 
 from evaluation.ranking.checks import BOOTSTRAP
@@ -86,6 +87,7 @@ class Settings:
     )
     device: str = setting("cpu", "device of the metrics: cpu, cuda")
     workers: int | str = setting("auto", "number of decoding processes", least=0, most=256, choices=("auto",))
+    range: list[float] | str | None = setting(None, RANGE, choices=("auto",))
     pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
     benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")

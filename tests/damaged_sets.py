@@ -12,6 +12,7 @@ from fuzzing import Kind, Reached
 from PIL import Image
 
 from sslkit.data.sources.named import open_images
+from sslkit.runtime.context import Runtime
 
 
 def films(root: Path) -> list[Kind]:
@@ -135,8 +136,8 @@ def _of_a_detector(path: Path) -> Kind:
     model, data, settings = narrow(), images(2), training.Training(schedule(3))
 
     def train() -> None:
-        how = {"device": torch.device("cpu"), "workers": 0, "progress": False}
-        training.train_detector(model, data, settings, checkpoint=Checkpoint(path, every=0), **how)
+        runtime = Runtime(device=torch.device("cpu"), workers=0, progress=False)
+        training.train_detector(model, data, settings, runtime, checkpoint=Checkpoint(path, every=0))
 
     return Kind(path.name, (path,), _stopped(train, path, training, "step_seed", after=2), may_mend=True)
 
@@ -159,7 +160,7 @@ def _of_films(path: Path, root: Path) -> Kind:
     clips = TrainingClips(films_of, ClipShape(4, 2, Sizes.of(16)), seed=0)
     model = load_model(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
     recipe = replace(RECIPES["paper_ucf101"], epochs=3, batch_size=2)
-    options = training.RunOptions(torch.device("cpu"), workers=0, progress=False)
+    options = Runtime(device=torch.device("cpu"), workers=0, progress=False)
 
     def train() -> None:
         net = build_classifier(model, recipe.protocol, 2, dropout=0.0, seed=0)

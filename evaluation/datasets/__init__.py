@@ -7,8 +7,10 @@ split = evaluation.datasets.open_split("path/to/folder", "test")
 
 import dataclasses
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch.utils.data import Dataset
 
@@ -19,8 +21,9 @@ from sslkit.data.images import ImageOptions, Images
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.context import Runtime
 
-__all__ = ["Entry", "Listing", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
+__all__ = ["Entry", "Listing", "Reading", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
 
 
 def names() -> tuple[str, ...]:
@@ -46,6 +49,7 @@ def open_split(
     on_error: str = "raise",
     counts: str = "raise",
     needs_labels: bool = True,
+    range: Sequence[float] | str | None = None,
 ) -> Split:
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
@@ -58,7 +62,7 @@ def open_split(
         least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
         _splits.py.
     root: the folder that contains the folder of NAME.
-    image_size, channels, fit: see `sslkit.open_images`; files of published sets are read as RGB by default.
+    image_size, channels, fit, range: see `sslkit.open_images`; files of published sets are read as RGB by default.
     on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
         that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
     counts: "raise" or "warn" if a published set has another number of images or classes than published.
@@ -70,7 +74,7 @@ def open_split(
         raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
     if isinstance(source, Split):
         return _same(source, split)
-    options = ImageOptions(split, image_size, channels, fit, on_error)
+    options = ImageOptions(split, image_size, channels, fit, on_error, range=range)
     source = reusable(source)
     if isinstance(source, str):
         name, _, own_root = source.partition(":")
@@ -78,6 +82,38 @@ def open_split(
             return find(name).open(Path(own_root or root).expanduser(), options, counts)
     opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
     return labelled(opened) if needs_labels else opened
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the images of a source are read, for every split of it.
+
+    root, counts, on_error, range: see `open_split`; without a range pixels of more than 8 bits are read as in the
+        training of the model. resize, interpolation: of images for a network, see `LoadedModel.clean`.
+    """
+
+    root: str | Path = "data"
+    counts: str = "raise"
+    on_error: str = "skip"
+    resize: int | None = None
+    interpolation: str | None = None
+    range: Sequence[float] | str | None = None
+
+    def open(self, source: Any, split: str, **more: Any) -> Split:
+        """Open one split; more: further keywords of `open_split`."""
+        own = {name: getattr(self, name) for name in ("root", "counts", "on_error", "range")}
+        return open_split(source, split, **{**own, **more})
+
+
+AS_USUAL = Reading()
+
+
+def parted(given: Mapping[str, Any]) -> tuple[Reading, Runtime]:
+    """Return the keywords of a public function as its reading and its runtime; others are left out."""
+    return tuple(
+        part(**{one.name: given[one.name] for one in dataclasses.fields(part) if one.name in given})
+        for part in (Reading, Runtime)
+    )
 
 
 def _same(opened: Split, split: str) -> Split:

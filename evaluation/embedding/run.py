@@ -15,7 +15,7 @@ from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts
 from evaluation.features.checks import checked
 from evaluation.features.command_line import name_of, words
-from evaluation.features.extraction import check_extraction
+from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from evaluation.features.plots import check_umap
 from sslkit.errors import UserError
@@ -78,26 +78,27 @@ def run(
     Raises UserError before anything is computed where an argument, the model, the data or `out` cannot be used.
     """
     _check_named(wanted, checkpoint=checkpoint, data=data, out=out, against=against)
-    check_extraction(**how)
+    reading, runtime = context(root=root, counts=counts, out=out, seed=seed, **how)
     model = load_model(checkpoint, image_size=image_size, trust=trust)
-    parts, others = open_parts(data, split, root=root, counts=counts), []
-    about, out = described(model, parts, how.get("precision", "float32")), Path(out)
+    parts, others = open_parts(data, split, reading), []
+    about, out = described(model, parts, runtime.precision), Path(out)
     if against is not None:
-        others = open_parts(against, root=root, counts=counts)
+        others = open_parts(against, reading=reading)
         described(model, others, "")
     n = _count(parts)
     wanted.check(n, f" in {data}")
     check_out(out, about)
     _tell("model", f"{model.name}: {model.width} features, images of {model.image_size} px")
     _tell("data", f"{about['data']}: {n:,} images" + (f", against {_count(others):,} of {against}" if others else ""))
-    found = _written(out, lambda: embed_parts(model, parts, **how))
+    found = _written(out, lambda: embed_parts(model, parts, reading, runtime))
     wanted.check(len(found), f" in {data} that can be read")
     _make(wanted, found, parts, out, seed)
     if wanted.duplicates:
         sources = [Source(str(data), parts, found)]
-        sources += [Source(str(against), others, embed_parts(model, others, **how))] if others else []
+        sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
         _make_duplicates(wanted, sources, out)
     place = {"split": split, "root": root, "image_size": image_size, "precision": how.get("precision")}
+    place["range"] = reading.range
     _tell("next", _following(wanted, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
     return found
 
@@ -173,7 +174,7 @@ def _following(wanted: Wanted, found: Embedding, what: Mapping[str, Any], place:
 
     what: model and data. place: other options of this command.
     """
-    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32"}
+    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", "range": None}
     own = {name: value for name, value in place.items() if value not in (usual[name], None)}
     more = {"neighbours": 10} if wanted.neighbours is None else {}
     more |= {} if wanted.duplicates else {"duplicates": True}

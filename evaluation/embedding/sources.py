@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation import datasets
-from evaluation.datasets import Split, open_split
+from evaluation.datasets import AS_USUAL, Reading, Split
 from evaluation.datasets._listed import ListedImages
 from sslkit.data.images import Images
 from sslkit.data.sources.folder import FolderImages
@@ -27,18 +26,16 @@ class Part:
         return [f"{self.prefix}{one}" for one in ids]
 
 
-def open_parts(
-    source: Any, split: str | None = None, *, root: str | Path = "data", counts: str = "raise"
-) -> list[Part]:
+def open_parts(source: Any, split: str | None = None, reading: Reading = AS_USUAL) -> list[Part]:
     """Open a split of a source, or all of them; images without labels are accepted.
 
-    source, root, counts: see `evaluation.open_split`. split: None for all. An image that several splits of a published
+    source: see `evaluation.open_split`. split: None for all. An image that several splits of a published
     set share is taken once. Raises UserError for a source that cannot be opened, and for one without images.
     """
     source = reusable(source)
     known = _splits(source)
-    how = {"root": root, "on_error": "skip", "counts": counts, "needs_labels": False}
-    opened = [open_split(source, name, **how) for name in ((split,) if split else known)]
+    how = {"on_error": "skip", "needs_labels": False}
+    opened = [reading.open(source, name, **how) for name in ((split,) if split else known)]
     return list(_parts(opened, len(known) > 1))
 
 

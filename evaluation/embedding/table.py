@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import Reading
 from evaluation.embedding.sources import Part, merged_classes, open_parts
-from evaluation.features.extraction import extract
+from evaluation.features.extraction import context, features_of
 from evaluation.features.models import LoadedModel, load_model
+from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +56,15 @@ def embed(
     A stopped call goes on where it stopped, from the blocks in the cache. Unreadable images are left out and named.
     Raises UserError for a model or source that cannot be opened, and if no image can be read.
     """
-    loaded = load_model(model, image_size=image_size)
-    parts = open_parts(source, split, root=root, counts=counts)
-    return embed_parts(loaded, parts, cache=cache, precision=precision, **how)
+    loaded = load_model(model, image_size=image_size, in_chans=how.pop("in_chans", None))
+    reading, runtime = context(root=root, counts=counts, cache=cache, precision=precision, **how)
+    return embed_parts(loaded, open_parts(source, split, reading), reading, runtime)
 
 
-def embed_parts(model: LoadedModel, parts: Sequence[Part], *, precision: str = "float32", **how: Any) -> Embedding:
+def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, runtime: Runtime) -> Embedding:
     """Extract the features of open splits; see `embed`."""
-    about = described(model, parts, precision)
-    tables = [extract(model, part.split, part.split.split, precision=precision, **how) for part in parts]
+    about = described(model, parts, runtime.precision)
+    tables = [features_of(model, part.split, reading, runtime) for part in parts]
     classes, labels = merged_classes([part.split for part in parts])
     paths, y, unreadable = [], [], []
     for part, features, of_part in zip(parts, tables, labels, strict=True):

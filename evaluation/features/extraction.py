@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.datasets import open_split
+from evaluation.datasets import Reading, parted
 from evaluation.datasets.base import COUNTS, Split
 from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
+from sslkit.data.decode import scale
 from sslkit.data.in_order import batches_of_parts
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
+from sslkit.options.settings import MOST_SEED
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import Others, OthersStopped, from_first, together
 from sslkit.terminal import say
@@ -51,6 +54,7 @@ def extract(
     workers: int | str = "auto",
     on_error: str = "skip",
     counts: str = "raise",
+    range: Sequence[float] | str | None = None,
     progress: bool = True,
 ) -> Features:
     """Extract the features of the clean images of one split, in the data set's order.
@@ -66,25 +70,27 @@ def extract(
     device: "auto" is a GPU if there is one, or the module's device. workers: as in training.
     on_error: "skip" leaves unreadable images out of features and labels and warns; "raise" raises an error.
     counts: "warn" accepts a published set with another number of images than published.
+    range: the values of pixels of more than 8 bits that become 0 and 255; None: those of the model's training.
     With several ranks each extracts its share and all get all rows; the cache must be on a shared disk.
     Raises UserError for a model or data set that cannot be opened, and for features that are not finite.
     """
-    check_extraction(
-        precision=precision, batch_size=batch_size, device=device, workers=workers, on_error=on_error, counts=counts
-    )
-    checked("resize", resize, int | None, least=1, most=2 * MOST_PIXELS)
-    checked("interpolation", interpolation, str | None, choices=INTERPOLATIONS)
+    read = {"root": root, "counts": counts, "on_error": on_error, "resize": resize, "interpolation": interpolation}
+    run = {"cache": cache, "precision": precision, "batch_size": batch_size, "device": device, "workers": workers}
+    reading, runtime = context(**read, **run, range=range, progress=progress)
     loaded = load_model(model, image_size=image_size, in_chans=in_chans)
-    opened = open_split(dataset, split, root=root, on_error=on_error, counts=counts)
-    prepared, transform = _prepared(opened, loaded, resize, interpolation)
-    key = _key(loaded, prepared, transform, precision)
+    return features_of(loaded, reading.open(dataset, split), reading, runtime)
+
+
+def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Runtime) -> Features:
+    """Return the features of an open split; see `extract`."""
+    prepared, transform = _prepared(split, model, reading)
+    key = _key(model, prepared, transform, runtime.precision)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(cache) if cache is not None else Path(from_first(_WORK, lambda: scratch))
-        place = _device(device, loaded)
-        batch = batch_size or batch_for(loaded.image_size, place)
-        job = _Job(loaded, prepared, transform, precision, batch, place, workers, progress)
+        kept = runtime.cache is not None
+        folder = Path(runtime.cache if kept else from_first(_WORK, lambda: scratch))
+        job = _Job(model, prepared, transform, _settled(model, runtime))
         found = _extracted(job, folder, key)
-        x = found[ROWS] if cache is not None else np.array(found[ROWS])
+        x = found[ROWS] if kept else np.array(found[ROWS])
         with together(_WORK):  # before the first rank removes its scratch folder
             pass
     return Features(
@@ -94,51 +100,46 @@ def extract(
         key,
         found[IDS],
         metric=prepared.metric,
-        model=loaded.name,
+        model=model.name,
         data=prepared.name,
         split=prepared.split,
         groups=found.get(GROUPS),
         note=prepared.note,
-        unreadable=_unreadable(found, prepared, on_error),
+        unreadable=_unreadable(found, prepared, reading.on_error),
     )
 
 
-def check_extraction(
-    *,
-    precision: Any = "float32",
-    batch_size: Any = None,
-    device: Any = "auto",
-    workers: Any = "auto",
-    on_error: Any = "skip",
-    counts: Any = "raise",
-    **_others: Any,
-) -> None:
-    """Check the arguments of `extract` that need neither model nor data. Raises UserError."""
-    checked("precision", precision, str, choices=PRECISIONS)
-    checked("batch_size", batch_size, int | None, least=1)
-    checked("workers", workers, int | str, least=0, most=256, choices=("auto",))
-    checked("on_error", on_error, str, choices=("raise", "skip"))
-    checked("counts", counts, str, choices=COUNTS)
-    device_of(device)
+def context(**given: Any) -> tuple[Reading, Runtime]:
+    """Return the keywords of a public function as its reading and its runtime, checked. Raises UserError."""
+    reading, runtime = parted(given)
+    if unknown := given.keys() - vars(reading).keys() - vars(runtime).keys():
+        raise TypeError(f"unexpected keyword argument {sorted(unknown)[0]!r}")
+    checked("seed", runtime.seed, int, least=0, most=MOST_SEED)
+    checked("precision", runtime.precision, str, choices=PRECISIONS)
+    checked("batch_size", runtime.batch_size, int | None, least=1)
+    checked("workers", runtime.workers, int | str, least=0, most=256, choices=("auto",))
+    checked("on_error", reading.on_error, str, choices=("raise", "skip"))
+    checked("counts", reading.counts, str, choices=COUNTS)
+    checked("resize", reading.resize, int | None, least=1, most=2 * MOST_PIXELS)
+    checked("interpolation", reading.interpolation, str | None, choices=INTERPOLATIONS)
+    scale.checked(reading.range)
+    device_of(runtime.device)
+    return reading, runtime
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Model, split and settings of an extraction."""
+    """Model, split and transform of an extraction, and the runtime with its device and batch size settled."""
 
     model: LoadedModel
     split: Split
     transform: dict[str, Any]
-    precision: str
-    batch_size: int
-    device: torch.device
-    workers: int | str
-    progress: bool
+    runtime: Runtime
 
 
-def _prepared(split: Split, model: LoadedModel, resize: int | None, interpolation: str | None) -> tuple[Split, dict]:
+def _prepared(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split, dict]:
     """Return the split with its images at the model's size, and a description of the transform."""
-    images = model.clean(split.images, resize=resize, interpolation=interpolation)
+    images = model.clean(split.images, resize=reading.resize, interpolation=reading.interpolation)
     transform = {
         "resize": images.image_size,
         "crop": model.image_size,
@@ -155,30 +156,30 @@ def _key(model: LoadedModel, split: Split, transform: dict[str, Any], precision:
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 
-def batch_for(image_size: int, device: torch.device) -> int:
-    """Return the default batch size: on the CPU 16 to 32 images of 224 pixels are fastest; 64 exceed its cache."""
-    return 256 if device.type != "cpu" else min(max(CACHED_PIXELS // image_size**2, 8), 256)
+def _settled(model: LoadedModel, runtime: Runtime) -> Runtime:
+    """Return the runtime with a device, and a batch size: on the CPU 16 to 32 images of 224 pixels are fastest."""
+    if runtime.device != "auto":
+        device = device_of(runtime.device)
+    elif torch.cuda.is_available():
+        device = torch.device("cuda", torch.cuda.current_device())
+    else:
+        device = next(model.net.parameters(), torch.empty(0)).device
+    usual = 256 if device.type != "cpu" else min(max(CACHED_PIXELS // model.image_size**2, 8), 256)
+    return replace(runtime, device=device, batch_size=runtime.batch_size or usual)
 
 
-def _device(device: str, model: LoadedModel) -> torch.device:
-    own = next(model.net.parameters(), torch.empty(0)).device
-    if device == "auto":
-        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else own
-    return device_of(device)
-
-
-def _extracted(job: _Job, root: Path, key: str) -> dict[str, Any]:
+def _extracted(job: _Job, cache: Path, key: str) -> dict[str, Any]:
     """Fill this rank's blocks; the first rank holds the lock and publishes."""
     if world_size() == 1:
-        with exclusive(root / key, _WHAT) as refused:
-            return _found(root / key, refused) or _fill(job, root, key)
+        with exclusive(cache / key, _WHAT) as refused:
+            return _found(cache / key, refused) or _fill(job, cache, key)
     with ExitStack() as held:
 
         def missing() -> bool:
-            refused = held.enter_context(exclusive(root / key, _WHAT))
-            return _found(root / key, refused) is None
+            refused = held.enter_context(exclusive(cache / key, _WHAT))
+            return _found(cache / key, refused) is None
 
-        return _fill(job, root, key) if from_first(_WORK, missing) else opened(root / key)
+        return _fill(job, cache, key) if from_first(_WORK, missing) else opened(cache / key)
 
 
 def _found(folder: Path, refused: UserError | None) -> dict[str, Any] | None:
@@ -188,9 +189,9 @@ def _found(folder: Path, refused: UserError | None) -> dict[str, Any] | None:
     return found
 
 
-def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
-    own = from_first(_WORK, lambda: begun(root, key))
-    partial = Partial(root, own, len(job.split), job.model.width, job.batch_size)
+def _fill(job: _Job, cache: Path, key: str) -> dict[str, Any]:
+    own = from_first(_WORK, lambda: begun(cache, key))
+    partial = Partial(cache, own, len(job.split), job.model.width, job.runtime.batch_size)
     with together(_WORK):
         if rank() == 0:
             partial.prepare()
@@ -205,11 +206,11 @@ def _fill(job: _Job, root: Path, key: str) -> dict[str, Any]:
             shutil.rmtree(partial.folder, ignore_errors=True)
             raise
     with together(_WORK):
-        if rank() == 0 and own != key and read_whole(root / key):  # another machine was faster, and others read it
+        if rank() == 0 and own != key and read_whole(cache / key):  # another machine was faster, and others read it
             shutil.rmtree(partial.folder, ignore_errors=True)
         elif rank() == 0:
-            _publish(job, partial, root / key)
-    return opened(root / key)
+            _publish(job, partial, cache / key)
+    return opened(cache / key)
 
 
 def _publish(job: _Job, partial: Partial, target: Path) -> None:
@@ -225,10 +226,10 @@ def _publish(job: _Job, partial: Partial, target: Path) -> None:
 @torch.inference_mode()
 def _run(job: _Job, partial: Partial, blocks: list[list[int]], others: Others) -> None:
     """Extract the blocks of this rank."""
-    job.model.backbone.to(job.device)
-    mean, std = (torch.tensor(v, device=job.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
+    job.model.backbone.to(job.runtime.device)
+    mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
     for rows, images, kept in _batches(job, blocks):
-        pixels = _cropped(images, job.model.image_size).to(job.device, non_blocking=True).float().div_(255)
+        pixels = _cropped(images, job.model.image_size).to(job.runtime.device, non_blocking=True).float().div_(255)
         x = _features(job, pixels.sub_(mean).div_(std))
         if not np.isfinite(x[kept]).all():
             raise UserError(
@@ -242,7 +243,7 @@ def _run(job: _Job, partial: Partial, blocks: list[list[int]], others: Others) -
 def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
     """Return features (B, D) float32 of normalised pixels (B, C, S, S). Raises UserError for unsuitable images."""
     try:
-        with torch.autocast(job.device.type, torch.bfloat16, enabled=job.precision == "bfloat16"):
+        with torch.autocast(job.runtime.device.type, torch.bfloat16, enabled=job.runtime.precision == "bfloat16"):
             return job.model.backbone(pixels).float().cpu().numpy()
     except torch.OutOfMemoryError as error:
         raise UserError(f"{len(pixels)} images do not fit in GPU memory: give a smaller batch_size") from error
@@ -256,11 +257,12 @@ def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], to
     from tqdm import tqdm
 
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
-    hidden = None if job.progress and rank() == 0 else True  # None: only on a terminal
+    hidden = None if job.runtime.progress and rank() == 0 else True  # None: only on a terminal
+    reading = {"workers": job.runtime.workers, "readers": world_size()}
     with tqdm(
         total=sum(map(len, blocks)), desc=printable(label, keep=""), unit=" images", leave=False, disable=hidden
     ) as bar:
-        for rows, batch in batches_of_parts(job.split.images, blocks, workers=job.workers, readers=world_size()):
+        for rows, batch in batches_of_parts(job.split.images, blocks, **reading):
             kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
             yield rows, batch["images"], kept
             bar.update(len(rows))

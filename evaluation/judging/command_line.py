@@ -15,6 +15,11 @@ from evaluation import protocols
 from sslkit.options import members
 from sslkit.options.settings import MOST_SEED, alternatives, plain, setting
 
+RANGE = (
+    "pixels of more than 8 bits: [low,high], the values that become 0 and 255, as data.range of train.py; auto: the "
+    "least and the greatest; null: as in the training of the model"
+)
+
 
 @dataclass
 class Settings:
@@ -52,6 +57,7 @@ class Settings:
         "a published set with another number of images than published: raise, or warn",
         choices=("raise", "warn"),
     )
+    range: list[float] | str | None = setting(None, RANGE, choices=("auto",))
 
 
 FIRST = ("checkpoint", "zoo", "trust")

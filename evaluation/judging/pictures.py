@@ -13,25 +13,27 @@ from evaluation.protocols.base import Subject
 from evaluation.protocols.knn import left_out, predict
 from evaluation.results.result import Result
 from sslkit.numerics.figures import NoMap
+from sslkit.runtime.context import Runtime
 
 ENOUGH = 8  # images of a class, for a map
 MOST = 100  # classes, for a matrix that can be read
 
 
-def draw(folder: Path, results: Sequence[Result], subjects: Iterable[Subject]) -> list[Path]:
+def draw(results: Sequence[Result], subjects: Iterable[Subject], runtime: Runtime) -> list[Path]:
     """Write evaluation.png, and map-DATA.png and confusion-DATA.png of each subject; gives their paths.
 
     subjects: those with training and test images, one label each. The confusions are those of the 20-NN vote.
     """
+    folder = Path(runtime.out)
     bars = folder / "evaluation.png"
     plot_results([replace(result, model="") for result in results], bars, title=results[0].model)
     written = [bars]
     for subject in subjects:
-        train, test = matched(subject.train, subject.test)
+        train, test = matched(subject.train(runtime), subject.test(runtime))
         name = _free(folder, re.sub(r"[^\w.+-]+", "_", test.data), written)
         if test.y.ndim == 1 and len(test) >= ENOUGH * len(set(test.y.tolist())):
             try:
-                plot_features(test, folder / f"map-{name}.png", seed=subject.seed)
+                plot_features(test, folder / f"map-{name}.png", seed=runtime.seed)
                 written.append(folder / f"map-{name}.png")
             except NoMap as error:  # of a collapsed model; its numbers stand all the same
                 warnings.warn(f"no map of {test.data}: {error}", stacklevel=2)

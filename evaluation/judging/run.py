@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.datasets import Split, open_split, overlap
-from evaluation.features.checks import checked
-from evaluation.features.extraction import check_extraction
+from evaluation.datasets import Reading, Split, open_split, overlap
+from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.seen import seen, whole
 from evaluation.judging.pictures import draw
@@ -23,7 +22,7 @@ from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files import file_names
 from sslkit.options import members
-from sslkit.options.settings import MOST_SEED
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
 # What a model is judged by where nothing is asked for: embedded sets, each by what it is good for.
@@ -64,24 +63,29 @@ def evaluate(
     Raises UserError for unknown names, options and data before anything is extracted.
     """
     tasks = asked_for(data, protocols, options)
-    loaded = load_model(model, image_size=image_size, trust=trust)
-    how |= {"root": root, "out": out, "seed": seed, "tell": lambda label, text: say(text)}
-    with process_group(how.get("device", "auto")):
-        return prepared(loaded, agreed([loaded], tasks), **how).run(pictures)
+    loaded = load_model(model, image_size=image_size, in_chans=how.pop("in_chans", None), trust=trust)
+    reading, runtime = context(root=root, out=out, seed=seed, **how)
+    with process_group(runtime.device):
+        ready = prepared(loaded, agreed([loaded], tasks), reading, runtime, tell=lambda label, text: say(text))
+        return ready.run(pictures)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """One model's protocols, checked and ready to run.
 
-    tasks: in their order, each with what its protocol opened. subjects: of the model, by source. folder: of the
-    results. tell: called with a label ("" for most) and a text.
+    tasks: in their order, each with what its protocol opened. subjects: of the model, by source. runtime: its `out` is
+    the folder of the results. tell: called with a label ("" for most) and a text.
     """
 
     tasks: Sequence[tuple[Task, Any]]
     subjects: Mapping[str, Subject]
-    folder: Path
+    runtime: Runtime
     tell: Tell
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.runtime.out)
 
     def run(self, pictures: bool = False) -> list[Result]:
         """Run every protocol and keep each result at once; see `evaluate`."""
@@ -98,9 +102,9 @@ class Evaluation:
             for note in filter(None, notes):
                 self.tell("", note)
             previous = task.source if images else previous
-            for line in protocol.terminal.plan(opened, task):
+            for line in protocol.terminal.plan(opened, task, self.runtime):
                 self.tell(*line)
-            for result in protocol.run(opened, task.options):
+            for result in protocol.run(opened, task.options, self.runtime):
                 results.append(_with_note(subject.noted(result), known))
                 if rank() == 0:
                     store.append(self.folder, results[-1])
@@ -111,7 +115,7 @@ class Evaluation:
     def _draw(self, results: Sequence[Result]) -> None:
         classified = [task for task, _ in self.tasks if family.find(task.name).terminal.classifies]
         sources = dict.fromkeys(str(task.source) for task in classified)
-        drawn = draw(self.folder, results, map(self.subjects.get, sources))
+        drawn = draw(results, map(self.subjects.get, sources), self.runtime)
         self.tell("", f"pictures: {', '.join(path.name for path in drawn)}")
 
 
@@ -140,31 +144,26 @@ def agreed(models: Sequence[LoadedModel], tasks: Sequence[Task]) -> list[Task]:
 def prepared(
     model: LoadedModel,
     tasks: Sequence[Task],
+    reading: Reading,
+    runtime: Runtime,
     *,
     tell: Tell,
-    root: str | Path = "data",
-    out: str | Path = "runs/evaluation",
-    seed: int = 0,
-    every: float | None = None,
     shared: dict[str, dict[Hashable, Any]] | None = None,
-    **how: Any,
 ) -> Evaluation:
     """Open and check all that `evaluate` needs; nothing is written or computed. Raises UserError.
 
     shared: what is open of each source, for all models that are judged on them; it is filled here.
     """
-    checked("seed", seed, int, least=0, most=MOST_SEED)
-    check_extraction(**how)
-    shared, folder = {} if shared is None else shared, results_folder(model, out)
-    given = {"root": root, "seed": seed, "how": how, "out": folder, "every": every, "say": partial(tell, "")}
+    shared = {} if shared is None else shared
+    runtime = replace(runtime, out=results_folder(model, runtime.out), say=partial(tell, ""))
     subjects: dict[str, Subject] = {}
     opened = []
     for task in tasks:  # a source that is not there is refused before another is extracted
         name = str(task.source)
         if name not in subjects:
-            subjects[name] = Subject(model, task.source, **given, shared=shared.setdefault(name, {}))
+            subjects[name] = Subject(model, task.source, reading, shared.setdefault(name, {}))
         opened.append((task, family.find(task.name).open(subjects[name], task.options)))
-    return Evaluation(opened, subjects, folder, tell)
+    return Evaluation(opened, subjects, runtime, tell)
 
 
 def make_folder(folder: Path) -> None:
@@ -198,7 +197,7 @@ def _twins(subject: Subject) -> str:
     """Return a note on test images that are also training images; "" without any, or without such splits."""
     if not {"train", "test"} <= set(subject.splits):
         return ""
-    how = {"root": subject.root, "counts": "warn", "on_error": "skip"}
+    how = {"root": subject.reading.root, "counts": "warn", "on_error": "skip"}
     test, *others = (open_split(subject.data, part, **how) for part in ("test", *subject.learns_from))
     if test.images.decodes and sum(map(len, others)) > MOST_FILES:
         return f"note: whether {subject.data} has test images among its training images was not checked, it is large"

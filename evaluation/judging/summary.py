@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import protocols as family
+from evaluation.datasets import Reading
+from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.plots import plot_results
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
@@ -21,6 +23,7 @@ from evaluation.results.tables import table
 from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal import say
 
@@ -47,13 +50,14 @@ def judge(
     """
     tasks = asked_for(data, protocols, options)
     place = {"image_size": image_size, "out": out, **how}
-    with process_group(how.get("device", "auto")) as device:
+    reading, runtime = context(out=out, **how)
+    with process_group(runtime.device) as device:
         if world_size() > 1:
-            how["device"] = str(device)  # of this process
+            runtime = replace(runtime, device=str(device))  # of this process
         fits = partial(check_fits, tasks=tasks)
         asked = opened(checkpoint, zoo, image_size=image_size, trust=trust, check=fits)
         tasks = agreed([one.model for one in asked.values()], tasks)
-        done = _each_judged(asked, tasks, pictures, out=out, **how)
+        done = _each_judged(asked, tasks, pictures, reading, runtime)
         if rank() == 0:
             _conclude(list(done.values()), tasks, place, pictures)
             print_left_out(done.left_out)
@@ -78,10 +82,12 @@ def judge_alone(
     return judge(checkpoint, zoo, data, [protocol], options={protocol: options}, trust=trust, **words)
 
 
-def _each_judged(asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool, **how: Any) -> Members[Judged]:
-    """Open the tasks of every model, then run them. how: see `prepared`. Raises UserError."""
+def _each_judged(
+    asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool, reading: Reading, runtime: Runtime
+) -> Members[Judged]:
+    """Open the tasks of every model, then run them. Raises UserError."""
     shared: dict[str, dict[Hashable, Any]] = {}
-    ready = asked.of_each(lambda _, one: prepared(one.model, tasks, tell=_tell, shared=shared, **how))
+    ready = asked.of_each(lambda _, one: prepared(one.model, tasks, reading, runtime, tell=_tell, shared=shared))
 
     def judged(name: str, evaluation: Evaluation) -> Judged:
         one = asked[name]

@@ -14,12 +14,14 @@ from evaluation.learners.linear_parts import Part
 from evaluation.learners.logistic import Probe
 from evaluation.learners.strengths import fit, problem, scores_of
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 STRENGTHS = tuple(10.0**power for power in range(-5, 3))  # of the cross-entropy against the penalty
 # Half the time of the tolerance of `linear`'s search, and probabilities within 0.01 of it in the mean, summed over the
 # classes: a head says what an image looks like, it is no measured accuracy.
 FIT = {"tol": 5e-3, "max_iter": 200, "promise": 1e-5}
 ROUNDS = 25  # of k-means
+ON_CPU = Runtime(device="cpu")
 
 
 def spherical_clusters(x: np.ndarray, k: int) -> np.ndarray:
@@ -57,7 +59,7 @@ def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Se
         )
     scaling = Scaling.of(x, rows, "standardize")
     learn, judge = (Part(x, rows[mask], y[mask]) for mask in (~out, out))
-    part = problem(learn, scaling, "cpu")
+    part = problem(learn, scaling, ON_CPU)
     probes: list[Probe] = []
     losses: list[float] = []
     for strength in tqdm(STRENGTHS, "penalties of the head", leave=False, disable=None):  # None: only on a terminal
@@ -66,7 +68,7 @@ def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Se
         if losses[-1] > min(losses):
             break
     chosen = probes[int(np.argmin(losses))]
-    probe = fit(problem(Part(x, rows, y), scaling, "cpu"), chosen.c, start=chosen, **FIT)
+    probe = fit(problem(Part(x, rows, y), scaling, ON_CPU), chosen.c, start=chosen, **FIT)
     weight = probe.weight / scaling.deviation
     layer = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight))
     layer.weight = nn.Parameter(torch.from_numpy(weight).float(), requires_grad=False)

@@ -18,6 +18,7 @@ from sslkit.data.loader import EpochBatches
 from sslkit.errors import UserError
 from sslkit.numerics.schedules import cosine
 from sslkit.options.members import nearest
+from sslkit.runtime.context import Runtime
 
 SCALES = {"standardize": "standardized", "l2": "l2-normalised", "none": "as they are"}
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
@@ -116,16 +117,14 @@ def train_heads(
     classes: int,
     grid: Grid,
     scaling: Scaling,
-    *,
-    seed: int = 0,
-    device: str = "cpu",
-    progress: bool = False,
+    runtime: Runtime,
 ) -> Heads:
     """Train every head of a grid on the same batches, from zero, with PyTorch's SGD with momentum 0.9.
 
     x: (N, D), memory-mapped or not. rows: (n,) to train on. y: (n,) int64 labels of these rows, or (n, K) of
-    1, -1, 0 (does not count). classes: K. seed: of the order of the rows.
+    1, -1, 0 (does not count). classes: K. The seed is of the order of the rows.
     """
+    device = runtime.device
     settings = torch.tensor(grid.heads(), device=device)
     rates, decays = settings[:, 0] * grid.batch_size / 256, settings[:, 1]
     parameters = (
@@ -134,8 +133,8 @@ def train_heads(
     )
     speeds = [torch.zeros_like(value) for value in parameters]
     target = torch.from_numpy(y).to(device)
-    places = _places(len(rows), grid, seed)
-    hidden = None if progress else True  # None: only on a terminal
+    places = _places(len(rows), grid, runtime.seed)
+    hidden = None if runtime.progress else True  # None: only on a terminal
     for step, at in enumerate(tqdm(places, "heads", grid.iterations, leave=False, disable=hidden)):
         batch = torch.from_numpy(scaling(x[rows[at]])).float().to(device)
         slopes = gradients(*parameters, batch, target[torch.from_numpy(at).to(device)])

@@ -12,6 +12,7 @@ from evaluation.learners.linear_parts import Part
 from evaluation.learners.logistic import Probe, Problem, sigmoid_problem, softmax_problem
 from evaluation.results.choice import highest_of, lowest_of
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda
 STRIDE = 4  # of the coarse strengths: a factor of 10
@@ -36,14 +37,14 @@ class Tried:
 
 
 def search(
-    learn: Part, judge: Part, scaling: Scaling, metric: str, device: str, max_iter: int, strengths: Sequence[float]
+    learn: Part, judge: Part, scaling: Scaling, metric: str, runtime: Runtime, max_iter: int, strengths: Sequence[float]
 ) -> Iterator[Tried]:
     """Fit the part `learn` up to 5e-4 of the objective, and yield each strength as it is judged.
 
     Every STRIDE-th strength, the strongest penalty first, until weaker ones are worse (`settled`); then those between
     the best one's neighbours. Each starts on the line through two solutions that are known.
     """
-    regression = problem(learn, scaling, device)
+    regression = problem(learn, scaling, runtime)
     found: dict[int, Tried] = {}
 
     def tried(number: int) -> Tried:
@@ -81,13 +82,13 @@ def best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequenc
     return max((highest[at] for at in lowest_of(losses)), key=lambda number: penalty[number])
 
 
-def problem(part: Part, scaling: Scaling, device: str) -> Problem:
+def problem(part: Part, scaling: Scaling, runtime: Runtime) -> Problem:
     """Return the problem of some rows, in float32."""
     x = np.empty((len(part.rows), part.x.shape[1]), np.float32)
     for start in range(0, len(x), BLOCK):
         x[start : start + BLOCK] = scaling(part.x[part.rows[start : start + BLOCK]])
     kind = softmax_problem if part.y.ndim == 1 else sigmoid_problem
-    return kind(torch.from_numpy(x).to(device), part.y, torch.float32)
+    return kind(torch.from_numpy(x).to(runtime.device), part.y, torch.float32)
 
 
 def fit(problem: Problem, c: float, *, tol: float, max_iter: int, start: Probe | None, promise: float = 0.0) -> Probe:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation import datasets
+from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
-from evaluation.features.extraction import extract
+from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features, joined
 from evaluation.results.result import Result
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
 T = TypeVar("T")
@@ -49,7 +51,7 @@ class Terminal:
     fits(model, options): raises UserError for a network that it cannot judge. Of several models each is checked before
         the data are opened.
     agreed(models, task): the task, completed by what the models that are judged together agree on.
-    plan(opened, task): lines said before it is run, each a label and a text.
+    plan(opened, task, runtime): lines said before it is run, each a label and a text.
     remarks(judged): lines said below the table.
     following(judged, task, place): the next command; None: that of evaluate.py, "": none. place: the judge's arguments.
     """
@@ -58,7 +60,9 @@ class Terminal:
     classifies: bool = False
     fits: Callable[[LoadedModel, Any], None] = lambda model, options: None
     agreed: Callable[[Sequence[LoadedModel], Task], Task] = lambda models, task: task
-    plan: Callable[[Any, Task], list[tuple[str, str]]] = lambda opened, task: [("", f"{task.name} on {task.source}")]
+    plan: Callable[[Any, Task, Runtime], list[tuple[str, str]]] = lambda opened, task, runtime: [
+        ("", f"{task.name} on {task.source}")
+    ]
     remarks: Callable[[Sequence[Judged]], list[str]] = lambda judged: []
     following: Callable[[Sequence[Judged], Task, Mapping[str, Any]], str | None] = lambda judged, task, place: None
 
@@ -70,15 +74,16 @@ class Protocol:
     Options: a frozen dataclass of keywords, each with a default and annotated with its range (see `_option_types`).
     open(subject, options): opens data and model and checks everything before anything is computed. Returns what `run`
         takes: the subject itself for labelled images, else the protocol's own object. Raises UserError.
-    run(opened, options): the results, made by `Result.of` with the digests of the features that they depend on. Under
-        torchrun all ranks run it.
+    run(opened, options, runtime): the results, made by `Result.of` with the digests of the features that they depend
+        on. Under torchrun all ranks run it. runtime.out: folder of what it keeps beside its result, such as a grid's
+        finished runs.
     beside(result): names in `result.others` that are further rows of the table and of the page.
     terminal: what the judge checks and says in another way than usual.
     """
 
     Options: type
     open: Callable[["Subject", Any], Any]
-    run: Callable[[Any, Any], list[Result]]
+    run: Callable[[Any, Any, Runtime], list[Result]]
     beside: Callable[[Result], tuple[str, ...]]
     terminal: Terminal
 
@@ -92,21 +97,13 @@ def among(result: Result, *names: str) -> tuple[str, ...]:
 class Subject:
     """The input of a protocol's `open(subject, options)`.
 
-    model: loaded. data, root: as `evaluation.datasets.open_split` takes them. seed: of the protocol's draws.
-    how: further arguments of `evaluation.extract` (cache, precision, batch_size, device, ...).
-    out: folder of what a protocol keeps beside its result, such as a grid's finished runs.
-    every: seconds between two checkpoints; None: the protocol's own. say: called with a line when something is done.
+    model: loaded. data: as `evaluation.datasets.open_split` takes it. reading: of the data.
     shared: what `once` opened of the data, one mapping for all models that are judged on them.
     """
 
     model: LoadedModel
     data: Any
-    root: str | Path = "data"
-    seed: int = 0
-    how: Mapping[str, Any] = field(default_factory=dict)
-    out: Path = Path("runs/evaluation")
-    every: float | None = None
-    say: Callable[[str], None] = lambda line: None
+    reading: Reading = Reading()
     shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     _features: dict[str, Features] = field(default_factory=dict, repr=False)
 
@@ -118,14 +115,12 @@ class Subject:
 
     def opened(self, split: str) -> Split:
         """Return one split, opened once: its labels are known before anything is extracted."""
-        reading = {"on_error": self.how.get("on_error", "skip"), "counts": self.how.get("counts", "raise")}
-        return self.once(("split", split), lambda: datasets.open_split(self.data, split, root=self.root, **reading))
+        return self.once(("split", split), lambda: self.reading.open(self.data, split))
 
-    def features(self, split: str) -> Features:
+    def features(self, split: str, runtime: Runtime) -> Features:
         """Return the features of a split; they are extracted once for all protocols."""
         if split not in self._features:
-            opened = self.opened(split)
-            self._features[split] = extract(self.model, opened, opened.split, **self.how)
+            self._features[split] = features_of(self.model, self.opened(split), self.reading, runtime)
         return self._features[split]
 
     @cached_property
@@ -150,25 +145,22 @@ class Subject:
             return (self.entry.train,)
         return (self._split("train"), "val") if {"val", "test"} <= set(self.splits) else (self._split("train"),)
 
-    @property
-    def train(self) -> Features:
+    def train(self, runtime: Runtime) -> Features:
         """All that a final classifier may learn from: train and val together, where the set has both."""
-        parts = [self.features(name) for name in self.learns_from]
+        parts = [self.features(name, runtime) for name in self.learns_from]
         return parts[0] if len(parts) == 1 else self._joined(*parts)
 
-    @property
-    def test(self) -> Features:
-        return self.features(self.test_split)
+    def test(self, runtime: Runtime) -> Features:
+        return self.features(self.test_split, runtime)
 
     @property
     def test_split(self) -> str:
         """The name of the split that `test` is. Raises UserError where there is none."""
         return self._split("test")
 
-    @property
-    def novel(self) -> Features:
+    def novel(self, runtime: Runtime) -> Features:
         """Classes for few-shot episodes: kept back ones, where the set has such."""
-        return self.features(self.novel_split)
+        return self.features(self.novel_split, runtime)
 
     @property
     def novel_split(self) -> str:

@@ -22,6 +22,7 @@ from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
 from sslkit.numerics.diagnostics import ClassGeometry, Moments
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import Runtime
 
 CENTROIDS = ("mean", "unit")
 SPECTRUM_ROWS = 25_600  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the number of rows
@@ -206,9 +207,9 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure the test images; see `crowding`."""
-    return [crowding(opened.test, centroid=options.centroid, seed=opened.seed)]
+    return [crowding(opened.test(runtime), centroid=options.centroid, seed=runtime.seed)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

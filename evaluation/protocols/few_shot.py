@@ -7,6 +7,7 @@ C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episo
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import Runtime
 
 NORMALIZE = ("l2", "none")
 MOST_EPISODES = 1_000_000
@@ -187,17 +189,17 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Run each of `k_shot` on the held-out classes, if the data set has some; see `few_shot`.
 
     Saves the episode tables as `episodes-DIGEST.npz` beside the results, for models of other libraries.
     """
-    features = one_label(as_features(opened.novel), "few_shot")
+    features = one_label(as_features(opened.novel(runtime)), "few_shot")
     size = {"n_way": options.n_way, "n_query": options.n_query, "episodes": options.episodes}
-    how = {"seed": opened.seed, "on_small": options.on_small}
+    how = {"seed": runtime.seed, "on_small": options.on_small}
     tables = [draw_episodes(features, k_shot=k, **size, **how) for k in options.shots]
     for table in tables:
-        table.save(opened.out / f"episodes-{table.digest[:12]}.npz")
+        table.save(Path(runtime.out) / f"episodes-{table.digest[:12]}.npz")
     chosen = {"classifier": options.classifier, "on_small": options.on_small}
     return [few_shot(features, table=table, **chosen) for table in tables]
 

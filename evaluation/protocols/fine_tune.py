@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import Reading
 from evaluation.features.checks import whole_number
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Folds, Precision, Seeds, Workers
@@ -24,6 +25,7 @@ from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.runtime.context import Runtime
 
 SELECT = ("held_out", "test")
 NOTHING_CHOSEN = "one setting, nothing chosen"
@@ -122,18 +124,25 @@ def fine_tune(
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges; and for an image
     that cannot be read, before the first step where all images fit in memory (see `evaluation.tuning.trials.Bench`).
     """
-    seeds, crop = different_seeds(seeds), tuple(as_list("crop", crop))
-    settings = settings_of(grid, steps=steps, batch_size=batch_size, crop=crop, flip=flip, precision=precision)
+    run = {"grid": grid, "steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
+    options = Options(**run, extend=extend, folds=folds, seeds=seeds, workers=workers)
+    runtime = Runtime(device=device, out=out, progress=progress)
     check_select(select)
-    check_extend(extend, settings, select)
-    task = open_task(load_model(model, image_size=image_size), dataset, root, counts=counts)
-    with open_runner(task, out, "fine_tune", device=device, workers=workers, progress=progress) as runner:
+    _checked(options, select)
+    task = open_task(load_model(model, image_size=image_size), dataset, Reading(root=root, counts=counts))
+    return tuned(task, options, runtime, select)
+
+
+def tuned(task: Task, options: Options, runtime: Runtime, select: str = "held_out") -> Result:
+    """Tune the grid on an open task, and test its best setting; see `fine_tune`."""
+    settings, seeds = _checked(options, select)
+    with open_runner(task, "fine_tune", replace(runtime, workers=options.workers)) as runner:
         if select == "test":
             tried, tested = _on_test(runner, settings, seeds)
         else:
-            tried, tested = _on_held_out(runner, settings, seeds, extend, folds)
-    named = grid if isinstance(grid, str) else "own"
-    part = "held-out images" if folds == 1 else f"{folds} held-out fifths"
+            tried, tested = _on_held_out(runner, settings, seeds, options.extend, options.folds)
+    named = options.grid if isinstance(options.grid, str) else "own"
+    part = "held-out images" if options.folds == 1 else f"{options.folds} held-out fifths"
     chosen = "the highest test accuracy" if select == "test" else f"chosen on {part}"
     points = len(settings) if select == "test" else len(tried)
     how = f"{named} grid of {points}, {chosen}" if len(settings) > 1 else NOTHING_CHOSEN
@@ -143,7 +152,7 @@ def fine_tune(
         [f"seed {seed}" for seed in seeds],
         "seeds",
         protocol="fine_tune",
-        recipe=f"{how}, {steps} steps of {batch_size}",
+        recipe=f"{how}, {options.steps} steps of {options.batch_size}",
         seeds=seeds,
         digests={"model": task.model.digest, "data": task.digest},
         leaky=select == "test" and len(settings) > 1,
@@ -177,6 +186,15 @@ def as_list(name: str, values: Any) -> list[Any]:
     if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (found := list(values)):
         raise UserError(f"{name}={values!r} must be a list of at least one number")
     return found
+
+
+def _checked(options: Options, select: str) -> tuple[list[Setting], list[int]]:
+    """Return the settings of the grid, and the seeds. Raises UserError for options out of range."""
+    names = ("steps", "batch_size", "flip", "precision")
+    run = {name: getattr(options, name) for name in names} | {"crop": tuple(as_list("crop", options.crop))}
+    seeds, settings = different_seeds(options.seeds), settings_of(options.grid, **run)
+    check_extend(options.extend, settings, select)
+    return settings, seeds
 
 
 def check_select(select: str) -> None:
@@ -270,19 +288,15 @@ _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
-    settings = settings_of(options.grid, crop=tuple(as_list("crop", options.crop)))
-    check_extend(options.extend, settings, "held_out")
-    different_seeds(options.seeds)
+    _checked(options, "held_out")
     subject.labelled()  # their notes go into the result
-    open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
+    open_task(subject.model, subject.data, subject.reading)
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
-    place = {"out": opened.out, "root": opened.root, "device": opened.how.get("device", "auto")}
-    place["counts"] = opened.how.get("counts", "raise")
-    return [fine_tune(opened.model, opened.data, **vars(options), **place)]
+    return [tuned(open_task(opened.model, opened.data, opened.reading), options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from evaluation.protocols.base import Subject, Terminal
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, mean_per_class, share
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 Own = tuple[np.ndarray, np.ndarray]
 QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at a time
@@ -148,12 +149,12 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Classify every test image by its neighbours among all training images; see `knn`.
 
     The usual number of neighbours is lowered to what few images have, and the recipe says to how many.
     """
-    train, test = matched(opened.train, opened.test)
+    train, test = matched(opened.train(runtime), opened.test(runtime))
     k = max(min(options.k, left_out(train, test)[1]), 1)
     return [knn(train, test, k, options.temperature)]
 

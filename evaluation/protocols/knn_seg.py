@@ -13,12 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evaluation.datasets import Reading
+from evaluation.features.models import load_model
 from evaluation.learners.neighbours import neighbours
 from evaluation.protocols._option_types import Count, Neighbours, Positive
 from evaluation.protocols._patches import judge
-from evaluation.protocols._patches.features import Patches
+from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
+from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +56,10 @@ def knn_seg(
     k, temperature: as published. patches: largest number of training patches, drawn evenly from all images.
     Other arguments and errors as in `linear_seg`; k above the number of patches is lowered to it.
     """
-    how = {"device": device, "workers": workers, "counts": counts, "progress": progress}
-    subject = judge.subject_of(model, data, root, seed, image_size, **how)
+    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts))
+    runtime = Runtime(device=device, workers=workers, seed=seed, progress=progress)
     options = Options(k=k, temperature=temperature, patches=patches)
-    return run(open(subject, options), options)[0]
+    return run(open(subject, options), options, runtime)[0]
 
 
 def open(subject: Subject, options: Options) -> judge.Opened:
@@ -64,14 +67,15 @@ def open(subject: Subject, options: Options) -> judge.Opened:
     return judge.opened("knn_seg", subject)
 
 
-def run(opened: judge.Opened, options: Options) -> list[Result]:
+def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Find the neighbours of every patch of the test images among those of the training images."""
     start = time.perf_counter()
-    bank = opened.patches(options.patches)
+    bank = patches_of(opened.model, opened.train, options.patches, runtime)
     k = min(options.k, len(bank.x))
     found = judge.judged(
         opened,
         lambda x: shares(bank, x, k, options.temperature),
+        runtime,
         protocol="knn_seg",
         recipe=f"cosine, k={k}, T={options.temperature:g}, {opened.grid[0]} x {opened.grid[1]} patches",
         start=start,

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets import open_split
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
@@ -28,6 +27,7 @@ from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import Runtime
 
 BATCH = 32  # images whose views are drawn together; changing it changes the draws of a seed
 BLOCKS = 10
@@ -74,8 +74,8 @@ def lidar(
     Intervals: the jackknife over 10 blocks of images, and the bootstrap over images for alignment.
     """
     start = time.perf_counter()
-    loaded = load_model(model)
-    found = view_features(loaded, split, q=q, n_images=n_images, view=view, seed=seed, device=device)
+    loaded, runtime = load_model(model), Runtime(seed=seed, device=device)
+    found = view_features(loaded, split, Options(q=q, n_images=n_images), runtime, view)
     x, n = torch.from_numpy(found.x).double().unflatten(0, (-1, q)), len(found.ids)
     without = [_lidar(x[~mask]) for mask in _blocks(n)]
     aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=seed, unit="squared distance")
@@ -96,35 +96,26 @@ def lidar(
 
 @torch.inference_mode()
 def view_features(
-    model: Any,
-    split: Split,
-    *,
-    q: int = Options.q,
-    n_images: int = Options.n_images,
-    view: View = SIMCLR.views[0],
-    seed: int = 0,
-    device: str = "auto",
+    model: LoadedModel, split: Split, options: Options, runtime: Runtime, view: View = SIMCLR.views[0]
 ) -> ViewFeatures:
     """Extract features of q augmented views of some images of a split.
 
-    model: see `evaluation.features.models.load_model`. split: as returned by `open_split`.
-    n_images: drawn by (seed, name), at most all. view: the distribution of each view as defined for 224
-        pixels, adapted to the model's size (`ViewRecipe.at`); default: SimCLR's. device: "auto" is a GPU if there is
-        one; the network is moved there.
+    The images are drawn by (seed, name), at most all. view: the distribution of each view as defined for 224 pixels,
+        adapted to the model's size (`ViewRecipe.at`); default: SimCLR's. The network is moved to the runtime's device.
     Raises UserError for q below 2, fewer than 20 images, and features that are not finite.
     """
+    q, n_images = options.q, options.n_images
     if q < 2:
         raise UserError(f"q, the number of views of an image, must be at least 2, got {q}")
     if min(n_images, len(split)) < 2 * BLOCKS:
         raise UserError(f"lidar needs views of at least {2 * BLOCKS} images, got {min(n_images, len(split))}")
-    loaded, place = load_model(model), device_of(device)
-    rows = np.argsort(draw_keys(split.ids, seed, "views"), kind="stable")[:n_images]
-    forward, views = _forward(loaded, place), ViewRecipe((view,) * q)
-    parts = [(kept, forward(v)) for kept, v in _views(_whole_images(split, loaded), rows, views, loaded, seed)]
+    rows = np.argsort(draw_keys(split.ids, runtime.seed, "views"), kind="stable")[:n_images]
+    forward, views = _forward(model, runtime), ViewRecipe((view,) * q)
+    parts = [(kept, forward(v)) for kept, v in _views(_whole_images(split, model), rows, views, model, runtime.seed)]
     x = np.concatenate([part for _, part in parts])
     kept = np.concatenate([kept for kept, _ in parts])
     if not np.isfinite(x).all():
-        raise UserError(f"{loaded.name} returns features that are not finite: the model may have diverged")
+        raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
     unreadable = [str(name) for name in split.ids[rows[~kept]]]
     return ViewFeatures(x, np.repeat(np.arange(kept.sum()), q), split.ids[rows[kept]], unreadable)
 
@@ -173,7 +164,8 @@ def _views(
         yield kept, torch.stack(list(views), 1)[torch.from_numpy(kept)].flatten(0, 1)
 
 
-def _forward(model: LoadedModel, device: torch.device) -> Callable[[Tensor], np.ndarray]:
+def _forward(model: LoadedModel, runtime: Runtime) -> Callable[[Tensor], np.ndarray]:
+    device = device_of(runtime.device)
     backbone = model.backbone.to(device)
     mean, std = (torch.tensor(value, device=device).view(-1, 1, 1) for value in (model.mean, model.std))
     return lambda views: backbone((views.to(device) - mean) / std).float().cpu().numpy()
@@ -191,11 +183,9 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure views of the test images; unreadable images are left out and reported; see `lidar`."""
-    reading = {"on_error": opened.how.get("on_error", "skip"), "counts": opened.how.get("counts", "raise")}
-    split = open_split(opened.data, "test", root=opened.root, **reading)
-    how = {"seed": opened.seed, "device": opened.how.get("device", "auto")}
+    split, how = opened.opened("test"), {"seed": runtime.seed, "device": runtime.device}
     return [lidar(opened.model, split, q=options.q, n_images=min(options.n_images, len(split)), **how)]
 
 

@@ -26,6 +26,7 @@ from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import mean_per_class
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.runtime.context import Runtime
 
 TWINS = 0.01  # a larger share of the test images in train makes the result leaky
 MANY = 200_000  # "auto" is "grid" from this number of rows
@@ -80,13 +81,13 @@ def linear_probe(
     train, test = matched(train, test)
     val = None if val is None else matched(train, val)[1]
     recipe = _recipe(recipe, len(train), c, grid)
-    device = str(device_of(device))
+    runtime = Runtime(device=str(device_of(device)), seed=seed, progress=progress)
     share = SHARE[recipe]
     parts = parts_of(train, val, test, share=share, seed=seed, select=select, choose=c is None)
     if recipe == "lbfgs":
-        found = _lbfgs(parts, c, scale, device, progress, tol=tol, max_iter=max_iter)
+        found = _lbfgs(parts, c, scale, runtime, tol=tol, max_iter=max_iter)
     else:
-        found = _grid(parts, grid or Grid(), scale, device, progress, seed)
+        found = _grid(parts, grid or Grid(), scale, runtime)
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
     return _result(
         {"train": train, "test": test} | ({} if val is None else {"val": val}),
@@ -95,7 +96,7 @@ def linear_probe(
         recipe=f"{recipe} on frozen features, {SCALES[scale]}",
         seeds=[seed] if drawn else [],
         seconds=time.perf_counter() - start,
-        about={"scale": scale, "chosen_by": parts.chosen_by, "device": device},
+        about={"scale": scale, "chosen_by": parts.chosen_by, "device": runtime.device},
     )
 
 
@@ -106,16 +107,16 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Run the linear probe of a subject; official validation images are part of its training images."""
     _check(recipe=(options.recipe, (*RECIPES, *linear_aug.RECIPES)))
     check_together(options)
     if options.recipe in linear_aug.RECIPES:
-        return linear_aug.run(opened, linear_aug.Options(recipe=options.recipe, epochs=options.epochs))
+        return linear_aug.run(opened, linear_aug.Options(recipe=options.recipe, epochs=options.epochs), runtime)
     chosen = {name: value for name, value in vars(options).items() if name not in ("iterations", "epochs")}
     chosen["grid"] = None if options.iterations is None else Grid(iterations=options.iterations)
-    how = {"seed": opened.seed, "device": opened.how.get("device", "auto")}
-    return [linear_probe(opened.train, opened.test, **chosen, **how)]
+    how = {"seed": runtime.seed, "device": runtime.device, "progress": runtime.progress}
+    return [linear_probe(opened.train(runtime), opened.test(runtime), **chosen, **how)]
 
 
 def beside(result: Result) -> tuple[str, ...]:
@@ -142,15 +143,13 @@ def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
     return recipe
 
 
-def _lbfgs(
-    parts: Parts, c: float | None, scale: str, device: str, progress: bool, *, tol: float, max_iter: int
-) -> Found:
+def _lbfgs(parts: Parts, c: float | None, scale: str, runtime: Runtime, *, tol: float, max_iter: int) -> Found:
     """Select the strength, then fit it to all rows."""
-    tried = [] if c is not None else _tried(parts, scale, device, progress, max_iter)
+    tried = [] if c is not None else _tried(parts, scale, runtime, max_iter)
     chosen = tried[best_of(tried)].probe if tried else None
     c = float(chosen.c if c is None else c)
     scaling = Scaling.of(parts.full.x, parts.full.rows, scale)
-    probe = fit(problem(parts.full, scaling, device), c, tol=tol, max_iter=max_iter, start=chosen)
+    probe = fit(problem(parts.full, scaling, runtime), c, tol=tol, max_iter=max_iter, start=chosen)
     details = {
         "c": c,
         "lambda": 1 / c,
@@ -167,22 +166,20 @@ def _lbfgs(
     return scores_of(probe, parts.test, scaling), probe.converged, details
 
 
-def _tried(parts: Parts, scale: str, device: str, progress: bool, max_iter: int) -> list[Tried]:
+def _tried(parts: Parts, scale: str, runtime: Runtime, max_iter: int) -> list[Tried]:
     """The strengths that were tried, the strongest penalty first."""
     scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
-    found = search(parts.learn, parts.judge, scaling, parts.metric, device, max_iter, STRENGTHS)
+    found = search(parts.learn, parts.judge, scaling, parts.metric, runtime, max_iter, STRENGTHS)
     most = len(STRENGTHS[::STRIDE]) + 2 * (STRIDE - 1)
-    bar = tqdm(found, "strengths", most, leave=False, disable=None if progress else True)
+    bar = tqdm(found, "strengths", most, leave=False, disable=None if runtime.progress else True)
     return sorted(bar, key=lambda one: one.probe.c)
 
 
-def _grid(parts: Parts, grid: Grid, scale: str, device: str, progress: bool, seed: int) -> Found:
+def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Found:
     """Train all heads at once and select the best on validation."""
     learn, judge, test = parts.learn, parts.judge, parts.test
     scaling = Scaling.of(learn.x, learn.rows, scale)
-    heads = train_heads(
-        learn.x, learn.rows, learn.y, parts.classes, grid, scaling, seed=seed, device=device, progress=progress
-    )
+    heads = train_heads(learn.x, learn.rows, learn.y, parts.classes, grid, scaling, runtime)
     values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
     penalties = [(decay, -lr) for lr, decay in grid.heads()]  # at equal decay the smaller rate stays closer to 0
     chosen = best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric), penalties)

@@ -10,7 +10,7 @@ All with crops of 8 to 100 % of the area and flips, momentum 0.9, rates for batc
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +41,7 @@ from sslkit.errors import UserError
 from sslkit.numerics.schedules import cosine
 from sslkit.options.members import nearest
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True)
@@ -112,24 +113,33 @@ def linear_on_views(
     Raises UserError for unknown options, labels that do not fit (see `evaluation.tuning.task.open_task`), and a
     learning rate that makes the loss infinite.
     """
-    start = time.perf_counter()
-    chosen = _chosen(recipe, epochs)
+    options = Options(recipe=recipe, epochs=epochs, batch_size=batch_size, precision=precision)
     given = {"train": train, "test": test} | ({} if val is None else {"val": val})
-    task = open_task(load_model(model), given)
-    size = min(batch_size, len(task.train))
-    count = (chosen.epochs if epochs is None else epochs) * (len(task.train) // max(size, 1))
-    setting = Setting(chosen.lr * size / 256, steps=count, batch_size=batch_size, precision=precision, seed=int(seed))
-    with process_group(device) as where:
-        checkpoint = _checkpoint(out, task, chosen, setting)
+    runtime = Runtime(device=device, out=out, seed=seed, progress=progress)
+    return _on_views(model, given, options, runtime)
+
+
+def _on_views(model: Any, given: dict[str, Split], options: Options, runtime: Runtime) -> Result:
+    """Train and test the layer; see `linear_on_views`."""
+    start = time.perf_counter()
+    chosen = _chosen(options.recipe, options.epochs)
+    task, epochs = open_task(load_model(model), given), options.epochs or chosen.epochs
+    size = min(options.batch_size, len(task.train))
+    count = epochs * (len(task.train) // max(size, 1))
+    how = {"batch_size": options.batch_size, "precision": options.precision, "seed": int(runtime.seed)}
+    setting = Setting(chosen.lr * size / 256, steps=count, **how)
+    with process_group(runtime.device) as device:
+        runtime = replace(runtime, device=device)
+        checkpoint = _checkpoint(runtime.out, task, chosen, setting)
         try:
-            scores = _scores(task, chosen, setting, where, checkpoint, progress)
+            scores = _scores(task, chosen, setting, checkpoint, runtime)
         except Diverged as error:
             raise UserError(
-                f"{recipe} with lr {setting.lr:g} on {task.model.name}: {error}; take another recipe"
+                f"{options.recipe} with lr {setting.lr:g} on {task.model.name}: {error}; take another recipe"
             ) from error
         checkpoint.remove()
-    name = recipe if epochs in (None, chosen.epochs) else f"{recipe}, {epochs} of {chosen.epochs} epochs"
-    return _result(task, scores, name, setting, time.perf_counter() - start, where)
+    name = options.recipe if epochs == chosen.epochs else f"{options.recipe}, {epochs} of {chosen.epochs} epochs"
+    return _result(task, scores, name, setting, time.perf_counter() - start, runtime)
 
 
 def open(subject: Subject, options: Options) -> Subject:
@@ -138,12 +148,11 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
     train, *val = map(opened.opened, opened.learns_from)
-    how = {"seed": opened.seed, "out": opened.out, "device": opened.how.get("device", "auto")}
-    how["val"] = val[0] if val else None
-    return [linear_on_views(opened.model, train, opened.opened(opened.test_split), **vars(options), **how)]
+    given = {"train": train, "test": opened.opened(opened.test_split)} | ({"val": val[0]} if val else {})
+    return [_on_views(opened.model, given, options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:
@@ -164,10 +173,9 @@ def _checkpoint(out: str | Path | None, task: Task, recipe: Recipe, setting: Set
     return Checkpoint() if out is None else checkpoint_of(Path(out) / "linear_aug", key)
 
 
-def _scores(
-    task: Task, recipe: Recipe, setting: Setting, device: torch.device, checkpoint: Checkpoint, progress: bool
-) -> Tensor:
+def _scores(task: Task, recipe: Recipe, setting: Setting, checkpoint: Checkpoint, runtime: Runtime) -> Tensor:
     """(M, K) float32 scores of the test images, after the layer has been trained."""
+    device = runtime.device
     backbone = task.model.backbone.to(device).eval()
     head = _head(recipe, task.model.width, len(task.classes), setting.seed).to(device)
     rows = task.rows(np.ones(len(task.train), bool))
@@ -176,7 +184,7 @@ def _scores(
     training = layer_training(
         backbone, head, lambda first: training_batches(task.model, pixels, setting, first), y, recipe, setting
     )
-    fit(training, device, checkpoint=checkpoint, progress=progress and "linear layer")
+    fit(training, device, checkpoint=checkpoint, progress=runtime.progress and "linear layer")
     whole = nn.Sequential(backbone, head).eval()
     tested = Pixels(task.test.centres, np.arange(len(task.test)), device)
     return predict(whole, task.model, tested, setting.precision)
@@ -224,7 +232,7 @@ def _head(recipe: Recipe, width: int, classes: int, seed: int) -> nn.Module:
     return nn.Sequential(nn.BatchNorm1d(width), layer) if recipe.norm else layer
 
 
-def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: float, device: torch.device) -> Result:
+def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: float, runtime: Runtime) -> Result:
     y = task.test.y
     estimate, others, right = measured(scores.numpy(), y, task.metric)
     if task.metric == "top1":
@@ -247,7 +255,7 @@ def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: fl
             "crop": list(setting.crop),
             "flip": setting.flip,
             "precision": setting.precision,
-            "device": device.type,
+            "device": runtime.device.type,
         },
         outcomes=right,
         paired_on="" if right is None else rows_digest(task.test.ids, y),

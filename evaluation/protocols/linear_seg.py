@@ -15,15 +15,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
+from evaluation.datasets import Reading
+from evaluation.features.checks import device_of
+from evaluation.features.models import load_model
 from evaluation.learners.lbfgs import Axes, Loss, State, begin, minimise, principal_axes
 from evaluation.protocols._option_types import Count
 from evaluation.protocols._patches import judge
-from evaluation.protocols._patches.features import Patches
+from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import generator
 from sslkit.errors import UserError
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import Runtime
 
 PENALTIES = tuple(10.0**-power for power in range(8))  # of the squared weights, the strongest first
 PATIENCE = 2  # penalties with a higher held-out loss, after which weaker ones are left out
@@ -61,10 +65,10 @@ def linear_seg(
     The penalty is chosen by the cross-entropy of a fifth of the training images, and the classifier fitted to all.
     Raises UserError for a network without a feature map and for data without classes of pixels.
     """
-    how = {"device": device, "workers": workers, "counts": counts, "progress": progress}
-    subject = judge.subject_of(model, data, root, seed, image_size, **how)
+    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts))
+    runtime = Runtime(device=device, workers=workers, seed=seed, progress=progress)
     options = Options(patches=patches, max_iter=max_iter)
-    return run(open(subject, options), options)[0]
+    return run(open(subject, options), options, runtime)[0]
 
 
 def open(subject: Subject, options: Options) -> judge.Opened:
@@ -72,16 +76,17 @@ def open(subject: Subject, options: Options) -> judge.Opened:
     return judge.opened("linear_seg", subject)
 
 
-def run(opened: judge.Opened, options: Options) -> list[Result]:
+def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Fit the classifier to the patches of the training images and judge it on all pixels of the test images."""
     start = time.perf_counter()
-    patches = opened.patches(options.patches)
-    head, details = fitted(patches, opened.seed, options.max_iter)
-    weight, bias = (part.to(opened.device, torch.float32) for part in head)
+    patches = patches_of(opened.model, opened.train, options.patches, runtime)
+    head, details = fitted(patches, runtime.seed, options.max_iter)
+    weight, bias = (part.to(device_of(runtime.device), torch.float32) for part in head)
     recipe = f"L-BFGS on class shares of {opened.grid[0]} x {opened.grid[1]} patches"
     found = judge.judged(
         opened,
         lambda x: x @ weight.T + bias,
+        runtime,
         protocol="linear_seg",
         recipe=recipe,
         start=start,

@@ -8,10 +8,11 @@ from typing import Any
 
 from evaluation.protocols import detection
 from evaluation.protocols.base import Subject
-from evaluation.protocols.detection.measure import Opened, measured, opened
+from evaluation.protocols.detection.measure import Opened, asked, measured, opened
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.words import TERMINAL
 from evaluation.results.result import Result
+from sslkit.runtime.context import Runtime
 
 
 def segmentation(
@@ -49,19 +50,17 @@ def segmentation(
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
     how |= {"every": every, "progress": progress}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
-    return run(opened("segmentation", model, data, options, place, masks=True), options)
+    return asked("segmentation", model, data, options, place, masks=True)
 
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the data, the network and the schedule before anything is computed. Raises UserError."""
-    return opened(
-        "segmentation", subject.model, subject.data, options, Place.of(subject), masks=True, once=subject.once
-    )
+    return opened("segmentation", subject, options, masks=True)
 
 
-def run(opened: Opened, options: Options) -> list[Result]:
+def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Mask R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `segmentation`."""
-    return measured(opened, options)
+    return measured(opened, options, runtime)
 
 
 def beside(result: Result) -> tuple[str, ...]:

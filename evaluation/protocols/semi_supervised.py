@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import Reading
 from evaluation.datasets._subsets import label_subset, list_digest
 from evaluation.features.checks import whole_number
 from evaluation.features.models import load_model
@@ -25,6 +26,7 @@ from evaluation.tuning.outcomes import best, mean_record, require_sound, result_
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by
 
@@ -47,6 +49,16 @@ class Options:
     workers: Workers = 1
 
 
+@dataclass(frozen=True)
+class Search:
+    """Rates of the backbone and of the head, every pair of which is tried, the crops, and what the best pair is by."""
+
+    lrs: Sequence[float] = (0.002, 0.005, 0.01, 0.02)
+    head_lrs: Sequence[float] = (0.1, 0.5, 1.0)
+    crop: tuple[float, float] = (0.08, 1.0)
+    select: str = "held_out"
+
+
 def semi_supervised(
     model: Any,
     dataset: Any,
@@ -55,14 +67,14 @@ def semi_supervised(
     draws: int = Options.draws,
     epochs: int = Options.epochs,
     batch_size: int = Options.batch_size,
-    lrs: Sequence[float] = (0.002, 0.005, 0.01, 0.02),
-    head_lrs: Sequence[float] = (0.1, 0.5, 1.0),
+    lrs: Sequence[float] = Search.lrs,
+    head_lrs: Sequence[float] = Search.head_lrs,
     seed: int = 0,
-    select: str = "held_out",
+    select: str = Search.select,
     out: str | Path | None = None,
     root: str | Path = "data",
     image_size: int | None = None,
-    crop: tuple[float, float] = (0.08, 1.0),
+    crop: tuple[float, float] = Search.crop,
     flip: bool = Options.flip,
     precision: str = Options.precision,
     device: str = "auto",
@@ -91,18 +103,33 @@ def semi_supervised(
     labels, an image that cannot be read (as in `fine_tune`, but in the labels of a later draw when its runs begin),
     and if every pair of rates diverges.
     """
-    check_select(select)
-    draws = whole_number("draws", draws, 1)
-    tuned = _Tuning(epochs, batch_size, seed, crop, flip, precision)
-    rates = list(product(as_list("lrs", lrs), as_list("head_lrs", head_lrs)))
+    run = {"epochs": epochs, "batch_size": batch_size, "flip": flip, "precision": precision, "workers": workers}
+    options, search = Options(fraction=fraction, draws=draws, **run), Search(lrs, head_lrs, crop, select)
+    runtime = Runtime(device=device, out=out, seed=seed, progress=progress)
+    _checked(options, search, runtime)
+    task = open_task(load_model(model, image_size=image_size), dataset, Reading(root=root, counts=counts))
+    return tuned(task, options, runtime, search)
+
+
+def tuned(task: Task, options: Options, runtime: Runtime, search: Search = Search()) -> Result:
+    """Tune each draw of the labels on an open task, and test its best pair of rates; see `semi_supervised`."""
+    tuning, rates = _checked(options, search, runtime)
+    subsets = [_labelled_rows(task, options.fraction, draw) for draw in range(options.draws)]
+    with open_runner(task, "semi_supervised", replace(runtime, workers=options.workers)) as runner:
+        searched = _on_test if search.select == "test" else _on_held_out
+        tried, tested = searched(runner, subsets, rates, tuning)
+    return _result(task, tuning, options.fraction, subsets, rates, tried, tested, search.select)
+
+
+def _checked(options: Options, search: Search, runtime: Runtime) -> tuple["_Tuning", list[tuple[float, float]]]:
+    """Return the settings of all runs, and the pairs of rates. Raises UserError for options out of range."""
+    check_select(search.select)
+    whole_number("draws", options.draws, 1)
+    run = (options.epochs, options.batch_size, runtime.seed, search.crop, options.flip, options.precision)
+    tuning, rates = _Tuning(*run), list(product(as_list("lrs", search.lrs), as_list("head_lrs", search.head_lrs)))
     for lr, head_lr in rates:
-        tuned.setting(lr, head_lr, batch_size)
-    task = open_task(load_model(model, image_size=image_size), dataset, root, counts=counts)
-    subsets = [_labelled_rows(task, fraction, draw) for draw in range(draws)]
-    with open_runner(task, out, "semi_supervised", device=device, workers=workers, progress=progress) as runner:
-        search = _on_test if select == "test" else _on_held_out
-        tried, tested = search(runner, subsets, rates, tuned)
-    return _result(task, tuned, fraction, subsets, rates, tried, tested, select)
+        tuning.setting(lr, head_lr, options.batch_size)
+    return tuning, rates
 
 
 @dataclass(frozen=True)
@@ -235,7 +262,7 @@ def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) ->
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
     subject.labelled()  # their notes go into the result
-    task = open_task(subject.model, subject.data, subject.root, counts=subject.how.get("counts", "raise"))
+    task = open_task(subject.model, subject.data, subject.reading)
     for draw in range(options.draws):
         rows = _labelled_rows(task, options.fraction, draw)
         try:
@@ -246,11 +273,9 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on a share of the labels; resumed by the same command; see `semi_supervised`."""
-    place = {"out": opened.out, "root": opened.root, "device": opened.how.get("device", "auto"), "seed": opened.seed}
-    place["counts"] = opened.how.get("counts", "raise")
-    return [semi_supervised(opened.model, opened.data, **vars(options), **place)]
+    return [tuned(open_task(opened.model, opened.data, opened.reading), options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -1,33 +1,34 @@
 """The members of a zoo prepared for a ranking: the features of each on the same images."""
 
-import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import zip_longest
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evaluation.datasets import Split, open_split
+from evaluation.datasets import Reading, Split
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets._subsets import label_subset
-from evaluation.features.extraction import extract
+from evaluation.features.extraction import context, features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.seen import seen, whole
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
 from evaluation.features.zoo_members import Members, load_member, open_all
-from evaluation.ranking.references import OF_CARDS, Reference
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.references import CARD
+from evaluation.ranking.samples import ON_CPU, as_sample
 from evaluation.ranking.source_heads import CLUSTER_COUNT, SourceHead, checked_source, source_head
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.runtime.context import Runtime
+
+OF_METRICS = {"device", "seed", "say"}  # keywords that given features take too
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,43 @@ def are_arrays(zoo: Any) -> bool:
     return isinstance(zoo, Mapping) and any(isinstance(one, (Features, tuple, list)) for one in zoo.values())
 
 
-def of_arrays(zoo: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> list[Candidate]:
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The images and the inputs of a ranking, beside its models and its data.
+
+    split: of the data. max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
+    image_size, in_chans, trust: see `evaluation.load_model`; image_size is for models outside a zoo.
+    source, clusters: the heads of LEEP and NCE, see `evaluation.ranking.source_heads`.
+    reference: of PED, see `evaluation.ranking.references`.
+    """
+
+    split: str = "train"
+    max_images: int | None = None
+    image_size: int | None = None
+    in_chans: int | None = None
+    trust: str | Sequence[str] | None = ()
+    source: str | None = None
+    clusters: int = CLUSTER_COUNT
+    reference: Any = CARD
+
+
+def chosen(given: Mapping[str, Any], at_hand: bool = False) -> tuple[Choice, Reading, Runtime]:
+    """Return the keywords of `rank` as its parts, checked; its device is that of the metrics.
+
+    at_hand: True for given features, which take no keyword of a data set. Raises UserError with the nearest name.
+    """
+    own = {field.name for field in fields(Choice)}
+    rest = {field.name for part in (Reading, Runtime) for field in fields(part)} - {"out", "every"}
+    for name in given:
+        if name not in own | rest:
+            raise UserError(f"rank has no option {name!r}: {nearest(name, sorted(own | rest - OF_METRICS))}")
+        if at_hand and name not in OF_METRICS:
+            raise UserError(f"{name} is for models and a data set; given features are ranked unchanged")
+    asked, how = ({name: given[name] for name in given if name in names} for names in (own, rest))
+    return Choice(**asked), *context(**how)
+
+
+def of_arrays(zoo: Mapping[str, Any], runtime: Runtime = ON_CPU) -> list[Candidate]:
     """Make candidates from given features. zoo: name -> Features, or a pair (x, y), all of the same images.
 
     Raises UserError.
@@ -61,88 +98,52 @@ def of_arrays(zoo: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> lis
             raise UserError(f"{name} must be Features or a pair (x, y), as the others are; not {type(given).__name__}")
         x, y = (given, None) if isinstance(given, Features) else given
         try:
-            found.append(Candidate(name, as_sample(x, y, seed=seed, device=device), _notes_of(given)))
+            found.append(Candidate(name, as_sample(x, y, runtime=runtime), _notes_of(given)))
         except UserError as error:
             raise UserError(f"{name}: {error}") from error
     return same_images(found)
 
 
 def of_models(
-    zoo: Any,
-    dataset: Any,
-    split: str = "train",
-    *,
-    max_images: int | None = None,
-    root: str | Path = "data",
-    image_size: int | None = None,
-    in_chans: int | None = None,
-    trust: str | Sequence[str] | None = (),
-    seed: int = 0,
-    device: str = "cpu",
-    needs: Collection[str] = (),
-    source: str | None = None,
-    clusters: int = CLUSTER_COUNT,
-    reference: Reference = OF_CARDS,
-    say: Callable[[str], None] = lambda line: None,
-    **how: Any,
+    zoo: Any, dataset: Any, needs: Collection[str], choice: Choice, reading: Reading, runtime: Runtime
 ) -> Members[Candidate]:
     """Make candidates from models, by name: features are extracted, or read from the cache.
 
     zoo: a folder of zoo entries, or a list of arguments of `evaluation.load_model` and folders of entries; or a
         mapping of names to such models.
-    max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
-    image_size, in_chans, trust: see `evaluation.load_model`; image_size is for models outside a zoo.
     needs: inputs of the metrics beside features, of "source_probs" and "untrained", the features of the same networks
-        with random weights.
-    source, clusters: the heads of LEEP and NCE, see `evaluation.ranking.source_heads`.
-    reference: of PED, of `evaluation.ranking.references.open_reference`.
-    how: see `evaluation.extract` (cache, precision, batch_size, workers, ...).
+        with random weights. choice.reference: as `open_reference` opens it. runtime: its device is that of the metrics.
     All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
     """
 
     def load(one: Any) -> LoadedModel:
-        return load_member(one, image_size, in_chans, trust)
+        return load_member(one, choice.image_size, choice.in_chans, choice.trust)
 
-    checked_source(source, clusters)
-    reading = {"root": root, "on_error": how.get("on_error", "skip")}
-    models = open_all(zoo, load)
-    task = sampled(open_split(dataset, split, **reading), max_images, seed)
-    images = cache(lambda: whole(dataset, split))  # opened if a card may know them
+    checked_source(choice.source, choice.clusters)
+    models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))
+    task = sampled(reading.open(dataset, choice.split), choice.max_images, runtime.seed)
+    images = cache(lambda: whole(dataset, choice.split))  # opened if a card may know them
 
     def candidate(name: str, one: Any) -> Candidate:
         model = load(one)
         head, lacks = None, {}
         if "source_probs" in needs and (model.entry or model.classifier):
-            head = _tried(lacks, "source_probs", lambda: source_head(model, source, clusters, say, **how))
-        statistics = _tried(lacks, "reference", lambda: reference.of(name, model, **how))
-        say(f"features of {len(task):,} images of {task.name}: {name}")
-        features = extract(model, task, task.split, **how)
-        found = _candidate(name, model, features, task.boxes, head, statistics, seed=seed, device=device)
+            head = _tried(lacks, "source_probs", lambda: source_head(model, choice.source, choice.clusters, *how))
+        statistics = _tried(lacks, "reference", lambda: choice.reference.of(name, model, *how))
+        runtime.say(f"features of {len(task):,} images of {task.name}: {name}")
+        features = features_of(model, task, *how)
+        found = _candidate(name, model, features, task.boxes, head, statistics, runtime)
         notes = filter(None, (*found.notes, seen(model.card, images() if model.card else None)))
         found = replace(found, source=head, lacks=lacks, notes=tuple(notes))
         if "untrained" not in needs:
             return found
-        say(f"features of the same images: {name} with random weights")
+        runtime.say(f"features of the same images: {name} with random weights")
         return _beside_untrained(found, model, task, how)
 
     found = models.of_each(candidate, spare_all=True)
     same_images(list(found.values()))
     return found
-
-
-def checked_keywords(given: Iterable[str], at_hand: bool) -> None:
-    """Check that every keyword of `rank` is one the extractor accepts. Raises UserError with the nearest name.
-
-    at_hand: True for given features, which accept none.
-    """
-    takers = (inspect.signature(taker).parameters.values() for taker in (of_models, extract))
-    known = {p.name for parameters in takers for p in parameters if p.kind is p.KEYWORD_ONLY} | {"split"}
-    for name in given:
-        if name not in known:
-            raise UserError(f"rank has no option {name!r}: {nearest(name, known)}")
-        if at_hand:
-            raise UserError(f"{name} is for models and a data set; given features are ranked unchanged")
 
 
 def sampled(task: Split, max_images: int | None, seed: int) -> Split:
@@ -180,24 +181,24 @@ def _candidate(
     boxes: np.ndarray | None,
     head: SourceHead | None,
     reference: Any,
-    **how: Any,
+    runtime: Runtime,
 ) -> Candidate:
     probs = None if head is None else source_probs(model, features, head.layers)
     labels = (features.y == 1).astype(np.float64) if features.y.ndim == 2 else None
     given = {"source_probs": probs, "reference": reference, "model": param_count(model), "boxes": boxes}
-    return Candidate(name, as_sample(features, labels, **given, **how), _notes_of(features))
+    return Candidate(name, as_sample(features, labels, **given, runtime=runtime), _notes_of(features))
 
 
-def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: Mapping[str, Any]) -> Candidate:
+def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: tuple[Reading, Runtime]) -> Candidate:
     """Add the features of the network with random weights, if it can be built, of the same images."""
     twin = untrained(model)
     if twin is None:
         return candidate
-    features = extract(twin, task, task.split, **how)
+    features = features_of(twin, task, *how)
     own = candidate.sample
     if len(features.x) != len(own):
         raise UserError(f"{twin.name} has features of {len(features.x)} images, {candidate.name} of {len(own)}")
-    x = as_sample(features, device=own.device).x
+    x = as_sample(features, runtime=Runtime(device=own.device)).x
     return replace(candidate, sample=replace(own, untrained=x))
 
 

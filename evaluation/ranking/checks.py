@@ -12,10 +12,11 @@ import torch
 
 from evaluation.features.checks import device_of
 from evaluation.ranking.references import CARD
-from evaluation.ranking.samples import checked_seed
+from evaluation.ranking.samples import ON_CPU, checked_seed
 from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample, TooFewImages
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 METRICS = ("knn",)  # of a ranking by default: nothing was significantly better, see recipes/benchmarks
 OF_LABELS = ("logme",)  # likewise for several labels an image, which kNN does not score
@@ -24,14 +25,14 @@ BOOTSTRAP = 100  # default number of redrawn sets of images
 ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested
 
 
-def checked_metrics(metrics: Any, *, bootstrap: int = 0, seed: int = 0, device: str = "cpu") -> list[Spec]:
+def checked_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_CPU) -> list[Spec]:
     """Parse the metrics, None for METRICS, and test their options on a small synthetic sample.
 
     Raises UserError, also for a bootstrap of 1, a seed out of range and an unavailable device.
     """
     if not isinstance(bootstrap, Integral) or isinstance(bootstrap, bool) or bootstrap < 0 or bootstrap == 1:
         raise UserError(f"bootstrap={bootstrap!r}: the number of redraws of the images must be 0 or at least 2")
-    checked_seed(seed), device_of(device)
+    checked_seed(runtime.seed), device_of(runtime.device)
     specs = [parse(metric) for metric in _listed(METRICS if metrics is None else metrics)]
     for spec in specs:
         _tried(spec.name)

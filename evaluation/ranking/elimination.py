@@ -1,8 +1,7 @@
 """Tune several models in rounds, with twice the steps each time; the better half goes on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from evaluation.tuning.outcomes import best, unpacked
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 
 def tuned(
@@ -23,13 +23,12 @@ def tuned(
     settings: Sequence[Setting],
     seeds: Sequence[int],
     sure: float,
-    place: Mapping[str, Any],
-    say: Callable[[str], None],
+    runtime: Runtime,
 ) -> tuple[Round, ...]:
     """Tune the models in rounds until one is left, or one is the best with probability `sure`.
 
     splits: "train" to tune on, "test" to compare on. settings: of the last round, one for each rate.
-    place: options of `open_runner`. Raises UserError if every model diverges.
+    Raises UserError if every model diverges.
     """
     alive = {name: tuple(setting.lr for setting in settings) for name in models}
     rounds: list[Round] = []
@@ -37,11 +36,11 @@ def tuned(
     for left in reversed(range(count)):  # rounds after this one
         steps, now = settings[0].steps // 2**left, tuple(seeds if left == 0 else seeds[:1])
         told = f"{len(alive)} models, {sum(map(len, alive.values()))} rates, {len(now)} seeds, {steps} steps each"
-        say(f"round {count - left} of {count}: {told}")
+        runtime.say(f"round {count - left} of {count}: {told}")
         arms = []
         for name, rates in alive.items():
             own = [replace(settings[0], lr=lr, steps=steps) for lr in rates]
-            arms.append(_arm(name, models[name], splits, own, now, place))
+            arms.append(_arm(name, models[name], splits, own, now, runtime))
         rounds.append(_judged(Round(tuple(arms), steps, len(arms), now), rounds, count))
         sound = sum(len(arm.values) > 0 for arm in arms)
         if not sound:
@@ -73,13 +72,13 @@ def _arm(
     splits: Mapping[str, Split],
     settings: Sequence[Setting],
     seeds: Sequence[int],
-    place: Mapping[str, Any],
+    runtime: Runtime,
 ) -> Arm:
     """Tune one model with every setting and seed."""
     task = open_task(model, splits)
     rows = task.rows(np.ones(len(task.train), bool))
     trials = [Trial("halving", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
-    with open_runner(task, name="halving", **place) as runner:
+    with open_runner(task, "halving", runtime) as runner:
         records = runner.run(trials, f"{name}, {settings[0].steps} steps")
     seconds, steps = sum(record["seconds"] for record in records), sum(trial.setting.steps for trial in trials)
     of_rate = [records[start : start + len(seeds)] for start in range(0, len(records), len(seeds))]

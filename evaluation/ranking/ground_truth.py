@@ -6,24 +6,26 @@ evaluation.rank(zoo, "clipart", truth=outcome.truth["clipart"])
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.datasets import Split, open_split
+from evaluation.datasets import Reading, Split
 from evaluation.datasets._labels import check_classes
 from evaluation.features.checks import checked, checked_images, device_of, whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_member, members
-from evaluation.protocols.fine_tune import as_list, different_seeds, fine_tune, settings_of
+from evaluation.protocols.fine_tune import Options, as_list, different_seeds, settings_of, tuned
 from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
+from evaluation.tuning.task import open_task
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
+from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 
 NEEDS = ("model", "data", "weights", "images", "settings", "value", "interval", "chosen", "grid", "seconds")
@@ -106,45 +108,46 @@ def ground_truth(
     """
     lr, weight_decay, crop = as_list("lr", lr), as_list("weight_decay", weight_decay), tuple(as_list("crop", crop))
     grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": optimizer}
-    tuned = {"steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
-    settings_of(grid, **tuned)
+    run = {"steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
+    settings_of(grid, **run)
     device_of(device)
     checked("workers", workers, int, least=1, most=256)
     checked_images(image_size=image_size)
     closest = whole_number("closest", closest, 0)
     more = different_seeds([*different_seeds(seeds), *as_list("more_seeds", more_seeds)]) if closest else []
-    tuned |= {"grid": grid, "extend": bool(extend) and len(set(lr)) > 1, "seeds": different_seeds(seeds)}
+    run |= {"grid": grid, "extend": bool(extend) and len(set(lr)) > 1, "seeds": different_seeds(seeds)}
     if checked("folds", folds, int, least=1, most=5) > 1:
-        tuned["folds"] = folds  # keys of one fold are as before there were several
+        run["folds"] = folds  # keys of one fold are as before there were several
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
-    settings = json.loads(json.dumps({**tuned, **sizes}))
-    tasks = {str(one): _splits(one, root, max_images, max_test_images) for one in _listed(data)}
+    settings = json.loads(json.dumps({**run, **sizes}))
+    reading = Reading(root=root, on_error="raise")
+    tasks = {str(one): _splits(one, reading, max_images, max_test_images) for one in _listed(data)}
     for task, splits in tasks.items():
         if splits["test"].note:
             say(f"{task}: {splits['test'].note}")
     models, failures = load_zoo(zoo, image_size, trust)
     for failure in failures:
         say(f"cannot be loaded: {failure}")
-    how = {**tuned, "out": out, "device": device, "workers": workers, "progress": progress}
+    options = Options(**run, workers=workers)
     records = Records(Path(out) / RESULTS)
     records.read()  # report a damaged file before any measurement
     with process_group(device):
-        told = say if rank() == 0 else lambda line: None
-        return _Measurement(models, tasks, records, settings, how, failures, Path(out), told).all(closest, more)
+        told = say if rank() == 0 else silent
+        runtime = Runtime(device=device, out=out, progress=progress, say=told)
+        return _Measurement(models, tasks, records, settings, options, failures, runtime).all(closest, more)
 
 
 @dataclass(frozen=True, eq=False)
 class _Measurement:
-    """The models and tasks of `ground_truth`, and where their results go. how: options of `fine_tune`."""
+    """The models and tasks of `ground_truth`, and where their results go. options: of `fine_tune`."""
 
     models: Mapping[str, LoadedModel]
     tasks: Mapping[str, Mapping[str, Split]]
     records: Records
     settings: Mapping[str, Any]
-    how: Mapping[str, Any]
+    options: Options
     failures: list[Failure]
-    out: Path
-    say: Callable[[str], None]
+    runtime: Runtime
 
     def all(self, closest: int, more: list[int]) -> GroundTruth:
         """Measure every model on every task; the `closest` best of a task also with the seeds `more`."""
@@ -157,18 +160,18 @@ class _Measurement:
 
     def one(self, task: str, name: str, seeds: list[int]) -> None:
         """Measure a model on a task, unless that is recorded; add the error of a network to the failures."""
-        model, splits, how = self.models[name], self.tasks[task], {**self.how, "seeds": seeds}
+        model, splits, options = self.models[name], self.tasks[task], replace(self.options, seeds=seeds)
         key = _key(name, model, task, splits, {**self.settings, "seeds": seeds})
         done = self.records.find(key) is not None
         try:
-            (record,) = each_recorded([key], self.records, lambda _: _measured(model, splits, how))
+            (record,) = each_recorded([key], self.records, lambda _: _measured(model, splits, options, self.runtime))
         except Exception as error:  # an error of one network does not stop the others
             if world_size() > 1:  # the ranks must do the same calls
                 raise
             self.failures.append(Failure(name, task, _line(error)))
-            self.say(f"FAILED    {self.failures[-1]}")
+            self.runtime.say(f"FAILED    {self.failures[-1]}")
             return
-        self.say(_told(task, name, record, done))
+        self.runtime.say(_told(task, name, record, done))
         if not done:
             self.write()
 
@@ -185,7 +188,7 @@ class _Measurement:
         failures = [vars(failure) for failure in self.failures]
         details = {"settings": self.settings, "results": results, "failures": failures}
         for name, content in ((TRUTH, truth), (DETAILS, details)) if rank() == 0 else ():
-            with write_whole(self.out / name) as partial:
+            with write_whole(Path(self.runtime.out) / name) as partial:
                 partial.write_text(json.dumps(content, indent=1) + "\n")
         return GroundTruth(truth, results, self.settings, tuple(self.failures))
 
@@ -243,10 +246,10 @@ def _listed(data: Any) -> list[Any]:
     return list(map(reusable, given))
 
 
-def _splits(source: Any, root: str | Path, most: int | None, most_tested: int | None) -> dict[str, Split]:
+def _splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:
     name = source.partition(":")[0] if isinstance(source, str) else ""
     learned = datasets.find(name).train if name in datasets.names() else "train"
-    train, test = (open_split(source, split, root=root) for split in (learned, "test"))
+    train, test = (reading.open(source, split) for split in (learned, "test"))
     check_classes([train], "fine-tuning")
     return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
 
@@ -267,8 +270,8 @@ def _digests(splits: Mapping[str, Split]) -> list[str]:
     return [split.digest for split in splits.values()]
 
 
-def _measured(model: LoadedModel, splits: Mapping[str, Split], how: Mapping[str, Any]) -> dict[str, Any]:
-    result = fine_tune(model, splits, **how)
+def _measured(model: LoadedModel, splits: Mapping[str, Split], options: Options, runtime: Runtime) -> dict[str, Any]:
+    result = tuned(open_task(model, splits), options, runtime)
     told = json.loads(result.to_json())
     details = told.pop("details")
     told = {name: value for name, value in told.items() if name not in ("model", "data")}

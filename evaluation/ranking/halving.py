@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evaluation import datasets
-from evaluation.datasets import Split, open_split
+from evaluation.datasets import Reading, Split
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.command_line import name_of
@@ -27,6 +27,7 @@ from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.rounds import Round, rounds_of
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 SURE = 0.95  # probability at which the tuning stops early
 
@@ -129,14 +130,14 @@ def successive_halving(
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     _at_least_two(models, models.left_out)
-    train, held = divided(_opened(data, root, max_images), seeds[0])
+    train, held = divided(_opened(data, Reading(root=root, on_error="raise"), max_images), seeds[0])
     ranked = sampled(train, rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
     _at_least_two(ranking.models, ranking.left_out)
     asked = [ranking.best, *ranking.order[1:first]]
-    place = {"out": out, "device": device, "workers": workers, "progress": progress}
+    runtime = Runtime(device=device, workers=workers, out=out, progress=progress, say=say)
     chosen = {name: load_member(models[name]) for name in asked}
-    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, place, say)
+    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, runtime)
     names = [ranking.models.index(name) for name in asked]
     within = float(ranking.consensus.best[names].sum())
     winner = rounds[-1].arms[0].model
@@ -169,7 +170,7 @@ def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split
     return split.take(np.flatnonzero(~out)), split.take(np.flatnonzero(out))
 
 
-def _opened(data: Any, root: str | Path, max_images: int | None) -> Split:
+def _opened(data: Any, reading: Reading, max_images: int | None) -> Split:
     if data is None:
         raise UserError("name the task: data=clipart, or data=PATH/TO/IMAGES")
     name = data.partition(":")[0] if isinstance(data, str) else ""
@@ -177,4 +178,4 @@ def _opened(data: Any, root: str | Path, max_images: int | None) -> Split:
         recipe, _ = judged_by(found[0])
         raise UserError(f"{data}: only classifiers are tuned here; rank with data={data}, then use recipes/{recipe}.py")
     learned = datasets.find(name).train if name in datasets.names() else "train"
-    return sampled(open_split(data, learned, root=root), max_images, 0)
+    return sampled(reading.open(data, learned), max_images, 0)

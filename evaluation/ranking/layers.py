@@ -5,26 +5,27 @@ found[0].chosen, found[0].corrected, found[0].own
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from evaluation.datasets import Split
-from evaluation.features.extraction import extract
+from evaluation.datasets import Reading, Split
+from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel, at_pooling
 from evaluation.features.pooling import POOLINGS, layers
 from evaluation.features.zoo_members import load_member
 from evaluation.ranking.resampling import half
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.samples import ON_CPU, as_sample
 from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.results.choice import levelled
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
+from sslkit.runtime.context import Runtime
 from sslkit.terminal.tables import aligned
 
 SPLITS = 10  # random divisions of the images into halves
@@ -59,17 +60,15 @@ def best_layers(
     models: Mapping[str, Any],
     task: Split,
     metric: str,
-    *,
+    reading: Reading,
+    runtime: Runtime,
     splits: int = SPLITS,
-    seed: int = 0,
-    say: Callable[[str], None] = lambda line: None,
-    **how: Any,
 ) -> list[Layers]:
     """Score every layer of every model, and ViTs also by every pooling.
 
     models: by name, see `features.zoo_members.load_member`. task: labelled images, one class each.
     metric: one that reads features and scores a single model.
-    splits: divisions into halves. how: options of `evaluation.extract`.
+    splits: divisions into halves.
     The best of L noisy scores is too high. So the layer is chosen on one half of each class and scored on the other,
     and a ranking of models by that is not one of their numbers of layers.
     Returns the models by their corrected score, first the best.
@@ -81,12 +80,12 @@ def best_layers(
     for name, one in models.items():
         model = load_member(one)
         names = (*_readable(model), OWN)
-        say(f"layers of {name}: {', '.join(names)}")
+        runtime.say(f"layers of {name}: {', '.join(names)}")
         samples = []
         for layer in names:
-            features = extract(model if layer == OWN else at_pooling(model, layer), task, task.split, **how)
-            samples.append(as_sample(features, seed=seed))
-        found.append(of_samples(name, names, samples, spec, splits, seed))
+            features = features_of(model if layer == OWN else at_pooling(model, layer), task, reading, runtime)
+            samples.append(as_sample(features, runtime=replace(ON_CPU, seed=runtime.seed)))
+        found.append(of_samples(name, names, samples, spec, splits, runtime.seed))
     return sorted(found, key=lambda one: -np.nan_to_num(one.corrected, nan=-np.inf))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from evaluation.features.zoo_members import lines_of
 from evaluation.ranking import published
 from evaluation.ranking.benchmark import open_benchmark
+from evaluation.ranking.candidates import chosen
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
@@ -23,44 +24,42 @@ def rank_published(
     checkpoints: str | Path,
     *,
     metrics: Any,
-    root: str | Path = "data",
     out: str | Path = "runs/ranking",
     pictures: bool = True,
     download: bool = False,
     bootstrap: int = BOOTSTRAP,
     seed: int = 0,
-    device: str = "cpu",
-    split: str = "train",
-    max_images: int | None = None,
     reference: Any = CARD,
     **how: Any,
 ) -> list[Ranking]:
     """Score a published benchmark's models on its data sets and compare with the published accuracies.
 
     name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
-    checkpoints: folder of the model files. root: folder of the data sets. download: see `open_benchmark`.
+    checkpoints: folder of the model files. root (of how): folder of the data sets. download: see `open_benchmark`.
     reference: of PED; "imagenet" for the published one, of its 50,000 validation images below `root`.
-    max_images: None for all, as published; see `evaluation.rank`, also for metrics and how.
+    how: max_images is None for all, as published; see `evaluation.rank`, also for metrics.
     Raises UserError that lists every missing file before any computation, and if max_images is too small for a set.
     """
     for given in ("zoo", "data", "truth", "trust"):
         if how.pop(given, None) is not None:
             raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given}=")
-    drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
-    specs = checked_metrics(metrics, **drawn)
-    benchmark = open_benchmark(name, checkpoints=checkpoints, root=root, download=download)
+    choice, reading, runtime = chosen({"device": "cpu", **how, "seed": seed})
+    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
+    benchmark = open_benchmark(name, checkpoints=checkpoints, root=reading.root, download=download)
     accuracies = published.truth(name)
     tasks = {task: task for task in benchmark.datasets}
-    opened = open_tasks(tasks, split=split, root=root, max_images=max_images, seed=seed)
-    check_used(specs, how.get("source"), reference)
-    reference = open_reference(reference, root=root)
+    opened = open_tasks(tasks, choice, reading, seed)
+    check_used(specs, choice.source, reference)
+    how |= {"reference": open_reference(reference, reading), "split": choice.split}
+    how |= {"bootstrap": bootstrap, "seed": seed, "say": line}
+    how.pop("max_images", None)  # they are drawn
     rankings = []
     for task, images in opened.items():
         known = accuracies[task]
         models = {model: benchmark.zoo[model] for model in known}
-        ranking = rank(models, images, metrics, truth=known, split=split, reference=reference, say=line, **drawn, **how)
+        ranking = rank(models, images, metrics, truth=known, **how)
         rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
-    keep_reference(reference, benchmark.zoo, Path(out) / name)
+    keep_reference(how["reference"], benchmark.zoo, Path(out) / name)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     say.lines(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")

@@ -11,12 +11,12 @@ import numpy as np
 
 from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
-from evaluation.ranking.candidates import Candidate, are_arrays, checked_keywords, of_arrays, of_models
+from evaluation.ranking.candidates import Candidate, are_arrays, chosen, of_arrays, of_models
 from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
-from evaluation.ranking.references import CARD, Reference, open_reference
+from evaluation.ranking.references import Reference, open_reference
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.source_marks import groups, recorded
@@ -24,6 +24,7 @@ from evaluation.results.result import PACKAGES
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.runtime.allocator import return_freed_memory
+from sslkit.runtime.context import Runtime
 
 SAID = (
     "split",
@@ -31,6 +32,7 @@ SAID = (
     "image_size",
     "in_chans",
     "precision",
+    "range",
     "source",
     "clusters",
 )  # recorded in `made`; other options change no number
@@ -68,12 +70,17 @@ def rank(
     Raises UserError before any extraction for unknown metrics, options, models and data, and for a truth that lacks a
     model; and if no model is left.
     """
-    specs = checked_metrics(metrics, bootstrap=bootstrap, seed=seed, device=device)
-    zoo, dataset = _checked_zoo(zoo, dataset, how), reusable(dataset)
+    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=Runtime(device=device, seed=seed))
+    choice, reading, runtime = chosen(how | {"device": device, "seed": seed, "say": say}, are_arrays(zoo))
+    zoo, dataset = _checked_zoo(zoo, dataset), reusable(dataset)
     accuracies = truth_values(truth, tuple(zoo))
-    if dataset is not None:
-        how["reference"] = _opened_reference(specs, how)
-    found = _candidates(zoo, dataset, _needs(specs), seed=seed, device=device, say=say, **how)
+    if dataset is None:
+        found = Members({one.name: one for one in of_arrays(zoo, runtime)})
+    else:
+        if not isinstance(choice.reference, Reference):
+            check_used(specs, choice.source, choice.reference)
+        choice = replace(choice, reference=open_reference(choice.reference, reading))
+        found = of_models(zoo, dataset, _needs(specs), choice, reading, runtime)
     names, candidates = tuple(found), list(found.values())
     if metrics is None and candidates[0].sample.y is None:
         specs = checked_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
@@ -96,7 +103,7 @@ def rank(
     said = notes(specs, candidates, [results for _, results in scored], failures)
     unheld = {} if accuracies is None else no_agreement(specs, comparable, accuracies)
     if dataset is not None and any(one.sample.reference is not None for one in candidates):
-        said += how["reference"].notes()
+        said += choice.reference.notes()
     said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
     return Ranking(
         data=_data_name(dataset),
@@ -110,15 +117,14 @@ def rank(
         details={spec.name: {names[m]: dict(one.diagnostics) for m, one in own.items()} for spec, own in scored},
         left_out=found.left_out,
         sources=sources,
-        made=_made(seed=seed, bootstrap=bootstrap, device=device, **_said(how)),
+        made=_made(seed=seed, bootstrap=bootstrap, device=device, **_said(how, choice.reference)),
         **stacked,
     )
 
 
-def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]:
+def _checked_zoo(zoo: Any, dataset: Any) -> Members[Any]:
     """Return names and models, or names and given features. Raises UserError."""
     at_hand = are_arrays(zoo)
-    checked_keywords(how, at_hand)
     if at_hand and dataset is not None:
         raise UserError("give features without a data set, or models with one")
     if not at_hand and dataset is None:
@@ -126,27 +132,9 @@ def _checked_zoo(zoo: Any, dataset: Any, how: Mapping[str, Any]) -> Members[Any]
     return members(zoo)
 
 
-def _opened_reference(specs: Sequence[Spec], how: Mapping[str, Any]) -> Reference:
-    """Return PED's reference. Raises UserError for one, and for a source, that no metric reads."""
-    asked = how.get("reference", CARD)
-    if not isinstance(asked, Reference):
-        check_used(specs, how.get("source"), asked)
-    reading = {name: how[name] for name in ("root", "on_error") if name in how}
-    return open_reference(asked, **reading)
-
-
 def _needs(specs: Sequence[Spec]) -> set[str]:
     """Return the inputs that some metric reads."""
     return {need for spec in specs for need in spec.needs}
-
-
-def _candidates(
-    zoo: Any, dataset: Any, needs: set[str], *, seed: int, device: str, say: Callable, **how: Any
-) -> Members[Candidate]:
-    if dataset is None:
-        return Members({one.name: one for one in of_arrays(zoo, seed, device)})
-    how |= {"seed": seed, "device": device, "say": say, "needs": needs}
-    return of_models(zoo, dataset, how.pop("split", "train"), **how)
 
 
 def _scored(
@@ -221,9 +209,9 @@ def _agreements(
     return found
 
 
-def _said(how: Mapping[str, Any]) -> dict[str, Any]:
+def _said(how: Mapping[str, Any], reference: Any) -> dict[str, Any]:
     """Return the options to record; PED's reference as the word that a command takes."""
-    asked = {"reference": how["reference"].asked} if "reference" in how else {}
+    asked = {"reference": reference.asked} if isinstance(reference, Reference) else {}
     return {name: how[name] for name in SAID if name in how} | asked
 
 

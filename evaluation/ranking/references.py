@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets import note_of, open_split, splits_of
+from evaluation.datasets import AS_USUAL, Reading, note_of, splits_of
 from evaluation.datasets.base import Split
-from evaluation.features.extraction import extract
+from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import Members
 from sslkit.errors import UserError, first_line
 from sslkit.files.regular_files import regular
 from sslkit.files.writing import write_whole
+from sslkit.runtime.context import Runtime
 
 CARD, TASK = "card", "task"
 FILES = (".npz", ".json")
@@ -40,8 +41,8 @@ class Reference:
     table: Mapping[str, Statistics] = field(default_factory=dict)
     found: dict[str, tuple[str, Statistics]] = field(default_factory=dict, repr=False)
 
-    def of(self, name: str, model: LoadedModel, **how: Any) -> Statistics | None:
-        """Return mean (D,) and std (D,) of a model's features; None for the task's own. how: of `evaluation.extract`.
+    def of(self, name: str, model: LoadedModel, reading: Reading, runtime: Runtime) -> Statistics | None:
+        """Return mean (D,) and std (D,) of a model's features; None for the task's own.
 
         Raises UserError for a model that the file lacks, and for statistics of another number of features.
         """
@@ -52,7 +53,7 @@ class Reference:
             return (known["mean"], known["std"]) if known and "mean" in known else None
         if self.split is not None:
             if name not in self.found or self.found[name][0] != model.digest:
-                x = extract(model, self.split, self.split.split, **how).x
+                x = features_of(model, self.split, reading, runtime).x
                 self.found[name] = model.digest, (np.mean(x, 0, dtype=np.float64), np.std(x, 0, dtype=np.float64))
             return self.found[name][1]
         return self._of_file(name, model.width)
@@ -78,7 +79,7 @@ class Reference:
 OF_CARDS = Reference(CARD)
 
 
-def open_reference(asked: Any, *, root: str | Path = "data", on_error: str = "skip") -> Reference:
+def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
     """Open a reference before anything is computed.
 
     asked: "card": of the model's training images, from the card of its entry, else of the task. "task": of the task's
@@ -98,7 +99,7 @@ def open_reference(asked: Any, *, root: str | Path = "data", on_error: str = "sk
         return Reference(text, table=found)
     parts = splits_of(text) if not note_of(text) else ("all",)
     split = "test" if "test" in parts else parts[0]
-    return Reference(text, open_split(text, split, root=root, on_error=on_error, needs_labels=False))
+    return Reference(text, reading.open(text, split, needs_labels=False))
 
 
 def write_reference(reference: Reference, models: Members[Any], path: Path) -> Path | None:

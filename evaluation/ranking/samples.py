@@ -13,9 +13,11 @@ from evaluation.features.checks import device_of
 from evaluation.features.table import Features
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 CHECKED = 65536  # rows checked at a time
+ON_CPU = Runtime(device="cpu")
 SEEDS = 2**32  # upper limit of the seeds of all generators used by metrics
 
 
@@ -28,8 +30,7 @@ def as_sample(
     model: Any = None,
     untrained: Any = None,
     boxes: Any = None,
-    seed: int = 0,
-    device: str | torch.device = "cpu",
+    runtime: Runtime = ON_CPU,
 ) -> Sample:
     """Make the checked input of a metric.
 
@@ -41,11 +42,11 @@ def as_sample(
     reference: mean (D,) and std (D,) of the same model's features on its training images.
     untrained: (N, E) features of the same network with random weights, for the same images.
     boxes: (N, 4) of the objects in their whole images, see `Split`; rows of nan for images of no object.
-    seed: from 0 to 2**32 - 1.
+    runtime: its device computes; its seed is from 0 to 2**32 - 1.
     Raises UserError for NaN, shapes that do not match, fewer than two images or classes, an unavailable device.
     """
-    seed = checked_seed(seed)
-    device = torch.device("cpu") if device == "cpu" else device_of(device)  # the CPU is always available
+    seed = checked_seed(runtime.seed)
+    device = torch.device("cpu") if runtime.device == "cpu" else device_of(runtime.device)  # the CPU is always there
     if isinstance(features, Features) and labels is None:
         features = features.labelled()
         labels = features.y
@@ -69,7 +70,7 @@ def as_sample(
         None if targets is None else targets.to(device),
         classes,
         None if source_probs is None else _probabilities(source_probs).to(device),
-        None if reference is None else _reference(reference, x, device),
+        None if reference is None else tuple(part.to(device) for part in _reference(reference, x)),
         model,
         None if untrained is None else _features(getattr(untrained, "x", untrained))[0].to(device),
         None if boxes is None else _boxes(boxes).to(device),
@@ -220,9 +221,9 @@ def _probabilities(values: Any) -> Tensor:
     return p / sums
 
 
-def _reference(given: Any, x: Tensor | None, device: Any) -> tuple[Tensor, Tensor]:
+def _reference(given: Any, x: Tensor | None) -> tuple[Tensor, Tensor]:
     try:
-        mean, std = (_tensor(part, "reference").double().to(device) for part in given)
+        mean, std = (_tensor(part, "reference").double() for part in given)
     except (TypeError, ValueError) as error:
         raise UserError("reference must be a pair of arrays: mean (D,), std (D,)") from error
     width = None if x is None else x.shape[1]

@@ -16,6 +16,7 @@ from evaluation.transferability.base import Sample, Score, check_scale, find, na
 from sslkit.errors import UserError
 from sslkit.options import members
 from sslkit.runtime.allocator import return_freed_memory
+from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def score(
     spec = parse(name, options)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
     inputs["boxes"] = boxes
-    sample = as_sample(features, labels, **inputs, seed=seed, device=device)
+    sample = as_sample(features, labels, **inputs, runtime=Runtime(device=device, seed=seed))
     shared = _checked_input(spec, sample)
     found = _finite(spec, scored(spec, sample))
     if math.isnan(found.value):
@@ -150,7 +151,7 @@ def evaluate_metric(
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
     inputs["boxes"] = boxes
     return_freed_memory()
-    return of_sample(spec, as_sample(features, labels, **inputs, seed=seed, device=device))
+    return of_sample(spec, as_sample(features, labels, **inputs, runtime=Runtime(device=device, seed=seed)))
 
 
 def of_sample(spec: Spec, sample: Sample) -> MetricResult:

@@ -13,22 +13,24 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from evaluation.datasets import names, open_split, splits_of
+from evaluation.datasets import AS_USUAL, Reading, names, open_split, splits_of
 from evaluation.datasets._splits import draw_keys, held_out
 from evaluation.datasets._subsets import label_subset
 from evaluation.datasets.base import Split
-from evaluation.features.extraction import extract
+from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.source_probs import shape_of
 from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
 from sslkit.data.sources.named import open_images, splits
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
+from sslkit.runtime.context import Runtime
 from sslkit.zoo.entry import ZooEntry
 from sslkit.zoo.heads import CLUSTERS, FOLDER, LABELS, PROTOTYPES, Head, path
 
 NONE, OWN = "none", "classifier"
 SOURCES = (PROTOTYPES, LABELS, CLUSTERS, NONE)
+ANYWHERE = Runtime()
 CLUSTER_COUNT = 100  # the same for all data sets, so that LEEP compares models of several
 IMAGES, PER_CLASS = 10_000, 20  # images to fit a head on, at most; but so many of each class
 
@@ -57,15 +59,15 @@ def source_head(
     model: LoadedModel,
     source: str | None = None,
     clusters: int = CLUSTER_COUNT,
-    say: Callable[[str], None] = lambda line: None,
-    **how: Any,
+    reading: Reading = AS_USUAL,
+    runtime: Runtime = ANYWHERE,
 ) -> SourceHead:
     """Return the source head of a model.
 
     source: "prototypes" or "labels" that its training has kept, or "labels" or "clusters" of its pretraining data, on
         which a linear classifier is fitted once and kept in the entry's folder `heads`; "none". None: its own
         prototypes or labels, else those of the data, else clusters. A model outside a zoo has its own classifier only.
-    clusters: number of them. say: for a line of progress. how: options of `evaluation.extract`.
+    clusters: number of them. reading, runtime: of the extraction of its pretraining data.
     Raises UserError, with the reason and a remedy, if the model has no such head.
     """
     if source == NONE:
@@ -86,7 +88,7 @@ def source_head(
     if source == LABELS and not labelled:
         raise UserError(f"its pretraining data {whole.name} has no two classes of one label an image: source=clusters")
     name = LABELS if labelled and source != CLUSTERS else name
-    return _fitted_once(model, name, lambda: _fitted(model, whole, name, clusters, say, how))
+    return _fitted_once(model, name, lambda: _fitted(model, whole, name, clusters, reading, runtime))
 
 
 def checked_source(source: Any, clusters: Any) -> None:
@@ -177,13 +179,13 @@ def _fitted(
     whole: Split,
     name: str,
     clusters: int,
-    say: Callable[[str], None],
-    how: dict[str, Any],
+    reading: Reading,
+    runtime: Runtime,
 ) -> tuple[Head, SourceHead]:
     kind, data = _kind(name), model.entry.card["data"]
     images = _drawn(whole, kind)
-    say(f"source head of {model.name}: {kind} of {len(images):,} images of {images.name}, fitted once")
-    features = extract(model, images, images.split, **{**how, "precision": "float32"})  # kept for all rankings
+    runtime.say(f"source head of {model.name}: {kind} of {len(images):,} images of {images.name}, fitted once")
+    features = features_of(model, images, reading, replace(runtime, precision="float32"))  # kept for all rankings
     made = f"a linear classifier fitted to {len(features):,} of its images{_changed(data, whole)}"
     recipe = {"data": data["source"], "images": len(features)}
     y = features.y

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets import Split, open_split
+from evaluation.datasets import Reading, Split
 from evaluation.datasets._labels import check_classes
 from evaluation.features.command_line import name_of, words
 from evaluation.features.zoo_members import lines_of, load_member, open_all
-from evaluation.ranking.candidates import sampled
+from evaluation.ranking.candidates import Choice, chosen, sampled
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
 from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
 from evaluation.ranking.parts import judged_by, open_parts, parts
@@ -25,10 +25,10 @@ from sslkit.data.sources.named import name_of_tables, reusable
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
 from sslkit.options.members import nearest
+from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
-EXTRACTION = ("cache", "precision", "batch_size", "workers", "on_error")  # options of `evaluation.extract`
-USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
+USUAL = {"root": "data", "seed": 0, "range": None}  # of the options that the next command keeps
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
 AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
@@ -49,7 +49,6 @@ def rank_tasks(
     reference: Any = CARD,
     bootstrap: int = BOOTSTRAP,
     seed: int = 0,
-    device: str = "cpu",
     **how: Any,
 ) -> list[Ranking]:
     """Rank a zoo for one task or several and print the results; called by `recipes/rank.py`.
@@ -59,14 +58,14 @@ def rank_tasks(
     layers: metric by which the layers of each model are compared too, see `evaluation.ranking.layers`; None: not.
     source, clusters: see `evaluation.ranking.source_heads`.
     reference: of PED, see `evaluation.ranking.references`; the statistics of a data set are written, too.
-    trust: see `evaluation.load_model`. bootstrap, seed, device, how: see `evaluation.rank`.
+    trust: see `evaluation.load_model`. bootstrap, seed, how: see `evaluation.rank`.
     Raises UserError before any extraction if possible: every task is opened first.
     """
     tasks = _listed(data)
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
-    drawn = {"bootstrap": bootstrap, "seed": seed, "device": device}
-    specs = checked_metrics(metrics, **drawn)
+    choice, reading, runtime = chosen({"device": "cpu", **how, "seed": seed, "say": line})
+    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
     checked_source(source, clusters)
     check_used(specs, source, reference)
     if layers is not None:
@@ -77,10 +76,9 @@ def rank_tasks(
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
     for accuracies in known.values():
         truth_values(accuracies, list(models))
-    which = {name: how[name] for name in ("split", "root", "max_images", "on_error") if name in how}
-    opened = open_tasks(tasks, seed=seed, **which)
-    reading = {name: how[name] for name in ("root", "on_error") if name in how}
-    heads = {"source": source, "clusters": clusters, "reference": open_reference(reference, **reading)}
+    opened = open_tasks(tasks, choice, reading, seed)
+    heads = {"source": source, "clusters": clusters, "reference": open_reference(reference, reading)}
+    drawn = {"bootstrap": bootstrap, "seed": seed}
     for split in opened.values() if layers is not None else ():
         check_task(split)
     rankings = []
@@ -92,37 +90,28 @@ def rank_tasks(
         made = {**ranking.made, "image_size": image_size}
         rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
         if layers is not None:
-            _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", seed, how)
+            _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, replace(runtime, device="auto"))
     keep_reference(heads["reference"], models, Path(out))
-    kept = {"image_size": image_size, "trust": trust, "root": how.get("root", "data"), "seed": seed}
+    kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed, "range": reading.range}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     best = rankings[-1].order[0]  # printed only with a consensus
     _print_end(rankings, name_of(best, load_member(models[best])), kept)
     return rankings
 
 
-def open_tasks(
-    tasks: Mapping[str, Any],
-    *,
-    split: str = "train",
-    root: str | Path = "data",
-    max_images: int | None = None,
-    on_error: str = "skip",
-    seed: int = 0,
-) -> dict[str, Split]:
+def open_tasks(tasks: Mapping[str, Any], choice: Choice, reading: Reading, seed: int) -> dict[str, Split]:
     """Open every task, with the images used for ranking, before any computation. Raises UserError."""
-    reading = {"root": root, "on_error": on_error}
-    opened = {name: _open(task, split, reading) for name, task in tasks.items()}
+    opened = {name: _open(task, choice.split, reading) for name, task in tasks.items()}
     for one in opened.values():
         check_classes([one], "a ranking")
-    return {name: sampled(one, max_images, seed) for name, one in opened.items()}
+    return {name: sampled(one, choice.max_images, seed) for name, one in opened.items()}
 
 
-def _open(task: Any, split: str, reading: Mapping[str, Any]) -> Split:
+def _open(task: Any, split: str, reading: Reading) -> Split:
     """Open a task; `boxes:NAME` and `masks:NAME` are parts of the images of another set."""
     if found := parts(task):
-        return open_parts(*found, split, reading["root"])
-    return open_split(task, split, **reading)
+        return open_parts(*found, split, reading.root)
+    return reading.open(task, split)
 
 
 def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
@@ -137,11 +126,10 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
 
 
 def _by_layers(
-    models: Mapping[str, Any], split: Split, metric: str, path: Path, seed: int, how: Mapping[str, Any]
+    models: Mapping[str, Any], split: Split, metric: str, path: Path, reading: Reading, runtime: Runtime
 ) -> None:
     """Print and write the layers of the models, and how to measure the first one's best layer."""
-    reading = {name: value for name, value in how.items() if name in EXTRACTION}
-    found = best_layers(models, split, metric, seed=seed, say=line, **reading)
+    found = best_layers(models, split, metric, reading, runtime)
     say.line(f"{split.name}: the best layer of each model")
     say.lines(table(found, metric))
     say.line(f"written   {write(found, metric, path)}")

@@ -46,14 +46,17 @@ class Update:
 
 
 class Probe:
-    """psi: D -> C, rows to unit length, the update, head: C -> C. Its weights are one vector, for one AdamW step."""
+    """psi: D -> C, rows to unit length, the update, head: C -> C. Its weights are one vector, for one AdamW step.
 
-    def __init__(self, d: int, c: int, rng: torch.Generator, *, dtype: torch.dtype, device: torch.device) -> None:
+    like: its type and device.
+    """
+
+    def __init__(self, d: int, c: int, rng: torch.Generator, like: Tensor) -> None:
         shapes = [(c, d), (c,), (c, c), (c,)]
         bounds = [max(fan, 1) ** -0.5 for fan in (d, d, c, c)]  # torch's own for Linear
         units = [2 * torch.rand(*shape, generator=rng, dtype=torch.float64) - 1 for shape in shapes]
         drawn = [unit * bound for unit, bound in zip(units, bounds, strict=True)]
-        self.vector = torch.cat([part.flatten() for part in drawn]).to(device, dtype)
+        self.vector = torch.cat([part.flatten() for part in drawn]).to(like)
         self.vector.grad = torch.zeros_like(self.vector)
         self.weight, self.bias, self.head, self.head_bias = _views(self.vector, shapes)
         self.gradients = _views(self.vector.grad, shapes)
@@ -184,7 +187,7 @@ def score(
 
 def train(parts: Parts, update: Update, iterations: int, rng: torch.Generator) -> Iterator[tuple[int, Probe]]:
     """Yield (step, probe) at each check: every 100 steps and the last."""
-    probe = Probe(parts.x.shape[1], parts.n_classes, rng, dtype=parts.x.dtype, device=parts.x.device)
+    probe = Probe(parts.x.shape[1], parts.n_classes, rng, parts.x)
     optimizer = torch.optim.AdamW([probe.vector], lr=RATE, weight_decay=DECAY, fused=True)
     targets = one_hot(parts.y, parts.n_classes).to(parts.x.dtype)
     room = parts.x.new_empty(min(len(parts.x), BATCH + TAIL), parts.x.shape[1])

@@ -173,7 +173,7 @@ def training_batches(
     if size % ranks:
         raise UserError(f"a batch of {size} images cannot be shared by {ranks} processes: change batch_size")
     order = EpochBatches(len(pixels.rows), size, setting.seed, rank(), ranks)
-    recipe, normalize = setting.views(), Normalize(model, pixels.device)
+    recipe, normalize = setting.views(), Normalize(model, pixels)
     for epoch in range(first // len(order), math.ceil(setting.steps / len(order))):
         order.set_epoch(epoch)
         start = max(first - epoch * len(order), 0)
@@ -188,7 +188,8 @@ def training_batches(
 class Normalize:
     """Normalise pixels in [0, 1] (B, C, S, S) for the network; mean and std are sent to the device once."""
 
-    def __init__(self, model: LoadedModel, device: torch.device) -> None:
+    def __init__(self, model: LoadedModel, pixels: Pixels) -> None:
+        device = pixels.device
         self.mean, self.std = (torch.tensor(values, device=device)[:, None, None] for values in (model.mean, model.std))
 
     def __call__(self, pixels: Tensor) -> Tensor:
@@ -201,7 +202,7 @@ def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str =
 
     Raises Diverged if a score is NaN or infinite.
     """
-    parts, normalize, n = [], Normalize(model, pixels.device), len(pixels.rows)
+    parts, normalize, n = [], Normalize(model, pixels), len(pixels.rows)
     own = torch.arange(rank(), n, world_size())
     full = len(own) // PREDICT_BATCH * PREDICT_BATCH
     for places in (own[:full].view(-1, PREDICT_BATCH), own[None, full:]):

@@ -58,7 +58,7 @@ class Pixels:
     def __init__(self, pool: Pool, rows: np.ndarray, device: torch.device, resident: bool | None = None) -> None:
         self.pool, self.rows, self.device = pool, np.asarray(rows), device
         size = len(self.rows) * pool.channels * pool.image_size**2
-        self.resident = size <= _room(device) if resident is None else resident
+        self.resident = size <= self._room() if resident is None else resident
         self.images: Tensor | None = None
         self.aspect: Tensor | None = None
 
@@ -105,6 +105,6 @@ class Pixels:
         except UserError as error:  # an error of a worker contains its traceback
             raise (without_traceback(error) if loader.num_workers else error) from error
 
-
-def _room(device: torch.device) -> float:
-    return GPU_SHARE * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else CPU_BYTES
+    def _room(self) -> float:
+        cuda = self.device.type == "cuda"
+        return GPU_SHARE * torch.cuda.mem_get_info(self.device)[0] if cuda else CPU_BYTES

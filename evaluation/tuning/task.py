@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation import datasets
+from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
@@ -80,15 +80,15 @@ class Task:
         return out
 
 
-def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, counts: str = "raise") -> Task:
+def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> Task:
     """Open the splits of a data set for a model.
 
     dataset: any source of `evaluation.datasets.open_split`, or a mapping of "train", "test" and optionally "val" to
         open `Split`s. Without a "test" split, "val" is the test.
-    root, counts: see `evaluation.datasets.open_split`.
+    reading: an image that cannot be read raises an error all the same.
     Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
-    given = dict(dataset) if isinstance(dataset, Mapping) else _open(dataset, root, counts)
+    given = dict(dataset) if isinstance(dataset, Mapping) else _open(dataset, reading)
     if "test" not in given and "val" in given:
         given["test"] = given.pop("val")
     for name in ("train", "test"):
@@ -106,13 +106,13 @@ def open_task(model: LoadedModel, dataset: Any, root: str | Path = "data", *, co
     return Task(model, train, test, first.classes, first.metric, first.name, _digest(given))
 
 
-def _open(dataset: Any, root: str | Path, counts: str) -> dict[str, Split]:
+def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
     name = dataset.partition(":")[0] if isinstance(dataset, str) else ""
     known = datasets.find(name).counts if name in datasets.names() else datasets.splits_of(dataset)
     wanted = [split for split in ("train", "val", "test") if split in known]
-    return {split: datasets.open_split(dataset, split, root=root, counts=counts) for split in wanted}
+    return {split: reading.open(dataset, split, on_error="raise") for split in wanted}
 
 
 def _labelled(given: Mapping[str, Split], model: LoadedModel) -> Labelled:

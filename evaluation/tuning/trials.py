@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
 from evaluation.tuning.task import Task
 from sslkit.errors import RunFailed, UserError
+from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal.columns import printable
 
@@ -85,8 +86,8 @@ class Bench:
     read batch by batch, and a damaged file stops the run that reads it.
     """
 
-    def __init__(self, task: Task, device: torch.device, progress: bool = True) -> None:
-        self.task, self.device, self.progress = task, device, progress
+    def __init__(self, task: Task, runtime: Runtime) -> None:
+        self.task, self.runtime = task, runtime
         self._kept: dict[str, Pixels] = {}
 
     def run(self, trial: Trial, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -101,12 +102,12 @@ class Bench:
             values = self._judge(trial, self._tune(trial, checkpoint, state))
         except Diverged as error:
             values = {"value": None, "diverged": True, "reason": str(error)}
-        return {**values, "seconds": state.before + time.perf_counter() - started, "device": self.device.type}
+        return {**values, "seconds": state.before + time.perf_counter() - started, "device": self.runtime.device.type}
 
     def _tune(self, trial: Trial, checkpoint: Checkpoint, state: State) -> torch.nn.Sequential:
         train, setting = self.task.train, trial.setting
         y = torch.from_numpy(train.y[trial.learn])
-        title = f"  {trial.stage}: lr {setting.lr:g}, decay {setting.weight_decay:g}" if self.progress else False
+        title = self.runtime.progress and f"  {trial.stage}: lr {setting.lr:g}, decay {setting.weight_decay:g}"
         pixels, classes = self._learned(trial), len(self.task.classes)
         how = {"classes": classes, "state": state, "checkpoint": checkpoint, "progress": title}
         return train_classifier(self.task.model, pixels, y, setting, **how)
@@ -135,23 +136,17 @@ class Bench:
     def _pixels(self, use: str, pool: Pool, rows: np.ndarray) -> Pixels:
         kept = self._kept.get(use)
         if kept is None or not np.array_equal(kept.rows, rows):
-            self._kept[use] = Pixels(pool, rows, self.device)
+            self._kept[use] = Pixels(pool, rows, self.runtime.device)
         return self._kept[use]
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs and records trials.
-
-    device: of the network. workers: processes on this machine, which share the trials and its threads.
-    progress: show bars of runs and steps.
-    """
+    """Runs and records trials. The runtime's workers are processes that share the trials and the threads."""
 
     task: Task
     records: Records
-    device: torch.device
-    workers: int = 1
-    progress: bool = True
+    runtime: Runtime
 
     def run(self, trials: Sequence[Trial], title: str) -> list[dict[str, Any]]:
         """Return the record of every trial, in order; recorded trials are not repeated."""
@@ -164,9 +159,9 @@ class Runner:
             unit="run",
             disable=self._hidden,
         ) as bar:
-            if self.workers > 1 and missing > 1:
+            if self.runtime.workers > 1 and missing > 1:
                 self._in_processes(keys, trials, bar)
-            work = self._work(keys, trials, self.progress)
+            work = self._work(keys, trials)
 
             def counted(number: int) -> dict[str, Any]:
                 values = work(number)
@@ -177,17 +172,19 @@ class Runner:
 
     @property
     def _hidden(self) -> bool | None:
-        return None if self.progress and rank() == 0 else True  # None: shown on a terminal only
+        return None if self.runtime.progress and rank() == 0 else True  # None: shown on a terminal only
 
     def _in_processes(self, keys: list[dict[str, Any]], trials: Sequence[Trial], bar: tqdm) -> None:
-        threads = max(torch.get_num_threads() // self.workers, 1)
+        workers = self.runtime.workers
+        threads = max(torch.get_num_threads() // workers, 1)
         try:
-            sent = pickle.dumps((self, keys, trials))
+            quiet = replace(self, runtime=replace(self.runtime, progress=False, say=silent))
+            sent = pickle.dumps((quiet, keys, trials))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise UserError(f"workers={self.workers}: the model or data cannot be sent to them ({error})") from error
+            raise UserError(f"workers={workers}: the model or data cannot be sent to them ({error})") from error
         try:
-            with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
-                left = {pool.submit(_share, sent, threads) for _ in range(self.workers)}
+            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+                left = {pool.submit(_share, sent, threads) for _ in range(workers)}
                 with _ended_with_this_process():
                     while left:
                         done, left = wait(left, timeout=1)
@@ -196,14 +193,12 @@ class Runner:
                             future.result()
         except BrokenProcessPool as error:
             raise RunFailed(
-                f"one of workers={self.workers} was killed, perhaps for lack of memory; the same command goes on with "
+                f"one of workers={workers} was killed, perhaps for lack of memory; the same command goes on with "
                 "what is left: give it fewer workers"
             ) from error
 
-    def _work(
-        self, keys: list[dict[str, Any]], trials: Sequence[Trial], progress: bool
-    ) -> Callable[[int], dict[str, Any]]:
-        bench = Bench(self.task, self.device, progress)
+    def _work(self, keys: list[dict[str, Any]], trials: Sequence[Trial]) -> Callable[[int], dict[str, Any]]:
+        bench = Bench(self.task, self.runtime)
         return lambda number: bench.run(trials[number], checkpoint_of(self.records.path, keys[number]))
 
 
@@ -222,25 +217,23 @@ def _share(sent: bytes, threads: int) -> None:
     """Run the trials of one process. sent: pickled, because torch's sharing keeps a file open for every tensor."""
     torch.set_num_threads(threads)
     runner, keys, trials = pickle.loads(sent)
-    each_recorded(keys, runner.records, runner._work(keys, trials, progress=False))
+    each_recorded(keys, runner.records, runner._work(keys, trials))
 
 
 @contextmanager
-def open_runner(
-    task: Task, out: str | Path | None, name: str, *, device: str, workers: int, progress: bool
-) -> Iterator[Runner]:
+def open_runner(task: Task, name: str, runtime: Runtime) -> Iterator[Runner]:
     """Open a runner that records in `out/NAME.jsonl`, or in a temporary file.
 
-    device: "auto" is a GPU if there is one. Under torchrun all processes share each trial, see `processes.py`.
+    Under torchrun all processes share each trial, see `processes.py`.
     Raises UserError for an unavailable device, for workers below 1, and for several under torchrun.
     """
-    workers = whole_number("workers", workers, 1)
+    workers = whole_number("workers", runtime.workers, 1)
     with ExitStack() as stack:
-        place = stack.enter_context(process_group(device))
+        place = stack.enter_context(process_group(runtime.device))
         if workers > 1 and world_size() > 1:
             raise UserError(f"workers={workers}: the {world_size()} processes share every trial; leave workers at 1")
-        folder = stack.enter_context(shared_folder(out))
+        folder = stack.enter_context(shared_folder(runtime.out))
         records = Records(Path(folder) / f"{name}.jsonl")
         if workers > 1 and not records.are_shared():
             raise UserError(f"workers={workers} would do each other's runs in {folder}, without locks: give workers=1")
-        yield Runner(task, records, place, workers, progress)
+        yield Runner(task, records, replace(runtime, device=place, workers=workers))

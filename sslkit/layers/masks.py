@@ -23,9 +23,9 @@ def own_draws(drawn: Tensor) -> Tensor:
     return drawn[distributed.rank() :: distributed.world_size()]
 
 
-def moved(x: Tensor, device: torch.device) -> Tensor:
-    """Copy to the device without waiting."""
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+def moved(x: Tensor, like: Tensor) -> Tensor:
+    """Copy to the device of another tensor without waiting."""
+    return x.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else x.to(like.device)
 
 
 def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tensor:

@@ -106,8 +106,8 @@ class IBOT(DINO):
         v = len(self.views.views)
         full = torch.cat(list(views[:v]))
         drawn = torch.cat([self.draw_mask(len(views[0]), generator) for _ in range(v)])
-        chosen, weight = masked_patches(drawn, full.device)
-        mask = masks.moved(drawn, full.device)
+        chosen, weight = masked_patches(drawn, full)
+        mask = masks.moved(drawn, full)
         net = self.backbone.net
         tokens = masked_vit.encode_masked(net, full, mask, self.mask_token)
         h = torch.cat([net.forward_head(tokens), *(self.backbone(pixels) for pixels in each_resolution(views[v:]))])
@@ -190,14 +190,14 @@ class IBOT(DINO):
         self.patch_center.lerp_(logits.to(self.patch_center), (1 - self.center_momentum) * count.clamp(max=1))
 
 
-def masked_patches(mask: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Numbers (T,) of the masked patches in the flattened (B, L), and their weights (T,), on the device.
+def masked_patches(mask: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers (T,) of the masked patches in the flattened (B, L), and their weights (T,), on the device of `like`.
 
     mask: (B, L) bool on the CPU. A weight is one over B and the number of masked patches of the same row.
     """
     chosen = mask.flatten().nonzero()[:, 0]
     each = 1 / (mask.sum(1).clamp(min=1) * len(mask))
-    return masks.moved(chosen, device), masks.moved(each[chosen // mask.shape[1]], device)
+    return masks.moved(chosen, like), masks.moved(each[chosen // mask.shape[1]], like)
 
 
 def check_grid(name: str, backbone: nn.Module) -> None:

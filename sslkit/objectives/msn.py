@@ -76,7 +76,7 @@ class MSN(Objective):
         whole, anchor, *local = views
         net = self.backbone.net
         orders = masks.draw_orders(len(anchor), net.patch_embed.num_patches, generator)
-        visible = masks.moved(orders[None, :, : self.visible], anchor.device)
+        visible = masks.moved(orders[None, :, : self.visible], anchor)
         masked = net.forward_head(masked_vit.encode(net, anchor, visible))
         h = torch.cat([masked, *(self.backbone(pixels) for pixels in each_resolution(local))])
         with torch.no_grad():

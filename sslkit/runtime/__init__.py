@@ -1,1 +1,1 @@
-"""The loop that trains, and its machine: processes, waits, memory, arrays that are kept."""
+"""The run's context, the loop that trains, and its machine: processes, waits, memory, arrays that are kept."""

@@ -70,7 +70,7 @@ def test_help_names_every_protocol_and_option(tmp_path: Path, typed) -> None:
     said = typed("evaluate", "--help", cwd=tmp_path).stdout
     for name in protocols.names():
         assert f"options of {name}" in said
-    for setting in ("checkpoint=null", "few_shot.episodes=2000", "knn.k=20", "cache=runs/cache"):
+    for setting in ("checkpoint=null", "few_shot.episodes=2000", "knn.k=20", "cache=runs/cache", "range=null"):
         assert setting in said
     assert "k_shot=[1,5]" in typed("few_shot", "--help", cwd=tmp_path).stdout
 

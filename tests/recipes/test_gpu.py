@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from sslkit.runtime.context import Runtime
+
 BENCHMARKS = str(Path(__file__).parents[2] / "recipes" / "benchmarks")
-CPU = torch.device("cpu")
+CPU = Runtime(device=torch.device("cpu"))
 
 
 @pytest.fixture
@@ -30,12 +32,12 @@ def test_half_precision_is_within_its_bounds_and_a_wrong_step_is_not(name: str, 
     gap = correct.compare(name, CPU, "bfloat16", size=8)
     assert gap.within("bfloat16") and not gap.within("float32") and gap.gradient > 0
 
-    def wrong(method, batch, device, precision):
+    def wrong(method, batch, runtime, precision):
         if precision == "bfloat16":
             with torch.no_grad():
                 for parameter in method.parameters():
                     parameter.neg_()
-        return right(method, batch, device, precision)
+        return right(method, batch, runtime, precision)
 
     right = correct.one_step
     monkeypatch.setattr(correct, "one_step", wrong)

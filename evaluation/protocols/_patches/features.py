@@ -9,10 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
+from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from evaluation.results.statistics import generator
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 from sslkit.terminal.columns import printable
 
@@ -90,7 +92,7 @@ def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np
 
 
 def each_map(
-    model: LoadedModel, images: LabelMaps, device: torch.device, what: str, *, workers: int = 0, progress: bool = True
+    model: LoadedModel, images: LabelMaps, what: str, runtime: Runtime
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Yield row, features (F, h, w) on the device, and label map (H, W) of each image, with a progress bar.
 
@@ -98,9 +100,12 @@ def each_map(
     """
     from tqdm import tqdm
 
+    device, workers = device_of(runtime.device), runtime.workers
     model.backbone.to(device).eval()
-    loader = DataLoader(_Prepared(images, model), BATCH, num_workers=workers, collate_fn=list)
-    hidden = None if progress and rank() == 0 else True  # None: only on a terminal
+    loader = DataLoader(
+        _Prepared(images, model), BATCH, num_workers=0 if workers == "auto" else workers, collate_fn=list
+    )
+    hidden = None if runtime.progress and rank() == 0 else True  # None: only on a terminal
     row = 0
     for batch in tqdm(loader, desc=printable(what, keep=""), unit="batch", disable=hidden, leave=False):
         with torch.inference_mode():
@@ -127,17 +132,15 @@ class _Prepared(torch.utils.data.Dataset):
         return prepared(image, self.model), classes
 
 
-def patches_of(
-    model: LoadedModel, images: LabelMaps, device: torch.device, most: int, seed: int, **how: bool | int
-) -> Patches:
+def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtime) -> Patches:
     """The patches of all images; of each image as many at random that there are at most `most`.
 
     Patches without a pixel that counts are left out. Raises UserError if none is left.
     """
     quota = max(most // len(images), 1)
-    draw = generator(seed, "patches")
+    draw = generator(runtime.seed, "patches")
     kept: list[Patches] = []
-    for row, features, classes in each_map(model, images, device, "patches", **how):
+    for row, features, classes in each_map(model, images, "patches", runtime):
         share, weight = class_shares(classes, len(images.classes), tuple(features.shape[-2:]))
         rows = np.flatnonzero(weight > 0)
         if len(rows) > quota:

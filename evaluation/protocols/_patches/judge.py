@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from evaluation.features.checks import device_of
-from evaluation.features.models import LoadedModel, load_model
-from evaluation.protocols._patches.features import Patches, check_network, each_map, patches_of
+from evaluation.datasets import Reading
+from evaluation.features.models import LoadedModel
+from evaluation.protocols._patches.features import check_network, each_map
 from evaluation.protocols._patches.label_maps import LabelMaps
 from evaluation.protocols._patches.miou import counts, estimates, miou, predicted
 from evaluation.protocols._patches.pictures import SHOWN, draw_maps
@@ -20,6 +19,7 @@ from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results.result import Result
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
 Scores = Callable[[Tensor], Tensor]  # (P, F) features of an image's patches -> (P, K) scores
@@ -35,55 +35,21 @@ class Opened:
     train: LabelMaps
     test: LabelMaps
     grid: tuple[int, int]
-    seed: int
-    device: torch.device
-    workers: int
-    progress: bool
-    out: Path | None
-
-    @property
-    def how(self) -> dict[str, Any]:
-        return {"workers": self.workers, "progress": self.progress}
-
-    def patches(self, most: int) -> Patches:
-        """The patches to learn from, at most so many."""
-        return patches_of(self.model, self.train, self.device, most, self.seed, **self.how)
 
 
 def opened(protocol: str, subject: Subject) -> Opened:
     """Open both splits and check the network's map. Raises UserError."""
-    counts_rule = subject.how.get("counts", "raise")
-
-    def read() -> tuple[LabelMaps, LabelMaps]:
-        return splits_of(USUAL if subject.data is None else subject.data, subject.root, counts_rule)
-
-    train, test = subject.once("label maps", read)
-    workers = subject.how.get("workers", 0)
-    return Opened(
-        model=subject.model,
-        train=train,
-        test=test,
-        grid=check_network(subject.model, protocol),
-        seed=subject.seed,
-        device=device_of(subject.how.get("device", "auto")),
-        workers=workers if isinstance(workers, int) else 0,
-        progress=subject.how.get("progress", True),
-        out=subject.out if subject.how.get("pictures", True) else None,
-    )
+    data = USUAL if subject.data is None else subject.data
+    train, test = subject.once("label maps", lambda: splits_of(data, subject.reading))
+    return Opened(subject.model, train, test, check_network(subject.model, protocol))
 
 
-def subject_of(model: Any, data: Any, root: Any, seed: int, image_size: int | None, **how: Any) -> Subject:
-    """The subject of a call from Python, which draws no picture."""
-    how["pictures"] = False
-    return Subject(load_model(model, image_size=image_size), data, root=root, seed=seed, how=how)
-
-
-def splits_of(data: Any, root: Any, counts_rule: str) -> tuple[LabelMaps, LabelMaps]:
+def splits_of(data: Any, reading: Reading) -> tuple[LabelMaps, LabelMaps]:
     """Train and test of a source, or of {"train": ..., "test": ...}. Raises UserError for different classes."""
     given = data if isinstance(data, dict) else {"train": data, "test": data}
     if not {"train", "test"} <= set(given):
         raise UserError(f"data must have the splits train and test; it has {', '.join(given) or 'none'}")
-    train, test = (open_label_maps(given[split], split, root, counts=counts_rule) for split in ("train", "test"))
+    train, test = (open_label_maps(given[split], split, reading) for split in ("train", "test"))
     if train.classes != test.classes:
         raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
     if len(train) < 5 or len(test) < 2:
@@ -92,11 +58,18 @@ def splits_of(data: Any, root: Any, counts_rule: str) -> tuple[LabelMaps, LabelM
 
 
 def judged(
-    opened: Opened, scores: Scores, *, protocol: str, recipe: str, start: float, details: dict[str, Any]
+    opened: Opened,
+    scores: Scores,
+    runtime: Runtime,
+    *,
+    protocol: str,
+    recipe: str,
+    start: float,
+    details: dict[str, Any],
 ) -> Result:
     """Predict the classes of every pixel of the test images, and make the result."""
     k, tables, shown = len(opened.test.classes), [], []
-    for row, features, classes in each_map(opened.model, opened.test, opened.device, "test images", **opened.how):
+    for row, features, classes in each_map(opened.model, opened.test, "test images", runtime):
         grid = features.shape[-2:]
         found = scores(features.flatten(1).T).T.unflatten(1, grid)
         guess = predicted(found.float(), tuple(classes.shape))
@@ -104,10 +77,10 @@ def judged(
         if row < SHOWN:
             shown.append(guess.cpu().numpy())
     table = np.stack(tables)
-    if opened.out is not None and rank() == 0:
+    if runtime.out is not None and rank() == 0:
         title = f"{opened.model.name} on {opened.test.name}: {protocol}, mIoU {100 * miou(table):.1f} %"
-        opened.out.mkdir(parents=True, exist_ok=True)
-        draw_maps(opened.test, shown, opened.out / f"{protocol}.png", title=title)
+        Path(runtime.out).mkdir(parents=True, exist_ok=True)
+        draw_maps(opened.test, shown, Path(runtime.out) / f"{protocol}.png", title=title)
     value, others = estimates(table)
     right, truth, given = table.sum(0)
     union = np.maximum(truth + given - right, 1)
@@ -120,7 +93,7 @@ def judged(
         model=opened.model.name,
         data=opened.test.name,
         others=others,
-        seeds=[opened.seed],
+        seeds=[runtime.seed],
         digests={"model": opened.model.digest, "train": opened.train.digest, "test": opened.test.digest},
         seconds=time.perf_counter() - start,
         details={
@@ -140,7 +113,7 @@ def terminal(protocol: str) -> Terminal:
     def fits(model: LoadedModel, options: Any) -> None:
         check_network(model, protocol)
 
-    def plan(opened: Opened, task: Task) -> list[tuple[str, str]]:
+    def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
         train, test = opened.train, opened.test
         return [
             (

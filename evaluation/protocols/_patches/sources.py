@@ -7,6 +7,7 @@
 
 from pathlib import Path
 
+from evaluation.datasets import AS_USUAL, Reading
 from evaluation.protocols._patches.label_maps import LabelMaps, of_boxes
 from evaluation.protocols._patches.png_maps import open_ade20k, open_voc12
 from evaluation.protocols.detection.boxes import Boxes
@@ -19,14 +20,12 @@ MASKS = ("clipart_boxes", "coco2017", "coco")
 NAMES = ("clipart_boxes", *PNG, "coco2017", "coco:FOLDER")
 
 
-def open_label_maps(
-    source: str | LabelMaps | Boxes, split: str = "train", root: str | Path = "data", *, counts: str = "raise"
-) -> LabelMaps:
+def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", reading: Reading = AS_USUAL) -> LabelMaps:
     """Open one split of a segmentation set. Nothing is downloaded.
 
     source: see the module; open `Boxes` or `LabelMaps` of the requested split are taken as they are.
-    split: "train" or "test". root: the folder that contains a published set, unless source gives it.
-    counts: reaction to a number of images other than the published one: "raise" or "warn".
+    split: "train" or "test". reading: its root, the folder that contains a published set, unless source gives it, and
+        its counts, the reaction to a number of images other than the published one.
     Raises UserError for an unknown source or split, and for missing files (all are named, with their source).
     """
     if isinstance(source, LabelMaps):
@@ -37,7 +36,7 @@ def open_label_maps(
         return of_boxes(open_boxes(source, split))
     name, _, own = str(source).partition(":")
     if name in PNG:
-        return PNG[name](split, Path(own or root).expanduser(), counts)
+        return PNG[name](split, Path(own or reading.root).expanduser(), reading.counts)
     if name in MASKS:
-        return of_boxes(open_boxes(str(source), split, root, counts=counts))
+        return of_boxes(open_boxes(str(source), split, reading.root, counts=reading.counts))
     raise UserError(f"there is no segmentation set {source!r}: {nearest(name, NAMES)}")

@@ -6,10 +6,13 @@ times crops in space. Nothing is chosen on test films: every number is that of t
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.features.checks import whole_number
+from evaluation.datasets import parted
+from evaluation.features.checks import device_of, whole_number
+from evaluation.features.models import load_model
 from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.opening import Opened, opened, planned
@@ -17,11 +20,11 @@ from evaluation.protocols.action.options import Options, Place
 from evaluation.protocols.action.reading import EvalViews
 from evaluation.protocols.action.results import fold_name, result_of
 from evaluation.protocols.action.runs import Run, done
-from evaluation.protocols.action.training import RunOptions
 from evaluation.protocols.action.words import TERMINAL
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
+from sslkit.runtime.context import Runtime
 
 FOLDS = (1, 2, 3)  # the official splits that a set can have
 BESIDE = ("top5", *map(fold_name, FOLDS))
@@ -92,33 +95,42 @@ def action(
     options = Options(protocol=protocol, recipe=recipe, folds=folds, **changes, **seen, **how)
     read = {"root": root, "cache": cache, "counts": counts, "workers": workers, "image_size": image_size}
     place = Place(seed=seed, out=out, device=device, progress=progress, say=say, **read)
-    return run(opened(model, data, options, place), options)[0]
+    return asked(model, data, options, place)
+
+
+def asked(model: Any, data: str | None, options: Options, place: Place) -> Result:
+    """Run for a call from Python; see `action`."""
+    reading, runtime = parted(vars(place))
+    subject = Subject(load_model(model, image_size=place.image_size), data, reading)
+    return run(opened(subject, options), options, runtime)[0]
 
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the network, the recipe, the films and the views before anything is computed. Raises UserError."""
-    return opened(subject.model, subject.data, options, Place.of(subject))
+    return opened(subject, options)
 
 
-def run(opened: Opened, options: Options) -> list[Result]:
+def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """A head or all weights of a network of clips, on films; resumed by the same command; see `action`."""
-    place, (plan, description) = opened.place, planned(options)
+    seed = whole_number("seed", runtime.seed, 0)
+    device_of(runtime.device)
+    plan, description = planned(options)
     views = EvalViews(options.clips, options.crops, options.rule)
-    seed, seconds = whole_number("seed", place.seed, 0), float(options.save_seconds)
-    folder = Path(place.out)
+    folder = Path(runtime.out)
     folder.mkdir(parents=True, exist_ok=True)
-    with process_group(place.device) as device:
-        how = RunOptions(device, options.precision, seed, place.workers, seconds, place.progress)
+    with process_group(runtime.device) as device:
+        own = {"precision": options.precision, "every": float(options.save_seconds)}
+        own = replace(runtime, device=device, seed=seed, **own)
         runs = []
         for films in opened.films:
-            train, test = (survey(part, cache=place.cache, on_error=options.on_error) for part in films)
+            train, test = (survey(part, cache=runtime.cache, on_error=options.on_error) for part in films)
             counted = f"{len(train.films):,} training and {len(test.films):,} test films"
-            place.say(f"{test.films.name}, split {test.films.fold}: {counted}")
+            runtime.say(f"{test.films.name}, split {test.films.fold}: {counted}")
             for part in (train.films, test.films):
-                _say_unreadable(part, place.say)
+                _say_unreadable(part, runtime.say)
             fitted = recipes.fitted(plan, len(train.films), scale=options.lr is None)
-            runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, how))
-        return [result_of(runs, done(runs, folder, place.say), plan, description)]
+            runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, own))
+        return [result_of(runs, done(runs, folder), plan, description)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

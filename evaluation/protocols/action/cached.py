@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from evaluation.protocols.action.reading import Schedule
 from evaluation.protocols.action.recipes import Recipe
-from evaluation.protocols.action.training import RunOptions, clip_optimizer, rate_factor
+from evaluation.protocols.action.training import clip_optimizer, rate_factor
 from evaluation.results.statistics import generator
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import State, Training, fit
 from evaluation.tuning.seeds import dropout_seed
+from sslkit.runtime.context import Runtime
 
 
 def train_head(
@@ -22,7 +23,7 @@ def train_head(
     features: Sequence[Tensor],
     y: np.ndarray,
     recipe: Recipe,
-    options: RunOptions,
+    runtime: Runtime,
     checkpoint: Checkpoint | None = None,
 ) -> State:
     """Train net.head, behind net.dropout, on features of N videos, of which each step takes one view; see `loop.fit`.
@@ -30,8 +31,8 @@ def train_head(
     features: N tensors (V, width), V from 1 on. y: (N,) int64. The view of a video in an epoch depends on (seed, epoch)
     alone, dropout on (seed, step). Returns the state with the mean loss of each epoch. Raises Diverged.
     """
-    learner = nn.Sequential(net.dropout, net.head).to(options.device)
-    label, seed = torch.from_numpy(y).to(options.device), options.seed
+    learner = nn.Sequential(net.dropout, net.head).to(runtime.device)
+    label, seed = torch.from_numpy(y).to(runtime.device), runtime.seed
     schedule = Schedule(len(features), recipe.batch_size, recipe.epochs, seed)
     per_epoch = schedule.per_epoch
 
@@ -40,7 +41,7 @@ def train_head(
             drawn = generator(seed, f"cached view {keys[0][0]}").random(len(features))
             rows = [row for _, row in keys]
             shown = [features[row][math.floor(drawn[row] * len(features[row]))] for row in rows]
-            yield torch.stack(shown).to(options.device), label[rows]
+            yield torch.stack(shown).to(runtime.device), label[rows]
 
     training = Training(
         learner.train(),
@@ -52,6 +53,6 @@ def train_head(
         seed_at=lambda step: dropout_seed(seed, step),
         period=per_epoch,
     )
-    state = fit(training, options.device, checkpoint=checkpoint, progress=options.progress)
+    state = fit(training, runtime.device, checkpoint=checkpoint, progress=runtime.progress)
     learner.eval()
     return state

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
-from evaluation.features.checks import device_of, whole_number
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.datasets import Reading
+from evaluation.features.checks import whole_number
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.crops import Sizes
-from evaluation.protocols.action.options import Options, Place
+from evaluation.protocols.action.options import Options
 from evaluation.protocols.action.reading import ClipShape, EvalViews
 from evaluation.protocols.action.runs import FEATURES
+from evaluation.protocols.base import Subject
 from evaluation.tuning.precision import PRECISIONS
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
@@ -28,21 +28,18 @@ class Opened:
     model: LoadedModel
     films: list[tuple[datasets.Films, datasets.Films]]
     shape: ClipShape
-    place: Place
 
 
-def opened(model: Any, data: str | None, options: Options, place: Place) -> Opened:
+def opened(subject: Subject, options: Options) -> Opened:
     """Open and check all that a run needs. Raises UserError."""
     plan, _ = planned(options)
     EvalViews(options.clips, options.crops, options.rule)
     _check(options.features, plan.protocol, options.precision)
-    loaded = load_model(model, image_size=place.image_size)
-    source = source_of(loaded, data, options.recipe) or plan.data
+    model = subject.model
+    source = source_of(model, subject.data, options.recipe) or plan.data
     used = _folds(source, options.folds, plan.folds)
-    shape = _shape(loaded, options.frames, options.stride)
-    whole_number("seed", place.seed, 0)
-    device_of(place.device)
-    return Opened(loaded, [_listed(source, fold, place.root, place.counts) for fold in used], shape, place)
+    shape = _shape(model, options.frames, options.stride)
+    return Opened(model, [_listed(source, fold, subject.reading) for fold in used], shape)
 
 
 def planned(options: Options) -> tuple[recipes.Recipe, str]:
@@ -51,10 +48,9 @@ def planned(options: Options) -> tuple[recipes.Recipe, str]:
     return recipes.changed(recipes.chosen(options.protocol, options.recipe), changes)
 
 
-def _listed(source: str, fold: int, root: str | Path, counts: str) -> tuple[datasets.Films, datasets.Films]:
+def _listed(source: str, fold: int, reading: Reading) -> tuple[datasets.Films, datasets.Films]:
     """The training and the test films of one official split."""
-    how = {"fold": fold, "root": root, "counts": counts}
-    return datasets.open_films(source, "train", **how), datasets.open_films(source, "test", **how)
+    return tuple(datasets.open_films(source, split, reading, fold=fold) for split in ("train", "test"))
 
 
 def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str | None:

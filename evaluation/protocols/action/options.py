@@ -22,8 +22,8 @@ from evaluation.protocols._option_types import (
 from evaluation.protocols.action.recipes import PROTOCOLS
 from evaluation.protocols.action.runs import FEATURES
 from evaluation.protocols.action.training import SAVE_SECONDS
-from evaluation.protocols.base import Subject
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +101,4 @@ class Place:
     device: str = "auto"
     workers: ReadersOrAuto = "auto"
     progress: bool = True
-    say: Callable[[str], None] = lambda line: None
-
-    @classmethod
-    def of(cls, subject: Subject) -> "Place":
-        """Return the settings of a subject of evaluation."""
-        told = ("cache", "counts", "device", "workers", "progress")
-        how = {name: subject.how[name] for name in told if name in subject.how}
-        return cls(seed=subject.seed, root=subject.root, out=subject.out, say=subject.say, **how)
+    say: Callable[[str], None] = silent

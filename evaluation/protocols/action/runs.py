@@ -1,7 +1,6 @@
 """Runs of action recognition: one training and test on one official split, each recorded once."""
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from evaluation.protocols.action.films import SurveyedVideos
 from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews, TrainingClips
 from evaluation.protocols.action.recipes import Recipe
 from evaluation.protocols.action.testing import FilmScores, score_films, view_features
-from evaluation.protocols.action.training import RunOptions, train
+from evaluation.protocols.action.training import train
 from evaluation.results.measures import measured
 from evaluation.results.records import Records
 from evaluation.tuning.checkpoint import Checkpoint
@@ -23,6 +22,7 @@ from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.outcomes import packed
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
 NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds")  # of every record
@@ -44,7 +44,7 @@ class Run:
     shape: ClipShape
     views: EvalViews
     features: str
-    options: RunOptions
+    runtime: Runtime
 
     @property
     def key(self) -> dict[str, Any]:
@@ -64,8 +64,8 @@ class Run:
             "shape": asdict(self.shape),
             "views": asdict(self.views),
             "features": self.features,
-            "precision": self.options.precision,
-            "seed": self.options.seed,
+            "precision": self.runtime.precision,
+            "seed": self.runtime.seed,
             **of_ranks(),
         }
 
@@ -95,32 +95,32 @@ class Run:
                 },
             },
             "seconds": state.before + time.perf_counter() - started,
-            "device": self.options.device.type,
+            "device": self.runtime.device.type,
         }
 
     def _done(self, checkpoint: Checkpoint) -> tuple[State, FilmScores | None]:
         """The state of the training and, on rank 0, the scores of the test films."""
         recipe, films = self.recipe, self.train.films
         net = build_classifier(
-            self.model, recipe.protocol, len(films.classes), dropout=recipe.dropout, seed=self.options.seed
+            self.model, recipe.protocol, len(films.classes), dropout=recipe.dropout, seed=self.runtime.seed
         )
         if self.features == "once":
             state = self._trained_once(net, checkpoint)
         else:
-            clips = TrainingClips(self.train, self.shape, self.options.seed)
-            state = train(net, self.model, clips, recipe, self.options, checkpoint)
+            clips = TrainingClips(self.train, self.shape, self.runtime.seed)
+            state = train(net, self.model, clips, recipe, self.runtime, checkpoint)
         if rank() != 0:
             return state, None
-        return state, score_films(net, self.model, FilmViews(self.test, self.shape, self.views), self.options)
+        return state, score_films(net, self.model, FilmViews(self.test, self.shape, self.views), self.runtime)
 
     def _trained_once(self, net: Any, checkpoint: Checkpoint) -> State:
         views, films = FilmViews(self.train, self.shape, ONCE), self.train.films
-        found = list(view_features(net.backbone, self.model, views, self.options, "features"))
+        found = list(view_features(net.backbone, self.model, views, self.runtime, "features"))
         read = [(row, features.clone()) for row, features, _ in found if features is not None]
         if not read:
             raise UserError(f"{films.name}: none of the {len(films)} training films can be read")
         y = films.y[[row for row, _ in read]]
-        state = train_head(net, [features for _, features in read], y, self.recipe, self.options, checkpoint)
+        state = train_head(net, [features for _, features in read], y, self.recipe, self.runtime, checkpoint)
         state.notes = [films.paths[row] for row, features, _ in found if features is None]
         return state
 
@@ -139,22 +139,21 @@ class Run:
         }
 
 
-def done(runs: list[Run], folder: Path, say: Callable[[str], None] = lambda line: None) -> list[dict[str, Any]]:
+def done(runs: list[Run], folder: Path) -> list[dict[str, Any]]:
     """Return the record of every run, in order; those in `folder`/action.jsonl are not done again.
 
     Several processes may work there: each does the runs that no other has. A stopped run goes on from its checkpoint.
-    say: called with a line when a run is done.
     """
     records, keys = Records(folder / "action.jsonl"), [run.key for run in runs]
 
     def work(number: int) -> dict[str, Any]:
         run = runs[number]
-        values = run.values(checkpoint_of(records.path, keys[number], run.options.save_seconds))
+        values = run.values(checkpoint_of(records.path, keys[number], run.runtime.every))
         if values:
             films, losses = run.test.films, values["losses"]
             loss = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
             told = f"{loss}, top-1 {100 * values['value']:.1f} % in {values['seconds']:.0f} s"
-            say(f"{films.name}, split {films.fold}: {told}")
+            run.runtime.say(f"{films.name}, split {films.fold}: {told}")
         return values
 
     return each_recorded(keys, records, work, NEEDS)

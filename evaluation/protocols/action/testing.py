@@ -12,11 +12,11 @@ from tqdm import tqdm
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.action.classifier import normalize
 from evaluation.protocols.action.reading import FilmViews
-from evaluation.protocols.action.training import RunOptions
 from evaluation.tuning.loop import Diverged
 from evaluation.tuning.precision import autocast
 from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources.named import collate
+from sslkit.runtime.context import Runtime
 
 PASS = 15  # views per forward pass: two passes for the 30 views of a video
 
@@ -31,10 +31,10 @@ class FilmScores:
 
 
 @torch.inference_mode()
-def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, options: RunOptions) -> FilmScores:
+def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, runtime: Runtime) -> FilmScores:
     """Mean softmax over all views of each video. Raises Diverged for NaN or infinite scores."""
     rows, means, unreadable = [], [], {}
-    for row, features, reason in view_features(net.backbone, model, views, options):
+    for row, features, reason in view_features(net.backbone, model, views, runtime):
         if features is None:
             unreadable[row] = reason
             continue
@@ -48,30 +48,30 @@ def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, option
 
 @torch.inference_mode()
 def view_features(
-    backbone: nn.Module, model: LoadedModel, views: FilmViews, options: RunOptions, title: str = "testing"
+    backbone: nn.Module, model: LoadedModel, views: FilmViews, runtime: Runtime, title: str = "testing"
 ) -> Iterator[tuple[int, Tensor | None, str]]:
     """Yield per video: its row, the features (V, width) float32 of its views, on the device, and "".
 
     If a video cannot be decoded, the features are None and the last is the reason.
     """
-    backbone.to(options.device).eval()
+    backbone.to(runtime.device).eval()
     loader = DataLoader(
         views,
         batch_size=None,
         collate_fn=collate,
-        num_workers=min(workers_for(views, options.workers, 1), len(views)),
-        generator=torch.Generator().manual_seed(options.seed),
+        num_workers=min(workers_for(views, runtime.workers, 1), len(views)),
+        generator=torch.Generator().manual_seed(runtime.seed),
     )
-    hidden = None if options.progress else True
+    hidden = None if runtime.progress else True
     for film in tqdm(plain_errors(loader), title, len(views), leave=False, unit="film", disable=hidden):
-        yield film["row"], _features(backbone, model, film["views"], options), film["reason"]
+        yield film["row"], _features(backbone, model, film["views"], runtime), film["reason"]
 
 
-def _features(backbone: nn.Module, model: LoadedModel, views: Tensor | None, options: RunOptions) -> Tensor | None:
+def _features(backbone: nn.Module, model: LoadedModel, views: Tensor | None, runtime: Runtime) -> Tensor | None:
     if views is None:
         return None
     parts = []
     for some in views.split(PASS):
-        with autocast(options.precision, options.device):
-            parts.append(backbone(normalize(some.to(options.device).float() / 255, model)).float())
+        with autocast(runtime.precision, runtime.device):
+            parts.append(backbone(normalize(some.to(runtime.device).float() / 255, model)).float())
     return torch.cat(parts)

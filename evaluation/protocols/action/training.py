@@ -1,7 +1,6 @@
 """Train a classifier of clips: SGD along a cosine, on the loop of all fine-tuning."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,26 +20,10 @@ from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources.named import collate
 from sslkit.data.views.augmentation import augment_clips, view_generator
 from sslkit.numerics.schedules import cosine
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 
 SAVE_SECONDS = 300.0  # between two checkpoints
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """Options of a training and its test; only `precision` and `seed` change what is learned.
-
-    precision: "float32", or "bfloat16" autocast. seed: of order, clips, crops, colours, dropout and the head's start.
-    workers: processes that decode, see `sslkit.data.loader.make_loader`. save_seconds: between two checkpoints, 0 for
-    one after every step. progress: bars.
-    """
-
-    device: torch.device
-    precision: str = "float32"
-    seed: int = 0
-    workers: int | str = "auto"
-    save_seconds: float = SAVE_SECONDS
-    progress: bool = True
 
 
 def rate_factor(recipe: Recipe, epoch: float) -> float:
@@ -59,7 +42,7 @@ def train(
     model: LoadedModel,
     clips: TrainingClips,
     recipe: Recipe,
-    options: RunOptions,
+    runtime: Runtime,
     checkpoint: Checkpoint | None = None,
 ) -> State:
     """Train `learned(net)` in place to the recipe's last epoch; see `loop.fit`.
@@ -69,28 +52,28 @@ def train(
     Raises Diverged when the loss is NaN or infinite, UserError for a checkpoint that is damaged or of another run.
     """
     state, part = State(), learned(net)
-    batch_size, seed = min(recipe.batch_size, len(clips)), options.seed
+    batch_size, seed = min(recipe.batch_size, len(clips)), runtime.seed
     per_epoch = len(clips) // batch_size
     schedule = {"films": len(clips), "batch_size": batch_size, "epochs": recipe.epochs, "seed": seed}
 
     def loss(tuned: nn.Module, batch: dict[str, Any], step: int) -> Tensor:
         state.notes += [path for path in batch["bad"] if path not in state.notes]
-        pixels, label = (batch[name].to(options.device, non_blocking=True) for name in ("clips", "label"))
+        pixels, label = (batch[name].to(runtime.device, non_blocking=True) for name in ("clips", "label"))
         return F.cross_entropy(tuned(_augmented(pixels, model, recipe, seed, divmod(step, per_epoch))), label)
 
     training = Training(
-        net.to(options.device).train(),
+        net.to(runtime.device).train(),
         clip_optimizer(part, recipe),
         steps=recipe.epochs * per_epoch,
         rate=lambda step: rate_factor(recipe, step / per_epoch),
-        batches=lambda first: _batches(clips, Schedule(**schedule, first=first), options),
+        batches=lambda first: _batches(clips, Schedule(**schedule, first=first), runtime),
         loss=loss,
         seed_at=lambda step: dropout_seed(seed, step),
         saved=part,
         period=per_epoch,
     )
-    how = {"precision": options.precision, "checkpoint": checkpoint, "progress": options.progress}
-    fit(training, options.device, state=state, **how)
+    how = {"precision": runtime.precision, "checkpoint": checkpoint, "progress": runtime.progress}
+    fit(training, runtime.device, state=state, **how)
     net.eval()
     return state
 
@@ -102,13 +85,13 @@ def _augmented(pixels: Tensor, model: LoadedModel, recipe: Recipe, seed: int, at
     return normalize(views, model)
 
 
-def _batches(clips: TrainingClips, schedule: Schedule, options: RunOptions) -> Iterator[dict[str, Any]]:
+def _batches(clips: TrainingClips, schedule: Schedule, runtime: Runtime) -> Iterator[dict[str, Any]]:
     loader = DataLoader(
         clips,
         batch_sampler=schedule,
         collate_fn=collate,
-        num_workers=min(workers_for(clips, options.workers, 1), len(schedule)),
-        pin_memory=options.device.type == "cuda",
-        generator=torch.Generator().manual_seed(options.seed),
+        num_workers=min(workers_for(clips, runtime.workers, 1), len(schedule)),
+        pin_memory=runtime.device.type == "cuda",
+        generator=torch.Generator().manual_seed(runtime.seed),
     )
     return plain_errors(loader)

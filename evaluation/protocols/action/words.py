@@ -80,7 +80,7 @@ TERMINAL = Terminal(
     usual=None,
     fits=lambda model, options: check_clips(model),
     agreed=agreed,
-    plan=lambda opened, task: [],  # `run` says the films of each split
+    plan=lambda opened, task, runtime: [],  # `run` says the films of each split
     remarks=remarks,
     following=following,
 )

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.protocols.base import Subject
-from evaluation.protocols.detection.measure import Opened, measured, opened
+from evaluation.protocols.detection.measure import Opened, asked, measured, opened
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.results import seed_name
 from evaluation.protocols.detection.words import TERMINAL
 from evaluation.results.result import Result
+from sslkit.runtime.context import Runtime
 
 
 def detection(
@@ -64,17 +65,17 @@ def detection(
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
     how |= {"every": every, "progress": progress}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
-    return run(opened("detection", model, data, options, place, masks=False), options)
+    return asked("detection", model, data, options, place, masks=False)
 
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the data, the network and the schedule before anything is computed. Raises UserError."""
-    return opened("detection", subject.model, subject.data, options, Place.of(subject), masks=False, once=subject.once)
+    return opened("detection", subject, options, masks=False)
 
 
-def run(opened: Opened, options: Options) -> list[Result]:
+def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Faster R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `detection`."""
-    return measured(opened, options)
+    return measured(opened, options, runtime)
 
 
 def beside(result: Result) -> tuple[str, ...]:

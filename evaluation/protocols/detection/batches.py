@@ -13,6 +13,7 @@ from evaluation.protocols.detection.boxes import Boxes, Target, for_training
 from evaluation.tuning.seeds import seed_of
 from sslkit.data.loader import EpochSampler, plain_errors
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 KEPT = ("boxes", "labels", "masks")  # keys of a target that torchvision needs
 
@@ -98,6 +99,11 @@ class _WithFlips(Sampler[list[tuple[int, bool]]]):
             yield list(zip(rows, flips.tolist(), strict=True))
 
 
+def readers(runtime: Runtime) -> int:
+    """Return the number of processes that read images: none where it is not asked for."""
+    return 0 if runtime.workers == "auto" else runtime.workers
+
+
 def mirrored(image: Tensor, target: Target) -> tuple[Tensor, Target]:
     """Flip the image (C, H, W), its boxes and its masks horizontally."""
     width = image.shape[-1]
@@ -111,7 +117,7 @@ def mirrored(image: Tensor, target: Target) -> tuple[Tensor, Target]:
 def training_batches(
     data: Boxes,
     in_chans: int,
-    device: torch.device,
+    runtime: Runtime,
     *,
     batch_size: int,
     seed: int,
@@ -119,12 +125,12 @@ def training_batches(
     last: int,
     rank: int = 0,
     world: int = 1,
-    workers: int = 0,
 ) -> Iterator[tuple[list[Tensor], list[dict[str, Tensor]]]]:
     """Yield images (in_chans, H, W) in [0, 1] and targets of the steps from `first` to `last`, on the device.
 
-    data: see `Boxes.to_learn_from`. batch_size: of all ranks together. workers: number of data loading processes.
+    data: see `Boxes.to_learn_from`. batch_size: of all ranks together. seed: of this purpose.
     """
+    device, workers = runtime.device, readers(runtime)
     upright = data.sizes[:, 0] > data.sizes[:, 1]
     batches = StepBatches(upright, batch_size, seed, first, last, rank, world)
     loader = DataLoader(

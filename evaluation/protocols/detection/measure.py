@@ -1,14 +1,15 @@
 """Data, schedule and trials, shared by detection and segmentation."""
 
 import tempfile
-from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from evaluation.datasets import AS_USUAL, Reading, parted
 from evaluation.features.checks import checked, device_of, whole_number
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.base import Subject
+from evaluation.protocols.detection.batches import readers
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_ap import CocoAP
@@ -21,10 +22,10 @@ from evaluation.protocols.detection.sources import open_boxes
 from evaluation.protocols.detection.training import Training
 from evaluation.protocols.detection.trials import Bench
 from evaluation.results.result import Result
+from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST_SEED
-
-Once = Callable[[Hashable, Callable[[], tuple[Boxes, Boxes]]], tuple[Boxes, Boxes]]
+from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +37,9 @@ class Opened:
     train: Boxes
     test: Boxes
     masks: bool
-    place: Place
 
 
-def open_splits(
-    data: Any, root: str | Path = "data", *, masks: bool = False, counts: str = "raise"
-) -> tuple[Boxes, Boxes]:
+def open_splits(data: Any, reading: Reading = AS_USUAL, *, masks: bool = False) -> tuple[Boxes, Boxes]:
     """Train and test of a detection set: a source of `open_boxes`, or {"train": Boxes, "test": Boxes}.
 
     Raises one UserError for all that is missing of both, for splits of different classes, and with `masks` for a set
@@ -52,7 +50,7 @@ def open_splits(
             raise UserError(f"data must have the splits train and test; it has {', '.join(data) or 'none'}")
         train, test = data["train"], data["test"]
     else:
-        train, test = _both(data, root, masks, counts)
+        train, test = _both(data, reading, masks)
     if train.classes != test.classes:
         raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
     if not (~(test.instances.iscrowd | test.instances.difficult)).any():
@@ -62,47 +60,52 @@ def open_splits(
     return train, test
 
 
-def opened(
-    name: str,
-    model: Any,
-    data: Any,
-    options: Options,
-    place: Place,
-    *,
-    masks: bool,
-    once: Once = lambda _, read: read(),
-) -> Opened:
-    """Open and check all that the trials of protocol `name` need. once: see `Subject.once`. Raises UserError."""
-    options, source = options.settled(), source_of(data, options.recipe)
-    check_trials(options.trials, place.seed)
-    whole_number("workers", place.workers, 0)
+def asked(name: str, model: Any, data: Any, options: Options, place: Place, *, masks: bool) -> list[Result]:
+    """Do the trials of protocol `name` for a call from Python; see `detection`."""
+    reading, runtime = parted(vars(place))
+    _check_runtime(options.settled(), runtime)
+    subject = Subject(load_model(model, image_size=place.image_size), data, reading)
+    return measured(opened(name, subject, options, masks=masks), options, runtime)
+
+
+def opened(name: str, subject: Subject, options: Options, *, masks: bool) -> Opened:
+    """Open and check all that the trials of protocol `name` need. Raises UserError."""
+    options, source = options.settled(), source_of(subject.data, options.recipe)
+    check_trials(options.trials, 0)
     CocoAP("box")  # says now, not after the training, that its packages are missing
-    device_of(place.device)
-    loaded = load_model(model, image_size=place.image_size)
-    check_fit(loaded, options.arch)
+    check_fit(subject.model, options.arch)
 
     def read() -> tuple[Boxes, Boxes]:
-        train, test = open_splits(source, place.root, masks=masks, counts=place.counts)
+        train, test = open_splits(source, subject.reading, masks=masks)
         return (train, test) if masks else (train.without_masks(), test.without_masks())
 
-    train, test = once(("boxes", masks, options.recipe), read)
-    planned(train, options, place, masks=masks)
-    return Opened(name, loaded, train, test, masks, place)
+    train, test = subject.once(("boxes", masks, options.recipe), read)
+    planned(train, options, Runtime(), masks=masks)
+    return Opened(name, subject.model, train, test, masks)
 
 
-def measured(opened: Opened, options: Options) -> list[Result]:
+def measured(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """The results of the trials; see `evaluation.protocols.detection.detection`."""
-    place, options = opened.place, options.settled()
-    training = planned(opened.train, options, place, masks=opened.masks)
-    seeds = list(range(place.seed, place.seed + options.trials))
+    options = options.settled()
+    _check_runtime(options, runtime)
+    training = planned(opened.train, options, runtime, masks=opened.masks)
+    seeds = list(range(runtime.seed, runtime.seed + options.trials))
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if place.out is None else place.out)
-        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(place, out=folder))
+        device = stack.enter_context(process_group(runtime.device))
+        out = stack.enter_context(tempfile.TemporaryDirectory()) if runtime.out is None else runtime.out
+        own = replace(runtime, device=device, out=out)
+        bench = Bench(opened.name, opened.model, opened.train, opened.test, own)
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []
-    for result in results if place.out is None else ():
+    for result in results if runtime.out is None else ():
         del result.details["pictures"]  # they are gone with the folder
     return results
+
+
+def _check_runtime(options: Options, runtime: Runtime) -> None:
+    check_trials(options.trials, runtime.seed)
+    whole_number("workers", readers(runtime), 0)
+    device_of(runtime.device)
 
 
 def check_trials(trials: int, seed: int) -> None:
@@ -111,19 +114,19 @@ def check_trials(trials: int, seed: int) -> None:
     checked("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
 
 
-def planned(train: Boxes, options: Options, place: Place, *, masks: bool) -> Training:
+def planned(train: Boxes, options: Options, runtime: Runtime, *, masks: bool) -> Training:
     """Return the training of a detector on a set, from settled options. Raises UserError for options out of range."""
     check_trainable(options.trainable)
     schedule = find_schedule(options.schedule, train.name)
     chosen = schedule.changed(options.steps, options.batch_size, options.lr)
-    return Training(chosen, options.arch, masks, options.trainable, place.precision, place.seed)
+    return Training(chosen, options.arch, masks, options.trainable, runtime.precision, runtime.seed)
 
 
-def _both(data: Any, root: str | Path, masks: bool, counts: str) -> tuple[Boxes, Boxes]:
+def _both(data: Any, reading: Reading, masks: bool) -> tuple[Boxes, Boxes]:
     opened, missing = [], []
     for split in ("train", "test"):
         try:
-            opened.append(open_boxes(data, split, root, masks=masks, counts=counts))
+            opened.append(open_boxes(data, split, reading.root, masks=masks, counts=reading.counts))
         except UserError as error:
             missing.append(str(error))
     if missing:

@@ -15,7 +15,6 @@ from evaluation.protocols._option_types import (
     SizeOrNone,
     TrialsOrNone,
 )
-from evaluation.protocols.base import Subject
 from evaluation.protocols.detection import recipes
 from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.detector import ARCHITECTURES
@@ -94,11 +93,3 @@ class Place:
     device: str = "auto"
     workers: Readers = 0
     progress: bool = True
-
-    @classmethod
-    def of(cls, subject: Subject) -> "Place":
-        """Return the settings of a subject of evaluation; workers=auto is 0 here."""
-        told = ("precision", "device", "counts", "progress", "workers")
-        how = {name: subject.how[name] for name in told if subject.how.get(name, "auto") != "auto"}
-        how |= {} if subject.every is None else {"every": subject.every}
-        return cls(seed=subject.seed, out=subject.out, root=subject.root, **how)

@@ -5,10 +5,10 @@ would be rounded to bfloat16, which around 600 knows only every fourth pixel.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from evaluation.tuning.precision import autocast
@@ -17,24 +17,24 @@ if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
 
 
-def set_precision(detector: "FasterRCNN", precision: str, device: torch.device) -> "FasterRCNN":
+def set_precision(detector: "FasterRCNN", precision: str) -> "FasterRCNN":
     """The same detector, whose layers compute in `precision` ("float32" or "bfloat16") and hand on float32.
 
     Proposals, regions, losses and decoded boxes are float32 in any case.
     """
     if precision == "float32":
         return detector
-    heads = detector.roi_heads
+    heads, within = detector.roi_heads, partial(autocast, precision, next(detector.parameters()).device)
     head = getattr(heads.box_head, "res5", heads.box_head)  # C4's heads call layer4 by itself, for masks too
     layers = (head, heads.box_predictor, heads.mask_head, heads.mask_predictor)
     for part in dict.fromkeys((detector.backbone, detector.rpn.head, *layers)):
         if part is not None:
-            part.forward = partial(_within, part.forward, precision, device)
+            part.forward = partial(_within, part.forward, within)
     return detector
 
 
-def _within(forward: Callable[..., Any], precision: str, device: torch.device, *given: Any) -> Any:
-    with autocast(precision, device):
+def _within(forward: Callable[..., Any], context: Callable[[], AbstractContextManager], *given: Any) -> Any:
+    with context():
         return _float(forward(*given))
 
 

@@ -9,11 +9,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
+from evaluation.protocols.detection.batches import readers
 from evaluation.protocols.detection.body import as_input
 from evaluation.protocols.detection.boxes import Boxes, Pixels, Target
 from evaluation.protocols.detection.coco_ap import CocoAP
 from evaluation.protocols.detection.voc_ap import voc_ap
 from sslkit.data.loader import plain_errors
+from sslkit.runtime.context import Runtime
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
@@ -41,25 +43,23 @@ def predictions(
     detector: "FasterRCNN",
     data: Boxes,
     in_chans: int,
-    *,
-    device: torch.device,
-    workers: int = 0,
-    progress: bool | str = False,
+    runtime: Runtime,
+    title: str = "testing",
 ) -> Iterator[Prediction]:
     """Yield per image, in order: boxes (n, 4) in its own pixels, scores (n,), labels (n,), on the CPU, best first.
 
     With a Mask R-CNN also masks (n, H, W) bool. n is at most 100, scores are above .05. The batch size is 1, so that
     no prediction depends on the padding by other images.
-    detector: in eval mode, on the device. in_chans: 3, or 1 for a network of gray images.
+    detector: in eval mode, on the device. in_chans: 3, or 1 for a network of gray images. title: of the bar.
     """
+    workers = readers(runtime)
     context = "spawn" if workers else None
     loader = DataLoader(
         _Images(data.pixels, len(data)), batch_size=None, num_workers=workers, multiprocessing_context=context
     )
-    title = progress if isinstance(progress, str) else "testing"
-    hidden = None if progress else True
+    hidden = None if runtime.progress else True
     for image in tqdm(plain_errors(loader), title, len(data), unit="image", leave=False, disable=hidden):
-        [found] = detector([as_input(image.to(device), in_chans)])
+        [found] = detector([as_input(image.to(runtime.device), in_chans)])
         if "masks" in found:
             found["masks"] = found["masks"][:, 0] >= INSIDE
         yield {name: value.cpu() for name, value in found.items()}

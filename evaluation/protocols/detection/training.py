@@ -21,6 +21,7 @@ from evaluation.tuning.optimizers import decayed_apart, make_optimizer
 from evaluation.tuning.precision import check_precision
 from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 
 if TYPE_CHECKING:  # importing it takes more than a second
@@ -67,11 +68,10 @@ def train_detector(
     model: LoadedModel,
     data: Boxes,
     training: Training,
+    runtime: Runtime,
     *,
-    device: torch.device,
     checkpoint: Checkpoint | None = None,
-    workers: int = 0,
-    progress: bool | str = True,
+    title: str = "training",
 ) -> Trained:
     """Train a detector on a copy of the model's network, on the images of `data` that have objects; see `loop.fit`.
 
@@ -79,21 +79,22 @@ def train_detector(
     (seed, step, rank).
     checkpoint: resumed to bit-identical weights on one CPU and number of threads; a GPU adds in another order each
         time. It remains; remove it when the result is recorded.
-    workers: processes that read images. progress: a bar on a terminal, or its title.
+    runtime: its device is that of this process. title: of the bar.
     In a process group each rank takes its part of every batch, gradients are averaged and batch norm is synchronised.
     Raises UserError for a checkpoint that is damaged or of another run, too few images, and a loss that is NaN or
     infinite.
     """
+    device = runtime.device
     rows = (data if training.masks else data.without_masks()).to_learn_from()
     schedule, seed = training.schedule, training.seed
     own = {"arch": training.arch, "masks": training.masks, "trainable": training.trainable, "seed": seed}
     detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **own).to(device)
-    detector = set_precision(detector, training.precision, device)
+    detector = set_precision(detector, training.precision)
 
     def batches(purpose: str, first: int, last: int) -> Iterator[Any]:
         drawn = {"batch_size": schedule.batch_size, "seed": seed_of(purpose, seed) % 2**32}
-        steps = {"first": first, "last": last, "rank": rank(), "world": world_size(), "workers": workers}
-        return training_batches(rows, model.in_chans, device, **drawn, **steps)
+        steps = {"first": first, "last": last, "rank": rank(), "world": world_size()}
+        return training_batches(rows, model.in_chans, runtime, **drawn, **steps)
 
     plan = loop.Training(
         detector,
@@ -108,11 +109,11 @@ def train_detector(
     )
     try:
         # of the whole detector the precision is float32, see precision.py
-        state = loop.fit(plan, device, checkpoint=checkpoint, progress=progress)
+        state = loop.fit(plan, device, checkpoint=checkpoint, progress=runtime.progress and title)
     except loop.Diverged as error:
         raise UserError(f"{error}: lower lr={schedule.lr:g}") from error
     many = min(schedule.precise, len(rows) // schedule.batch_size)
-    _settle(detector, batches("precise", 0, many), schedule.steps, seed, device)
+    _settle(detector, batches("precise", 0, many), schedule.steps, seed)
     return Trained(detector.eval(), state.losses, state.before)
 
 
@@ -140,9 +141,9 @@ def _total_loss(detector: nn.Module, batch: Any) -> Tensor:
     return sum(detector(*batch).values())
 
 
-def _settle(detector: "FasterRCNN", batches: Iterator[Any], first: int, seed: int, device: torch.device) -> None:
+def _settle(detector: "FasterRCNN", batches: Iterator[Any], first: int, seed: int) -> None:
     """Compute precise batch norm statistics, with the draws of the steps from `first` on."""
-    steps = count(first)
+    steps, device = count(first), next(detector.parameters()).device
 
     def forward(batch: Any) -> None:
         loop.seed_generators(step_seed(seed, next(steps)), device)

@@ -13,15 +13,14 @@ from tqdm import tqdm
 
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.boxes import Boxes
-from evaluation.protocols.detection.options import Place
 from evaluation.protocols.detection.pictures import draw_predictions
 from evaluation.protocols.detection.prediction import Prediction, average_precisions, predictions
 from evaluation.protocols.detection.training import Trained, Training, train_detector
 from evaluation.results.records import Records, run_id
-from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.processes import process_group
+from evaluation.tuning.checkpoint import EVERY, Checkpoint
 from evaluation.tuning.recorded import checkpoint_of, each_recorded
 from sslkit.files.writing import write_whole
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal.columns import printable
 
@@ -30,13 +29,13 @@ PICTURED = 6  # images of a picture
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """A model, a set's two splits, and where the trials of protocol `name` are done: place.out is a folder."""
+    """A model, a set's two splits, and the runtime of the trials of protocol `name`, with a device and a folder."""
 
     name: str
     model: LoadedModel
     train: Boxes
     test: Boxes
-    place: Place
+    runtime: Runtime
 
     def run(self, training: Training, seeds: Sequence[int]) -> list[dict[str, Any]]:
         """Return the record of the trial of each seed, in order; a recorded one is not done again.
@@ -46,23 +45,24 @@ class Bench:
         records, and the others get [].
         Raises UserError; see `train_detector` and `average_precisions`.
         """
-        with process_group(self.place.device) as device:
-            records = Records(self.place.out / f"{self.name}.jsonl")
-            trials = [replace(training, seed=seed) for seed in seeds]
-            keys = [self.key(trial) for trial in trials]
-            for number in sorted(set(range(len(keys))) - set(records.missing(keys))):
-                self._say(f"{self._title(number, seeds)}: was done before, its numbers are kept")
+        records = Records(self.folder.with_name(f"{self.name}.jsonl"))
+        trials = [replace(training, seed=seed) for seed in seeds]
+        keys = [self.key(trial) for trial in trials]
+        for number in sorted(set(range(len(keys))) - set(records.missing(keys))):
+            self._say(f"{self._title(number, seeds)}: was done before, its numbers are kept")
+        every = EVERY if self.runtime.every is None else self.runtime.every
 
-            def work(number: int) -> dict[str, Any]:
-                checkpoint = checkpoint_of(records.path, keys[number], self.place.every)
-                return self._trial(trials[number], device, checkpoint, self._title(number, seeds))
+        def work(number: int) -> dict[str, Any]:
+            return self._trial(
+                trials[number], checkpoint_of(records.path, keys[number], every), self._title(number, seeds)
+            )
 
-            found = each_recorded(keys, records, work)
-            return found if rank() == 0 else []
+        found = each_recorded(keys, records, work)
+        return found if rank() == 0 else []
 
     @property
     def folder(self) -> Path:
-        return self.place.out / self.name
+        return Path(self.runtime.out) / self.name
 
     def key(self, training: Training) -> dict[str, Any]:
         """Everything that a trial depends on: equal keys give equal results."""
@@ -82,27 +82,23 @@ class Bench:
         return f"{self.name}, trial {number + 1} of {len(seeds)}" if len(seeds) > 1 else self.name
 
     def _say(self, line: str) -> None:
-        if rank() == 0 and self.place.progress:
+        if rank() == 0 and self.runtime.progress:
             tqdm.write(printable(line, keep=""), file=sys.stderr)
 
-    def _trial(self, training: Training, device: torch.device, checkpoint: Checkpoint, title: str) -> dict[str, Any]:
+    def _trial(self, training: Training, checkpoint: Checkpoint, title: str) -> dict[str, Any]:
         """Train and test; return the values of the record, on ranks other than 0 nothing."""
         started = time.perf_counter()
-        how = {"device": device, "checkpoint": checkpoint, "workers": self.place.workers}
-        trained = train_detector(self.model, self.train, training, **how, progress=self.place.progress and title)
+        trained = train_detector(self.model, self.train, training, self.runtime, checkpoint=checkpoint, title=title)
         if rank() != 0:
             return {}
-        values = self._tested(trained, training, device, run_id(self.key(training)))
+        values = self._tested(trained, training, run_id(self.key(training)))
         seconds = trained.before + time.perf_counter() - started
-        return {**values, "seconds": seconds, "device": device.type}
+        return {**values, "seconds": seconds, "device": self.runtime.device.type}
 
-    def _tested(self, trained: Trained, training: Training, device: torch.device, run: str) -> dict[str, Any]:
+    def _tested(self, trained: Trained, training: Training, run: str) -> dict[str, Any]:
         import safetensors.torch
 
-        how = {"device": device, "workers": self.place.workers}
-        found = predictions(
-            trained.detector, self.test, self.model.in_chans, progress=self.place.progress and "testing", **how
-        )
+        found = predictions(trained.detector, self.test, self.model.in_chans, self.runtime)
         first: list[Prediction] = []
         values = average_precisions(_kept(found, first), self.test, training.masks)
         picture, weights = f"{re.sub(r'[^-+.0-9A-Za-z_]+', '_', self.test.name)}-{run}.png", f"{run}.safetensors"

@@ -11,6 +11,7 @@ from evaluation.protocols.detection.measure import Opened, planned
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.recipes import TASKS, USUAL, source_of
 from evaluation.protocols.detection.results import described
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
 
 OUT = "runs/evaluation"
@@ -22,10 +23,10 @@ def fits(model: LoadedModel, options: Options) -> None:
     check_fit(model, options.settled().arch)
 
 
-def plan(opened: Opened, task: Task) -> list[tuple[str, str]]:
+def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
     """The sizes of the data, the schedule, and the number of trials."""
     options, train, test = task.options.settled(), opened.train, opened.test
-    training = planned(train, options, opened.place, masks=opened.masks)
+    training = planned(train, options, runtime, masks=opened.masks)
     schedule = training.schedule
     objects = f"{int(train.instances.counts.sum()):,} objects of {len(train.classes)} classes"
     ranks = f" on {world_size()} processes" if world_size() > 1 else ""

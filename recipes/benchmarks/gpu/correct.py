@@ -12,6 +12,7 @@ from torch import Tensor
 
 import sslkit
 from sslkit import objectives, regularizers
+from sslkit.runtime.context import Runtime
 
 SIDE, BATCH = 32, 32
 # What a comparison may differ by: the loss as a share of the terms' sizes, the gradient as a share of its norm.
@@ -40,16 +41,16 @@ def names() -> Iterator[str]:
         yield "+".join([name, *regularizers.names()])
 
 
-def compare(name: str, device: torch.device, precision: str, *, size: int = BATCH) -> Gap:
-    """The gap of one training step on `device` from the same step on the CPU in float32.
+def compare(name: str, runtime: Runtime, precision: str, *, size: int = BATCH) -> Gap:
+    """The gap of one training step on the device from the same step on the CPU in float32.
 
     The random numbers of the views are drawn on the CPU, so that both steps see the same ones. With bfloat16 the
     reference is float32 on the device itself.
     """
     method, batch = prepared(name, size)
-    reference = torch.device("cpu") if precision == "float32" else device
+    reference = Runtime(device=torch.device("cpu")) if precision == "float32" else runtime
     want = one_step(copy.deepcopy(method), batch, reference, "float32")
-    got = one_step(method, batch, device, precision)
+    got = one_step(method, batch, runtime, precision)
     scale = sum(abs(value) for key, value in want["terms"].items() if key != "loss")
     return Gap(
         loss=abs(got["terms"]["loss"] - want["terms"]["loss"]) / max(scale, 1e-8),
@@ -68,13 +69,13 @@ def prepared(name: str, size: int) -> tuple[sslkit.Method, dict[str, Tensor]]:
     return method, images.__getitems__(list(range(max(size, method.objective.least_images))))
 
 
-def one_step(method: sslkit.Method, batch: dict[str, Tensor], device: torch.device, precision: str) -> dict[str, Any]:
+def one_step(method: sslkit.Method, batch: dict[str, Tensor], runtime: Runtime, precision: str) -> dict[str, Any]:
     """Terms, gradient (of all parameters, one vector) and views of a training step, on the CPU."""
-    method = method.to(device).train()
-    images, index = batch["images"].to(device), batch["index"].to(device)
+    method = method.to(runtime.device).train()
+    images, index = batch["images"].to(runtime.device), batch["index"].to(runtime.device)
     views = [view.float().cpu() for view in method.make_views(images)]
-    labels = {"labels": batch["label"].to(device)} if method.objective.needs_labels else {}
-    with autocast(device, precision):
+    labels = {"labels": batch["label"].to(runtime.device)} if method.objective.needs_labels else {}
+    with autocast(runtime, precision):
         terms = method(images, index, **labels)
     terms["loss"].backward()
     gradients = [
@@ -87,5 +88,5 @@ def one_step(method: sslkit.Method, batch: dict[str, Tensor], device: torch.devi
     }
 
 
-def autocast(device: torch.device, precision: str) -> AbstractContextManager:
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+def autocast(runtime: Runtime, precision: str) -> AbstractContextManager:
+    return torch.autocast(runtime.device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()

@@ -18,6 +18,7 @@ import sslkit
 from sslkit.data.loader import make_loader
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.recipe import SIMCLR
+from sslkit.runtime.context import Runtime
 
 COPIES = 128  # of the 32 files
 SIDE = 224
@@ -35,20 +36,20 @@ def write(folder: Path, *, copies: int = COPIES) -> list[Path]:
     return found
 
 
-def rates(folder: Path, paths: list[Path], device: torch.device, *, batch: int = 256) -> dict[str, float]:
+def rates(folder: Path, paths: list[Path], runtime: Runtime, *, batch: int = 256) -> dict[str, float]:
     """Images a second into two views' crops: of CPU workers, one for each core but one, and of nvJPEG on the GPU."""
     ways: dict[str, Callable[[], int]] = {"CPU workers": _with_workers(folder, batch)}
-    if device.type == "cuda":
-        ways["nvJPEG"] = _with_nvjpeg(paths, batch, device)
+    if runtime.device.type == "cuda":
+        ways["nvJPEG"] = _with_nvjpeg(paths, batch, runtime)
     found = {}
     for name, read in ways.items():
         read()
         seconds = []
         for _ in range(3):
-            wait(device)
+            wait(runtime)
             start = time.perf_counter()
             count = read()
-            wait(device)
+            wait(runtime)
             seconds.append((time.perf_counter() - start) / count)
         found[name] = round(1 / median(seconds), 1)
     return found
@@ -64,12 +65,12 @@ def _with_workers(folder: Path, batch: int) -> Callable[[], int]:
     return read
 
 
-def _with_nvjpeg(paths: list[Path], batch: int, device: torch.device) -> Callable[[], int]:
+def _with_nvjpeg(paths: list[Path], batch: int, runtime: Runtime) -> Callable[[], int]:
     crop = v2.RandomResizedCrop(SIDE, (0.08, 1.0), antialias=True)
 
     def read() -> int:
         for start in range(0, len(paths), batch):
-            images = decode_jpeg([read_file(str(path)) for path in paths[start : start + batch]], device=device)
+            images = decode_jpeg([read_file(str(path)) for path in paths[start : start + batch]], device=runtime.device)
             for _ in range(2):
                 torch.stack([crop(image) for image in images])
         return len(paths)
@@ -77,7 +78,7 @@ def _with_nvjpeg(paths: list[Path], batch: int, device: torch.device) -> Callabl
     return read
 
 
-def run(folder: Path, out: Path, device: torch.device, *, backbone: str, batch: int, epochs: int = 3) -> dict[str, Any]:
+def run(folder: Path, out: Path, runtime: Runtime, *, backbone: str, batch: int, epochs: int = 3) -> dict[str, Any]:
     """A run from the files: images a second and the share of time that it waits for them, medians of later epochs."""
     config = {
         "method": "byol",
@@ -87,7 +88,7 @@ def run(folder: Path, out: Path, device: torch.device, *, backbone: str, batch: 
         "out": str(out),
         "name": "run",
         "eval": {"every": 1000, "tsne": 0},
-        "trainer": {"progress": False, "accelerator": "gpu" if device.type == "cuda" else "cpu"},
+        "trainer": {"progress": False, "accelerator": "gpu" if runtime.device.type == "cuda" else "cpu"},
     }
     entry = sslkit.pretrain(config)
     rows = list(csv.DictReader((entry.folder / "metrics.csv").read_text().splitlines()))

@@ -12,20 +12,21 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
+from sslkit.runtime.context import Runtime
 from sslkit.training.step import compiled_parts
 
 Step = Callable[[], None]
 
 
-def contestants(network: str, device: torch.device, *, size: int, batch: int) -> dict[str, Step]:
+def contestants(network: str, runtime: Runtime, *, size: int, batch: int) -> dict[str, Step]:
     """Steps of SimCLR, BYOL and their plug-ins on `batch` uint8 images that are on the device, two views each.
 
     bare: forward and backward of the network alone, of as many images as there are views, in one pass. lightly: BYOL
     from its modules on given views, one pass for each view, as in its examples.
     """
     torch.manual_seed(0)
-    images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(device)
-    index = torch.arange(batch, device=device)
+    images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(runtime.device)
+    index = torch.arange(batch, device=runtime.device)
     found = {"bare network": bare(network, images)}
     for name in ("simclr", "byol", "byol+dsa", "byol+guide"):
         found[name] = whole(name, network, images, index)
@@ -34,14 +35,14 @@ def contestants(network: str, device: torch.device, *, size: int, batch: int) ->
     return found
 
 
-def small_contestants(network: str, device: torch.device, *, size: int = 32, batch: int = 256) -> dict[str, Step]:
+def small_contestants(network: str, runtime: Runtime, *, size: int = 32, batch: int = 256) -> dict[str, Step]:
     """Steps of a small network, which starting the kernels may take longer than the kernels.
 
     graphs: compiled with CUDA graphs, PyTorch's reduce-overhead.
     """
     torch.manual_seed(0)
-    images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(device)
-    index = torch.arange(batch, device=device)
+    images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(runtime.device)
+    index = torch.arange(batch, device=runtime.device)
     return {
         "bare network": bare(network, images),
         "simclr": whole("simclr", network, images, index),
@@ -50,13 +51,13 @@ def small_contestants(network: str, device: torch.device, *, size: int = 32, bat
     }
 
 
-def largest_batch(name: str, network: str, device: torch.device, *, size: int, start: int = 256) -> int:
+def largest_batch(name: str, network: str, runtime: Runtime, *, size: int, start: int = 256) -> int:
     """The largest batch, doubling from `start`, of which a training step fits into the memory; 0 if not even that."""
     fits, batch = 0, start
     while True:
-        images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(device)
+        images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8).to(runtime.device)
         try:
-            whole(name, network, images, torch.arange(batch, device=device))()
+            whole(name, network, images, torch.arange(batch, device=runtime.device))()
         except torch.OutOfMemoryError:
             return fits
         finally:
@@ -75,7 +76,7 @@ def whole(name: str, network: str, images: Tensor, index: Tensor, *, compiled: s
 
     def step() -> None:
         method.shares.steps = 1  # no step in which the shares are measured
-        with half(images.device):
+        with half(images):
             loss = method(images, index)["loss"]
         _update(loss, optimizer)
         method.after_step(0.5)
@@ -88,7 +89,7 @@ def bare(network: str, images: Tensor) -> Step:
     pixels = (images.float() / 255).repeat(2, 1, 1, 1)
 
     def step() -> None:
-        with half(images.device):
+        with half(images):
             h = body(pixels)
         h.float().square().mean().backward()
         body.zero_grad()
@@ -109,7 +110,7 @@ def lightly(network: str, images: Tensor) -> Step:
     loss_of, views = NegativeCosineSimilarity(), [images.float() / 255, images.flip(3).float() / 255]
 
     def step() -> None:
-        with half(images.device):
+        with half(images):
             predicted = [predictor(student(view)) for view in views]
             with torch.no_grad():
                 targets = [teacher(view) for view in views]
@@ -120,7 +121,7 @@ def lightly(network: str, images: Tensor) -> Step:
     return step
 
 
-def rates(steps: dict[str, Step], batch: int, device: torch.device, *, rounds: int, each: int) -> dict[str, Any]:
+def rates(steps: dict[str, Step], batch: int, runtime: Runtime, *, rounds: int, each: int) -> dict[str, Any]:
     """Images a second of every contestant, medians of rounds of `each` steps in turns, and GiB of memory at most."""
     for step in steps.values():
         for _ in range(3):
@@ -128,21 +129,21 @@ def rates(steps: dict[str, Step], batch: int, device: torch.device, *, rounds: i
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
-            wait(device)
+            wait(runtime)
             start = time.perf_counter()
             for _ in range(each):
                 step()
-            wait(device)
+            wait(runtime)
             seconds[name].append((time.perf_counter() - start) / each)
     return {name: round(batch / statistics.median(found), 1) for name, found in seconds.items()}
 
 
-def half(device: torch.device) -> AbstractContextManager:
-    return torch.autocast(device.type, torch.bfloat16) if device.type == "cuda" else nullcontext()
+def half(images: Tensor) -> AbstractContextManager:
+    return torch.autocast("cuda", torch.bfloat16) if images.is_cuda else nullcontext()
 
 
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
+def wait(runtime: Runtime) -> None:
+    if runtime.device.type == "cuda":
         torch.cuda.synchronize()
 
 

@@ -11,12 +11,13 @@ import torch
 
 import sslkit
 from sslkit.runtime.checkpoint import last
+from sslkit.runtime.context import Runtime
 
 RUN = "import json, sys, sslkit; sslkit.pretrain(json.loads(sys.argv[1]))"
 EPOCHS = 4
 
 
-def compare(method: str, scratch: Path, device: torch.device, *, deterministic: bool) -> dict[str, Any]:
+def compare(method: str, scratch: Path, runtime: Runtime, *, deterministic: bool) -> dict[str, Any]:
     """Largest difference of a weight: of two unbroken runs, and of a killed and resumed run from the first of them.
 
     killed_at: the number of epochs that were whole when the run was killed.
@@ -27,7 +28,7 @@ def compare(method: str, scratch: Path, device: torch.device, *, deterministic: 
         "epochs": EPOCHS,
         "name": "run",
         "eval": {"every": 1000, "tsne": 0},
-        "trainer": {"progress": False, "accelerator": _accelerator(device), "deterministic": deterministic},
+        "trainer": {"progress": False, "accelerator": _accelerator(runtime), "deterministic": deterministic},
     }
     for name in ("first", "second"):
         _start({**config, "out": str(scratch / name)}).wait()
@@ -49,8 +50,8 @@ def largest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> flo
     return max((one[name].double() - other[name].double()).abs().max().item() for name in one if one[name].numel())
 
 
-def _accelerator(device: torch.device) -> str:
-    return "gpu" if device.type == "cuda" else "cpu"
+def _accelerator(runtime: Runtime) -> str:
+    return "gpu" if runtime.device.type == "cuda" else "cpu"
 
 
 def _start(config: dict[str, Any]) -> subprocess.Popen:

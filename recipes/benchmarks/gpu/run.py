@@ -40,6 +40,8 @@ from gpu.fast import contestants, largest_batch, rates, small_contestants
 from gpu.table import table
 from results import keep, load
 
+from sslkit.runtime.context import Runtime
+
 RESULTS = "gpu/gpu"
 NETWORKS = ("resnet50", "vit_small_patch16_224")
 NARROW = ("narrow_resnet", "narrow_vit")
@@ -52,12 +54,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     if not args.table:
-        device = device_of(args.device)
+        runtime = Runtime(device=device_of(args.device))
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         for section in args.sections or [name for name in SECTIONS if name != "long"]:
-            if section in ON_GPU and device.type != "cuda":
+            if section in ON_GPU and runtime.device.type != "cuda":
                 raise SystemExit(f"{section} needs a GPU")
-            SECTIONS[section](args.only or list(names()), device)
+            SECTIONS[section](args.only or list(names()), runtime)
     print(table(load(RESULTS)))
 
 
@@ -67,97 +69,97 @@ def device_of(name: str) -> torch.device:
     return torch.device(name)
 
 
-def correct(methods: list[str], device: torch.device) -> None:
+def correct(methods: list[str], runtime: Runtime) -> None:
     """Compare every method, and say what is out of its bounds."""
     for name in methods:
-        for precision in BOUNDS if device.type == "cuda" else ("bfloat16",):
-            gap = compare(name, device, precision)
+        for precision in BOUNDS if runtime.device.type == "cuda" else ("bfloat16",):
+            gap = compare(name, runtime, precision)
             row = {"loss": gap.loss, "gradient": gap.gradient, "views": gap.views, "within": gap.within(precision)}
-            keep(RESULTS, f"{name} | {precision} | {device.type}", row | about(device), part="correct")
+            keep(RESULTS, f"{name} | {precision} | {runtime.device.type}", row | about(runtime), part="correct")
             print(line(name, precision, gap), flush=True)
 
 
-def sync(methods: list[str], device: torch.device) -> None:
+def sync(methods: list[str], runtime: Runtime) -> None:
     """List the calls of a step that wait for the GPU."""
     for name in methods:
-        found = waiting_calls(name, device)
-        keep(RESULTS, name, {"waits": found, **about(device)}, part="sync")
+        found = waiting_calls(name, runtime)
+        keep(RESULTS, name, {"waits": found, **about(runtime)}, part="sync")
         print(f"{name:<36} {'; '.join(found) or 'waits for nothing'}", flush=True)
 
 
-def resume(_: list[str], device: torch.device) -> None:
+def resume(_: list[str], runtime: Runtime) -> None:
     """Compare a killed and resumed run with unbroken ones; on a GPU also with trainer.deterministic."""
-    for deterministic in (False, True) if device.type == "cuda" else (False,):
+    for deterministic in (False, True) if runtime.device.type == "cuda" else (False,):
         for method in ("byol+dsa", "mae+guide"):
             with tempfile.TemporaryDirectory() as scratch:
-                found = gpu_resume.compare(method, Path(scratch), device, deterministic=deterministic)
-            name = f"{method} | {'deterministic' if deterministic else 'as it is'} | {device.type}"
-            keep(RESULTS, name, found | about(device), part="resume")
+                found = gpu_resume.compare(method, Path(scratch), runtime, deterministic=deterministic)
+            name = f"{method} | {'deterministic' if deterministic else 'as it is'} | {runtime.device.type}"
+            keep(RESULTS, name, found | about(runtime), part="resume")
             print(name, found, flush=True)
 
 
-def fast(_: list[str], device: torch.device, *, size: int = 224, batch: int = 256) -> None:
+def fast(_: list[str], runtime: Runtime, *, size: int = 224, batch: int = 256) -> None:
     """Images a second of every contestant, for each network."""
     for network in NETWORKS:
-        torch.cuda.reset_peak_memory_stats(device)
-        found = rates(contestants(network, device, size=size, batch=batch), batch, device, rounds=7, each=10)
+        torch.cuda.reset_peak_memory_stats(runtime.device)
+        found = rates(contestants(network, runtime, size=size, batch=batch), batch, runtime, rounds=7, each=10)
         memory = round(torch.cuda.max_memory_allocated() / 2**30, 1)
-        most = largest_batch("byol", network, device, size=size)
-        row = {"rates": found, "gib": memory, "batch": batch, "largest": most, **about(device)}
+        most = largest_batch("byol", network, runtime, size=size)
+        row = {"rates": found, "gib": memory, "batch": batch, "largest": most, **about(runtime)}
         keep(RESULTS, network, row, part="fast")
         print(network, found, f"largest batch of byol {most}", flush=True)
 
 
-def small(_: list[str], device: torch.device, *, batch: int = 256) -> None:
+def small(_: list[str], runtime: Runtime, *, batch: int = 256) -> None:
     """Images a second of narrow networks, as they are, compiled, and with CUDA graphs."""
     for network in NARROW:
-        found = rates(small_contestants(network, device, batch=batch), batch, device, rounds=7, each=20)
-        keep(RESULTS, network, {"rates": found, "batch": batch, **about(device)}, part="fast")
+        found = rates(small_contestants(network, runtime, batch=batch), batch, runtime, rounds=7, each=20)
+        keep(RESULTS, network, {"rates": found, "batch": batch, **about(runtime)}, part="fast")
         print(network, found, flush=True)
 
 
-def dsa(_: list[str], device: torch.device) -> None:
+def dsa(_: list[str], runtime: Runtime) -> None:
     """Time and memory of DSA's terms, and the share of a step of ResNet-50 at 224 px that they take."""
-    on_gpu = device.type == "cuda"
-    one = gpu_dsa.network_ms("resnet50", device) if on_gpu else None
-    found = gpu_dsa.costs(device) if on_gpu else gpu_dsa.costs(device, sizes=(512,), repeats=3)
+    on_gpu = runtime.device.type == "cuda"
+    one = gpu_dsa.network_ms("resnet50", runtime) if on_gpu else None
+    found = gpu_dsa.costs(runtime) if on_gpu else gpu_dsa.costs(runtime, sizes=(512,), repeats=3)
     for n, cost in found.items():
         share = {} if one is None else {"share": round(cost["ms"] / (one * n), 4)}
-        keep(RESULTS, f"{n} | {device.type}", cost | share | about(device), part="dsa")
+        keep(RESULTS, f"{n} | {runtime.device.type}", cost | share | about(runtime), part="dsa")
         print(n, cost | share, flush=True)
 
 
-def data(_: list[str], device: torch.device) -> None:
+def data(_: list[str], runtime: Runtime) -> None:
     """Images a second from JPEG files, and a run's share of waiting for them."""
-    on_gpu = device.type == "cuda"
+    on_gpu = runtime.device.type == "cuda"
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "files"
         paths = gpu_data.write(folder, copies=gpu_data.COPIES if on_gpu else 2)
-        found: dict[str, Any] = gpu_data.rates(folder, paths, device, batch=256 if on_gpu else 16)
+        found: dict[str, Any] = gpu_data.rates(folder, paths, runtime, batch=256 if on_gpu else 16)
         how = {"backbone": "resnet50" if on_gpu else "narrow_resnet", "batch": 256 if on_gpu else 16}
-        found |= gpu_data.run(folder, Path(scratch) / "zoo", device, **how)
-    keep(RESULTS, device.type, found | about(device), part="data")
+        found |= gpu_data.run(folder, Path(scratch) / "zoo", runtime, **how)
+    keep(RESULTS, runtime.device.type, found | about(runtime), part="data")
     print(found, flush=True)
 
 
-def long(_: list[str], device: torch.device, *, jobs: int = 8) -> None:
+def long(_: list[str], runtime: Runtime, *, jobs: int = 8) -> None:
     """The study of guide, several runs at a time on one GPU; finished runs are skipped when it is called again."""
     study = [sys.executable, str(Path(__file__).parents[1] / "plugins" / "run.py"), "guide", "--jobs", str(jobs)]
     for words in ([], ["--epochs", "50"], ["--data", "letters"]):
         subprocess.run([*study, *words], check=True)
 
 
-def about(device: torch.device) -> dict[str, str]:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+def about(runtime: Runtime) -> dict[str, str]:
+    name = torch.cuda.get_device_name(runtime.device) if runtime.device.type == "cuda" else "CPU"
     return {"device": name, "torch": torch.__version__, "date": date.today().isoformat()}
 
 
-def waiting_calls(name: str, device: torch.device) -> list[str]:
+def waiting_calls(name: str, runtime: Runtime) -> list[str]:
     """File and line of each call in a step that waits for the device."""
     method, batch = prepared(name, 32)
-    method = method.to(device)
+    method = method.to(runtime.device)
     optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], 1e-3)
-    images, index, label = (batch[key].to(device) for key in ("images", "index", "label"))
+    images, index, label = (batch[key].to(runtime.device) for key in ("images", "index", "label"))
     labels = {"labels": label} if method.objective.needs_labels else {}
 
     def step() -> None:

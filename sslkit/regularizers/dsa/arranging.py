@@ -120,7 +120,7 @@ class _ReluShare(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor) -> Tensor:
         share, total = ctx.saved_tensors
-        with one_thread(share.device, share.numel()):
+        with one_thread(share, share.numel()):
             by_q = (grad - (grad * share).sum(1, keepdim=True)).div_(total)
             return torch.ops.aten.threshold_backward(by_q, share, 0)
 
@@ -234,7 +234,7 @@ class _LogSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z: Tensor, m: Tensor, form: _Form) -> Tensor:
         parts = []
-        with one_thread(m.device, m.numel()):
+        with one_thread(m, m.numel()):
             for block in form.blocks(len(z)):
                 exponent = form.exponent(form.slope(m, block), form.distance(z, block), block)
                 parts.append(exponent.flatten().logsumexp(0))
@@ -250,7 +250,7 @@ class _LogSum(torch.autograd.Function):
         form, (want_z, want_m, _) = ctx.form, ctx.needs_input_grad
         grad_z = torch.zeros_like(z) if want_z else None
         grad_m = torch.empty_like(m) if want_m else None
-        with one_thread(m.device, m.numel()):
+        with one_thread(m, m.numel()):
             for block in form.blocks(len(z)):
                 d, slope = form.distance(z, block), form.slope(m, block)
                 share = form.exponent(slope, d, block).sub_(total.clamp_min(-1e30)).exp_().mul_(grad)

@@ -57,13 +57,13 @@ def of_rank(z: Tensor, index: Tensor, *, as_code: bool) -> tuple[Tensor, Tensor,
 
 
 @contextmanager
-def one_thread(device: torch.device, pairs: int = 0) -> Iterator[None]:
+def one_thread(x: torch.Tensor, pairs: int = 0) -> Iterator[None]:
     """Run CPU operations of this Python thread on one core inside the context, if `pairs` is at most SMALL.
 
     Waking the other threads takes longer than an operation on some 100,000 pairs.
     """
     threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1 or pairs > SMALL:
+    if x.device.type != "cpu" or threads == 1 or pairs > SMALL:
         yield
         return
     torch.set_num_threads(1)
@@ -115,7 +115,7 @@ class _Blocked(torch.autograd.Function):
         tile = _Tile(u, v)
         us, vs, ws = tile.of_u(u.T.contiguous()), tile.of_v(-v.T.contiguous()), w.split(tile.hidden)
         out = (v @ w).repeat(len(u), 1)
-        with one_thread(u.device):  # an operation on a tile takes 20 us
+        with one_thread(u):  # an operation on a tile takes 20 us
             for u_parts, strip in zip(us, out.split(tile.rows), strict=True):
                 for v_parts, block in zip(vs, strip.split(tile.columns, 1), strict=True):
                     total = block.clone(memory_format=torch.contiguous_format).view(-1)
@@ -132,7 +132,7 @@ class _Blocked(torch.autograd.Function):
         tile, u, v = _Tile(u, v), u.T.contiguous(), v.T.contiguous()
         over_others, over_anchors = torch.zeros_like(u), torch.zeros_like(v)  # sum_j P, sum_i P: (H, r), (H, n)
         columns = list(zip(tile.of_v(v), tile.of_v(over_anchors), strict=True))
-        with one_thread(u.device):
+        with one_thread(u):
             for u_parts, u_sums, strip in zip(tile.of_u(u), tile.of_u(over_others), grad.split(tile.rows), strict=True):
                 for (v_parts, v_sums), g in zip(columns, strip.split(tile.columns, 1), strict=True):
                     for u_h, v_h, u_sum, v_sum in zip(u_parts, v_parts, u_sums, v_sums, strict=True):

@@ -166,7 +166,7 @@ class DSA(Regularizer):
             clean = self._clean_features(index, images)
             seen = self._view_features(e) if self.mode == "view" and self.upsilon else clean
             arrange = consistency = z.new_zeros(())
-            with one_thread(z.device, len(z) ** 2):
+            with one_thread(z, len(z) ** 2):
                 if self.nu or self.upsilon:
                     m = self._arranged(z, rows)
                     self._watch(m)

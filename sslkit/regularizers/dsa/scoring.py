@@ -77,7 +77,7 @@ class _SquareDistance(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
         m, prior = ctx.saved_tensors
-        with one_thread(m.device, m.numel()):
+        with one_thread(m, m.numel()):
             return (m - prior).mul_(2 * grad), None
 
 

@@ -11,6 +11,7 @@ from evaluation.embedding.drawing import coloured, draw_map, flattened, gridded
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
 from evaluation.embedding.thumbnails import shortened, thumbnails
+from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from sslkit.errors import UserError
 
@@ -22,7 +23,9 @@ def parts(clipart):
 
 @pytest.fixture
 def embedding(parts, net, tmp_path):
-    return embed_parts(load_model(net, image_size=16), parts, cache=tmp_path / "cache", workers=0, progress=False)
+    return embed_parts(
+        load_model(net, image_size=16), parts, *context(cache=tmp_path / "cache", workers=0, progress=False)
+    )
 
 
 @pytest.mark.parametrize(("method", "most"), [("pca", 400), ("tsne", 10)])

@@ -20,13 +20,14 @@ from evaluation.embedding.near_duplicates import (
 )
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
+from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from sslkit.errors import UserError
 
 
 def source(model, folder: Path, cache: Path) -> Source:
     parts = open_parts(folder)
-    return Source(folder.name, parts, embed_parts(model, parts, cache=cache, workers=0, progress=False))
+    return Source(folder.name, parts, embed_parts(model, parts, *context(cache=cache, workers=0, progress=False)))
 
 
 @pytest.fixture(scope="module")

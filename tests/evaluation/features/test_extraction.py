@@ -256,3 +256,22 @@ def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:
         of_digits(Counting(), cache=None, device="cuda")
     with pytest.raises(UserError, match="digits has no split 'tset'"):
         evaluation.extract(load_model(Counting(), image_size=8, in_chans=1), "digits", "tset", cache=None)
+
+
+def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(tmp_path: Path) -> None:
+    digits = sslkit.open_images("digits", split="test")
+    for row, pixels in enumerate(digits.pixels[:12, 0]):
+        for kind, values in (("plain", pixels), ("deep", pixels.astype(np.uint16) * 16)):
+            path = tmp_path / kind / f"class{row % 2}" / f"{row:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(values).save(path)
+    model = load_model("random:narrow_resnet", image_size=8, in_chans=1)
+
+    def features(kind: str, **how: object) -> np.ndarray:
+        return evaluation.extract(model, tmp_path / kind, "all", cache=None, workers=0, progress=False, **how).x
+
+    plain = features("plain")
+    np.testing.assert_array_equal(features("deep", range=[0, 16 * 255]), plain)
+    assert np.abs(features("deep", range=[0, 8191]) - plain).max() > 1e-3
+    with pytest.raises(UserError, match="range"):
+        features("deep", range=[9, 3])

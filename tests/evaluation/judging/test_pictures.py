@@ -1,6 +1,5 @@
 """Pictures of an evaluation: small test sets, images that are in training and test, data sets of one name."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,14 @@ from evaluation.features.table import Features
 from evaluation.judging import pictures
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
+from sslkit.runtime.context import Runtime
 
 
-@dataclass
 class Judged:
-    train: Features
-    test: Features
-    seed: int = 0
+    """What a `Subject` gives."""
+
+    def __init__(self, train: Features, test: Features) -> None:
+        self.train, self.test = lambda runtime: train, lambda runtime: test
 
 
 def features(rows: np.ndarray, classes: int = 2) -> Features:
@@ -34,7 +34,7 @@ def result() -> Result:
 def test_too_few_images_for_a_map_are_a_warning(result: Result, tmp_path: Path) -> None:
     few = Judged(features(np.arange(100)), features(np.arange(100, 120)))
     with pytest.warns(UserWarning, match="no map of .*at least 30 images"):
-        written = pictures.draw(tmp_path, [result], [few])
+        written = pictures.draw([result], [few], Runtime(out=tmp_path))
     assert [path.name for path in written] == ["evaluation.png", "confusion-.png"]
 
 
@@ -44,11 +44,11 @@ def test_an_image_of_train_does_not_vote_for_itself(
     shown = {}
     monkeypatch.setattr(pictures, "plot_confusion", lambda y, voted, *_, **__: shown.update(y=y, voted=voted))
     twins = Judged(features(np.arange(100), 10), features(np.arange(90), 10))
-    pictures.draw(tmp_path, [result], [twins])
+    pictures.draw([result], [twins], Runtime(out=tmp_path))
     assert (shown["y"] == shown["voted"]).mean() < 0.4, "random features"
 
 
 def test_data_sets_of_one_name_have_pictures_of_their_own(result: Result, tmp_path: Path) -> None:
     one = Judged(features(np.arange(100)), features(np.arange(100, 200)))
-    written = pictures.draw(tmp_path, [result], [one, one, one])
+    written = pictures.draw([result], [one, one, one], Runtime(out=tmp_path))
     assert len(set(written)) == 7 and all(path.is_file() for path in written)

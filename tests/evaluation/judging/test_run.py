@@ -25,6 +25,7 @@ from evaluation.results.result import Result
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.context import Runtime
 
 SMALL = {  # options that make a protocol short enough for a test
     "few_shot": {"episodes": 20, "n_query": 4, "n_way": 3},
@@ -63,7 +64,7 @@ def model():
 
 @pytest.mark.parametrize("name", protocols.names())
 def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, model, tmp_path: Path) -> None:
-    how = {"cache": tmp_path / "cache", "progress": False}
+    runtime = Runtime(cache=tmp_path / "cache", out=tmp_path, progress=False)
     if name in ("detection", "segmentation"):
         data = {split: replace(clipart_boxes(3, split), name="six") for split in ("train", "test")}
     if name in ("linear_seg", "knn_seg"):
@@ -73,7 +74,7 @@ def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, mode
         data, model = f"video:{write_motions(tmp_path / 'six')}", load_model("random:narrow_slow", image_size=16)
     protocol = protocols.find(name)
     options = protocol.Options(**SMALL.get(name, {}))
-    results = protocol.run(protocol.open(Subject(model, data, how=how, out=tmp_path), options), options)
+    results = protocol.run(protocol.open(Subject(model, data), options), options, runtime)
     assert results
     for result in results:
         assert result.protocol == name and result.recipe and result.metric and result.n > 0
@@ -183,8 +184,7 @@ def test_random_features_are_told_apart_from_pixels(data: str, model) -> None:
     other = load_model("random:narrow_resnet:1", image_size=8, in_chans=1)
     results = []
     for one in (model, other):
-        subject = Subject(one, data, how={"cache": None, "progress": False})
-        results += knn.run(subject, knn.Options())
+        results += knn.run(Subject(one, data), knn.Options(), Runtime(cache=None, progress=False))
     comparison = evaluation.compare(*results)
     assert comparison.difference == pytest.approx(results[0].value - results[1].value)
     assert comparison.n == 60 and comparison.verdict
@@ -209,8 +209,8 @@ def test_val_is_learned_from_and_what_is_left_out_is_in_the_result(tmp_path: Pat
     folder = picture_folder(tmp_path / "pictures", {"train": 20, "val": 10, "test": 12})
     model = load_model("random:narrow_resnet", image_size=32, in_chans=3)
     how = {"cache": tmp_path / "cache", "progress": False, "workers": 0}
-    subject = Subject(model, str(folder), how=how)
-    assert len(subject.train) == 60 and len(set(subject.train.ids.tolist())) == 60
+    train = Subject(model, str(folder)).train(Runtime(**how))
+    assert len(train) == 60 and len(set(train.ids.tolist())) == 60
     said: list[str] = []
     [result] = run.evaluate(model, str(folder), "knn", out=tmp_path / "out", say=said.append, **how)
     assert result.details["bank"] == 60 and result.n == 23

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from evaluation.learners import strengths
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
-from evaluation.learners.logistic import fit_path
+from evaluation.learners.logistic import ON_CPU, fit_path
 from evaluation.learners.strengths import STRENGTHS, STRIDE, best_of, fit, problem, scores_of, search, settled
 
 X, Y = load_digits(return_X_y=True)
@@ -21,7 +21,7 @@ def part(start: int, stop: int) -> Part:
 
 
 def searched(learn: Part, judge: Part, scaling: Scaling = SCALING) -> list[strengths.Tried]:
-    return list(search(learn, judge, scaling, "top1", "cpu", 2000, STRENGTHS))
+    return list(search(learn, judge, scaling, "top1", ON_CPU, 2000, STRENGTHS))
 
 
 def test_the_chosen_strength_is_as_good_as_the_best_of_all() -> None:
@@ -73,7 +73,7 @@ def test_settled(values: list[float], losses: list[float], ended: bool) -> None:
 
 
 def test_float64_goes_on_where_float32_ends() -> None:
-    at = problem(part(0, 600), SCALING, "cpu")
+    at = problem(part(0, 600), SCALING, ON_CPU)
     alone = at.fit(1e5, tol=1e-7, max_iter=3000)
     both = fit(at, 1e5, tol=1e-7, max_iter=3000, start=None)
     assert not alone.converged and both.converged and both.n_iter > alone.n_iter

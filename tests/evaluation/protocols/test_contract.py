@@ -23,6 +23,7 @@ from evaluation.results.tables import table
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.context import Runtime
 
 FOLDER = Path(protocols.__file__).parent
 LISTED = sorted(
@@ -40,6 +41,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +56,11 @@ def open(subject: Subject, options: Options) -> Subject:
     return subject
 
 
-def run(opened: Subject, options: Options) -> list[Result]:
+def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Count the training images."""
-    others = {"rows": Estimate(float(len(opened.train))), "hidden": Estimate(0.0)}
-    value = Estimate(float(options.times * len(opened.train)))
-    about = {"protocol": "counted", "recipe": "a count", "metric": "counted", "data": opened.train.data}
+    others = {"rows": Estimate(float(len(opened.train(runtime)))), "hidden": Estimate(0.0)}
+    value = Estimate(float(options.times * len(opened.train(runtime))))
+    about = {"protocol": "counted", "recipe": "a count", "metric": "counted", "data": opened.train(runtime).data}
     return [Result.of(value, **about, model=opened.model.name, others=others)]
 
 
@@ -86,8 +88,10 @@ def test_a_protocol_is_four_names_and_what_it_says(name: str) -> None:
         assert function is getattr(module, part) and function.__module__ == module.__name__
         assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(function).parameters.values())
     opening, running = inspect.signature(protocol.open), inspect.signature(protocol.run)
-    assert list(opening.parameters) == ["subject", "options"] and list(running.parameters) == ["opened", "options"]
+    assert list(opening.parameters) == ["subject", "options"]
+    assert list(running.parameters) == ["opened", "options", "runtime"]
     assert opening.parameters["subject"].annotation is Subject
+    assert running.parameters["runtime"].annotation is Runtime
     assert opening.parameters["options"].annotation is running.parameters["options"].annotation is protocol.Options
     assert opening.return_annotation is running.parameters["opened"].annotation
     assert running.return_annotation == list[Result] and protocol.open.__doc__ and protocol.run.__doc__
@@ -106,7 +110,7 @@ def test_what_is_said_by_default_and_where_no_data_are_named(name: str) -> None:
         type(getattr(terminal, field.name)) in (bool, str, type(None)) or callable(getattr(terminal, field.name))
         for field in dataclasses.fields(terminal)
     )
-    assert Terminal().plan(None, Task(name, "digits", None)) == [("", f"{name} on digits")]
+    assert Terminal().plan(None, Task(name, "digits", None), Runtime()) == [("", f"{name} on digits")]
 
 
 @pytest.mark.parametrize("name", LISTED)
@@ -129,8 +133,7 @@ def test_a_public_function_hands_on_every_keyword(name: str, monkeypatch: pytest
     module, asked = importlib.import_module(f"evaluation.protocols.{name}"), {}
     function = getattr(module, name)
     assert members.options(function) == {**vars(module.Options()), **vars(module.Place())}
-    monkeypatch.setattr(module, "opened", lambda *given, **_: asked.update(vars(given[-2]) | vars(given[-1])))
-    monkeypatch.setattr(module, "run", lambda *_: [None])
+    monkeypatch.setattr(module, "asked", lambda *given, **_: asked.update(vars(given[-2]) | vars(given[-1])))
     given = {keyword: object() for keyword in members.options(function)}
     function("a model", "a source", **given)
     assert asked == given

@@ -9,12 +9,14 @@ import torch
 from PIL import Image
 
 import evaluation.protocols.fine_tune as module
+from evaluation.datasets import Reading
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.judging.run import evaluate
 from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import fine_tune
 from evaluation.results.result import Result
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 QUICK = {"steps": 5, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
 
@@ -80,7 +82,8 @@ def test_a_grid_may_be_given_as_an_option_and_counts_is_passed_on(
     )
     assert result.recipe.startswith("one setting") and result.recipe.endswith("2 steps of 8")
     asked = []
-    monkeypatch.setattr(module, "fine_tune", lambda *a, **options: asked.append(options["counts"]))
+    monkeypatch.setattr(module, "open_task", lambda model, data, reading: asked.append(reading.counts))
+    monkeypatch.setattr(module, "tuned", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
-        module.run(Subject(model(), "digits", how=how), module.Options())
+        module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())
     assert asked == ["raise", "warn"]

@@ -16,6 +16,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import mean_per_class, share
 from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 
 def pixels(source: str, split: str, rows: int) -> Features:
@@ -195,6 +196,6 @@ def test_bad_input(train, test) -> None:
 def test_few_training_images_with_a_twin_are_compared_with_all_others() -> None:
     rng = np.random.default_rng(0)
     train = as_features((rng.normal(size=(12, 3)), np.arange(12) % 2))
-    subject = SimpleNamespace(train=train, test=train.take(np.arange(1)))
-    (found,) = module.run(subject, module.Options())
+    subject = SimpleNamespace(train=lambda _: train, test=lambda _: train.take(np.arange(1)))
+    (found,) = module.run(subject, module.Options(), Runtime())
     assert found.details["k"] == 11 and found.details["in_train"] == 1

@@ -9,8 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-import evaluation.protocols.lidar as module
-from evaluation.datasets import open_split
+from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
@@ -18,6 +17,7 @@ from evaluation.protocols.lidar import Options, alignment_by_image, lidar, run, 
 from sslkit.data.views.recipe import View
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
+from sslkit.runtime.context import Runtime
 
 STILL = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0)
 
@@ -36,7 +36,7 @@ def model() -> LoadedModel:
 
 
 def test_the_value_is_the_shared_formula_on_true_groups(model: LoadedModel, split: Split) -> None:
-    views = view_features(model, split, q=4, n_images=60)
+    views = view_features(model, split, Options(q=4, n_images=60), Runtime())
     assert views.x.shape == (240, 12) and (views.groups == np.repeat(np.arange(60), 4)).all()
     found = lidar(model, split, q=4, n_images=60)
     x, groups = torch.from_numpy(views.x), torch.from_numpy(views.groups)
@@ -58,7 +58,7 @@ def test_alignment_is_the_mean_over_all_pairs_of_views() -> None:
 
 
 def test_views_that_change_nothing_are_the_clean_image(model: LoadedModel, split: Split) -> None:
-    views = view_features(model, split, q=2, n_images=30, view=STILL)
+    views = view_features(model, split, Options(q=2, n_images=30), Runtime(), STILL)
     rows = [list(split.ids).index(name) for name in views.ids]
     pixels = torch.from_numpy(split.images.pixels[rows]).float() / 255
     clean = model.backbone((pixels - model.mean[0]) / model.std[0]).detach().numpy()
@@ -71,9 +71,9 @@ def test_the_same_images_and_views_whatever_the_order_of_the_listing(model: Load
     order = np.random.default_rng(0).permutation(len(split))
     images = type(split.images)(split.images.pixels[order], _identity(split, order), split.images.options)
     shuffled = replace(split, images=images, y=split.y[order], ids=split.ids[order])
-    one, other = (view_features(model, s, q=3, n_images=40, seed=5) for s in (split, shuffled))
+    one, other = (view_features(model, s, Options(q=3, n_images=40), Runtime(seed=5)) for s in (split, shuffled))
     assert (one.ids == other.ids).all() and (one.x == other.x).all()
-    assert (view_features(model, split, q=3, n_images=40, seed=6).ids != one.ids).any()
+    assert (view_features(model, split, Options(q=3, n_images=40), Runtime(seed=6)).ids != one.ids).any()
 
 
 def _identity(split: Split, order: np.ndarray):
@@ -84,7 +84,11 @@ def _identity(split: Split, order: np.ndarray):
 
 def test_views_of_one_image_are_nearer_than_images(model: LoadedModel, split: Split) -> None:
     gentle = View(scale=(0.8, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0)
-    x = torch.from_numpy(view_features(model, split, q=4, n_images=50, view=gentle).x).double().unflatten(0, (50, 4))
+    x = (
+        torch.from_numpy(view_features(model, split, Options(q=4, n_images=50), Runtime(), gentle).x)
+        .double()
+        .unflatten(0, (50, 4))
+    )
     across = alignment_by_image(x.transpose(0, 1)[:, :50].contiguous()).mean()
     assert alignment_by_image(x).mean() < 0.5 * across
     mild, wild = (lidar(model, split, q=4, n_images=50, view=v).others["alignment"] for v in (gentle, View()))
@@ -108,37 +112,39 @@ def forty(root: Path) -> Path:
 
 
 def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: Path) -> None:
-    found = view_features(model, open_split(str(forty(tmp_path)), "all", on_error="skip"), q=2)
+    found = view_features(model, open_split(str(forty(tmp_path)), "all", on_error="skip"), Options(q=2), Runtime())
     assert [Path(name).name for name in found.unreadable] == ["04.png"]
     assert found.x.shape == (78, 12) and found.groups.max() == 38
 
 
 def test_the_protocol_reads_as_extraction_does(model: LoadedModel, tmp_path: Path) -> None:
     forty(tmp_path / "test"), forty(tmp_path / "train")
-    (result,) = run(Subject(model, tmp_path), Options(q=2))
+    (result,) = run(Subject(model, tmp_path), Options(q=2), Runtime())
     assert [Path(name).name for name in result.details["unreadable"]] == ["04.png"] and result.n == 39
     with pytest.raises(UserError, match=r"04\.png"):
-        run(Subject(model, tmp_path, how={"on_error": "raise"}), Options(q=2))
+        run(Subject(model, tmp_path, Reading(on_error="raise")), Options(q=2), Runtime())
 
 
 def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
     model: LoadedModel, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(module, "open_split", lambda *a, **options: asked.append(options["counts"]) or split)
+    monkeypatch.setattr(
+        "evaluation.datasets.open_split", lambda *a, **options: asked.append(options["counts"]) or split
+    )
     for how in ({}, {"counts": "warn"}):
-        run(Subject(model, "pets", how=how), Options(q=2, n_images=20))
+        run(Subject(model, "pets", Reading(**how)), Options(q=2, n_images=20), Runtime())
     assert asked == ["raise", "warn"]
 
 
 def test_the_protocol_runs_where_it_is_told(model: LoadedModel, split: Split) -> None:
     if torch.cuda.is_available():
-        run(Subject(model, split, how={"device": "cuda"}), Options(q=2, n_images=20))
+        run(Subject(model, split), Options(q=2, n_images=20), Runtime(device="cuda"))
         assert next(model.net.parameters()).is_cuda
     else:
         with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):
-            run(Subject(model, split, how={"device": "cuda"}), Options(q=2, n_images=20))
-    run(Subject(model, split, how={"device": "cpu"}), Options(q=2, n_images=20))
+            run(Subject(model, split), Options(q=2, n_images=20), Runtime(device="cuda"))
+    run(Subject(model, split), Options(q=2, n_images=20), Runtime(device="cpu"))
     assert not next(model.net.parameters()).is_cuda
 
 

@@ -21,6 +21,7 @@ from evaluation.tuning.classifier import Setting
 from evaluation.tuning.loop import Diverged, fit
 from evaluation.tuning.task import open_task
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 
 class Pixels(nn.Module):
@@ -117,10 +118,10 @@ def test_several_labels_an_image(model, splits) -> None:
 
 
 def test_as_a_protocol_of_a_subject(model) -> None:
-    subject = Subject(model, "digits", seed=3)
+    subject, runtime = Subject(model, "digits"), Runtime(seed=3)
     on_views, linear = protocols.find("linear_aug"), protocols.find("linear")
-    (result,) = on_views.run(subject, on_views.Options(epochs=1, batch_size=512))
-    (same,) = linear.run(subject, linear.Options(recipe="moco100", epochs=1))
+    (result,) = on_views.run(subject, on_views.Options(epochs=1, batch_size=512), runtime)
+    (same,) = linear.run(subject, linear.Options(recipe="moco100", epochs=1), runtime)
     assert same.protocol == "linear_aug" and same.recipe.startswith("moco100, 1 of 100 epochs")
     assert result.seeds == [3] and result.data == "digits" and result.n == len(open_split("digits", "test"))
 

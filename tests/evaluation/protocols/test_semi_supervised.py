@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import evaluation.protocols.semi_supervised as module
-from evaluation.datasets import open_split
+from evaluation.datasets import Reading, open_split
 from evaluation.datasets._splits import held_out
 from evaluation.datasets._subsets import label_subset, list_digest
 from evaluation.datasets.base import Split
@@ -20,6 +20,7 @@ from evaluation.results.result import Result, rows_digest
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 DATA = {"train": TRAIN, "test": TEST}
@@ -172,9 +173,10 @@ def test_one_pair_of_rates_is_not_chosen_and_the_seed_is_told(select: str) -> No
 
 def test_counts_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(module, "semi_supervised", lambda *a, **options: asked.append(options["counts"]))
+    monkeypatch.setattr(module, "open_task", lambda model, data, reading: asked.append(reading.counts))
+    monkeypatch.setattr(module, "tuned", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
-        module.run(Subject(model(), "digits", how=how), module.Options())
+        module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())
     assert asked == ["raise", "warn"]
 
 

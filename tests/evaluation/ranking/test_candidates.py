@@ -6,7 +6,8 @@ from random_entries import made
 from torch import nn
 
 import evaluation
-from evaluation.ranking.candidates import of_arrays, of_models
+from evaluation.features.zoo_members import Members
+from evaluation.ranking.candidates import chosen, of_arrays, of_models
 from sslkit import open_images, zoo
 from sslkit.errors import UserError
 
@@ -42,10 +43,13 @@ def test_the_same_images_are_taken_and_errors_bear_the_models_name() -> None:
         of_arrays({"a": (X, Y), "b": (X * np.nan, Y)})
 
 
+def of_the_usual(zoo: object, **how: object) -> Members:
+    return of_models(zoo, "digits", (), *chosen({"device": "cpu", **how}))
+
+
 def test_channels_are_asked_of_the_model_too(tmp_path) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    how = {"image_size": 8, "in_chans": 1, "max_images": 20, "cache": tmp_path}
-    (found,) = of_models({"net": net}, "digits", **how).values()
+    (found,) = of_the_usual({"net": net}, image_size=8, in_chans=1, max_images=20, cache=tmp_path).values()
     assert found.sample.x.shape == (20, 3)
 
 
@@ -57,9 +61,9 @@ def test_images_that_a_network_saw_in_its_pretraining_are_a_note(tmp_path, monke
     zoo.update(entry, data=about, method="byol")
     made(tmp_path / "zoo", "byol on clothes", "fashion_mnist")
     seen, unseen = "the network saw these images in its pretraining, without their labels", "byol on clothes"
-    found = of_models(tmp_path / "zoo", "digits", max_images=40, cache=None)
+    found = of_the_usual(tmp_path / "zoo", max_images=40, cache=None)
     assert [seen in one.notes for one in found.values()] == [name != unseen for name in found]
-    found = of_models(tmp_path / "zoo", "digits", "test", max_images=40, cache=None)
+    found = of_the_usual(tmp_path / "zoo", split="test", max_images=40, cache=None)
     assert not any(seen in one.notes for one in found.values())
     ranking = evaluation.rank(tmp_path / "zoo", "digits", ["logme"], max_images=40, bootstrap=0, cache=None)
     assert f"{seen} (byol on digits)" in ranking.notes

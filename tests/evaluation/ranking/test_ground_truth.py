@@ -16,6 +16,7 @@ from evaluation.features.models import LoadedModel, load_model
 from evaluation.ranking import ground_truth as module
 from evaluation.ranking.ground_truth import DETAILS, RESULTS, TRUTH, ground_truth, load_zoo
 from evaluation.ranking.summary import read_truth
+from evaluation.tuning.task import Task
 from sslkit import backbones, zoo
 from sslkit.errors import UserError
 
@@ -59,13 +60,13 @@ BROKEN = load_model(Broken(), image_size=8, in_chans=1)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the networks that are fine-tuned, as they come."""
     found: list[str] = []
-    plain = module.fine_tune
+    plain = module.tuned
 
-    def counted(model: LoadedModel, splits: Any, **how: Any) -> Any:
-        found.append(f"{model.width} on {splits['train'].name}")
-        return plain(model, splits, **how)
+    def counted(task: Task, *how: Any) -> Any:
+        found.append(f"{task.model.width} on {task.name}")
+        return plain(task, *how)
 
-    monkeypatch.setattr(module, "fine_tune", counted)
+    monkeypatch.setattr(module, "tuned", counted)
     return found
 
 
@@ -169,18 +170,18 @@ def write_images(folder: Path, seed: int) -> None:
 def test_a_stop_costs_only_what_was_not_finished(
     tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = module.fine_tune
+    counted = module.tuned
 
-    def stopped(model: LoadedModel, splits: Any, **how: Any) -> Any:
-        if model.width == 48:
+    def stopped(task: Task, *how: Any) -> Any:
+        if task.model.width == 48:
             raise KeyboardInterrupt
-        return counted(model, splits, **how)
+        return counted(task, *how)
 
-    monkeypatch.setattr(module, "fine_tune", stopped)
+    monkeypatch.setattr(module, "tuned", stopped)
     with pytest.raises(KeyboardInterrupt):
         ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK)
     assert set(read(tmp_path, TRUTH)["digits"]) == {"narrow"}
-    monkeypatch.setattr(module, "fine_tune", counted)
+    monkeypatch.setattr(module, "tuned", counted)
     found = ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK)
     assert calls == ["4 on digits", "48 on digits"] and set(found.truth["digits"]) == {"narrow", "wide"}
 

@@ -11,6 +11,7 @@ from random_entries import CLOTHES, made
 
 import evaluation
 from evaluation.datasets import imagenet, open_split
+from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.references import open_reference, write_reference
@@ -66,12 +67,12 @@ def test_the_published_statistics_are_of_imagenets_validation_images(
             Image.fromarray(pixels).save(place / "data" / "imagenet" / "val" / wnid / f"ILSVRC2012_val_{row}.JPEG")
     small = dataclasses.replace(imagenet.ENTRY, counts={"train": 9, "test": 6}, classes=2)
     monkeypatch.setattr(imagenet, "ENTRY", small)
-    reference = open_reference("imagenet", root="data")
+    reference = open_reference("imagenet")
     assert str(reference) == "6 images of imagenet (test)" and reference.notes() == (
         f"PED: mean and std of {reference}",
     )
     model = load_model(made(place, "byol", "task.npz"))
-    mean, std = reference.of("byol", model, **HOW)
+    mean, std = reference.of("byol", model, *context(**HOW))
     x = np.asarray(evaluation.extract(model, open_split("imagenet", "val", root="data"), "test", **HOW).x, np.float64)
     np.testing.assert_allclose([mean, std], [x.mean(0), x.std(0)], rtol=1e-12)
 
@@ -102,7 +103,7 @@ def test_a_model_that_the_file_lacks_has_no_ped_and_the_other_has(place: Path) -
     assert note in ranking.notes
     np.savez(place / "narrow.npz", mean=np.zeros(3), std=np.ones(3))
     with pytest.raises(UserError, match="has 3 means, this model 128 features"):
-        open_reference("narrow.npz").of("one", load_model(models[0]))
+        open_reference("narrow.npz").of("one", load_model(models[0]), *context())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 from evaluation.features import as_features
 from evaluation.ranking.samples import as_sample
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 X = np.random.default_rng(0).normal(size=(6, 3))
 Y = [0, 0, 1, 1, 2, 2]
@@ -147,7 +148,8 @@ def test_shift_take_and_moved() -> None:
 )
 def test_one_clear_error(x: object, y: object, more: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        as_sample(x, y, **more)
+        own = {name: more.pop(name) for name in ("device", "seed") if name in more}
+        as_sample(x, y, **more, runtime=Runtime(**{"device": "cpu", **own}))
 
 
 def test_a_part_of_a_moved_sample_keeps_its_move() -> None:

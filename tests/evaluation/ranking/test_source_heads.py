@@ -14,6 +14,7 @@ from random_entries import CLOTHES, made
 from torch import nn
 
 import evaluation
+from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from evaluation.learners.fitted_head import STRENGTHS
 from evaluation.ranking import source_heads
@@ -38,7 +39,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, source: str | None = None, **more: object) -> source_heads.SourceHead:
-    return source_head(load_model(folder), source, cache="cache", progress=False, workers=0, **more)
+    own = {"clusters": more.pop("clusters")} if "clusters" in more else {}
+    reading, runtime = context(cache="cache", progress=False, workers=0, **more)
+    return source_head(load_model(folder), source, reading=reading, runtime=runtime, **own)
 
 
 def weights(head: source_heads.SourceHead) -> bytes:

@@ -41,7 +41,7 @@ def oracle_loss(theta, x, y, update, d, c):
 @pytest.mark.parametrize(("d", "c"), [(7, 5), (300, 5), (7, 60)])  # also more classes than rows
 def test_gradients_by_hand_are_those_of_autograd(update, d, c, generator):
     x, y = torch.randn(40, d, generator=generator, dtype=torch.float64), torch.arange(40) % c
-    probe = itm.Probe(d, c, generator, dtype=torch.float64, device=torch.device("cpu"))
+    probe = itm.Probe(d, c, generator, torch.empty(0, dtype=torch.float64))
     theta = probe.vector.clone().requires_grad_()
     oracle_loss(theta, x, y, update, d, c).backward()
     probe.differentiate(x, one_hot(y, c).double(), update)
@@ -55,7 +55,7 @@ def test_training_is_plain_adamw(generator):
     for _, probe in itm.train(parts, itm.Update(), 40, torch.Generator().manual_seed(3)):
         found = probe.vector.clone()
     rng = torch.Generator().manual_seed(3)
-    theta = itm.Probe(6, 3, rng, dtype=torch.float64, device=x.device).vector.clone().requires_grad_()
+    theta = itm.Probe(6, 3, rng, torch.empty(0, dtype=torch.float64)).vector.clone().requires_grad_()
     optimizer = torch.optim.AdamW([theta], lr=5e-3, weight_decay=1e-2)
     for step in range(40):
         optimizer.param_groups[0]["lr"] = 5e-3 * (1 - step / 10_000)
@@ -70,7 +70,7 @@ def test_held_out_images_move_as_the_training_kernel_says(times, generator):
     x, y = clusters(50, 6, 3)
     x = x.double()
     parts = itm.Parts(x[:40], y[:40], x[40:], y[40:], 3)
-    probe = itm.Probe(6, 3, generator, dtype=torch.float64, device=x.device)
+    probe = itm.Probe(6, 3, generator, torch.empty(0, dtype=torch.float64))
     (held, _), (known, _) = probe.embed(x[40:]), probe.embed(x[:40])
     expected, moved = held.clone(), known.clone()
     for _ in range(times):
@@ -85,7 +85,7 @@ def test_only_the_published_check_reads_held_out_labels(generator):
     x, y = clusters(50, 6, 3)
     parts = itm.Parts(x[:40], y[:40], x[40:], y[40:], 3)
     changed = itm.Parts(parts.x, parts.y, parts.held_x, (parts.held_y + 1) % 3, 3)
-    probe = itm.Probe(6, 3, generator, dtype=torch.float32, device=x.device)
+    probe = itm.Probe(6, 3, generator, torch.empty(0, dtype=torch.float32))
     for way in itm.WAYS:
         found = [itm.held_embedding(probe, these, itm.Update(), way) for these in (parts, changed)]
         assert torch.equal(*found) == (way != "transductive")
@@ -94,7 +94,7 @@ def test_only_the_published_check_reads_held_out_labels(generator):
 def test_training_rows_among_the_held_out_move_as_in_training(generator):
     x, y = clusters(40, 6, 3)
     parts = itm.Parts(x, y, x[:10], y[:10], 3)
-    probe = itm.Probe(6, 3, generator, dtype=torch.float32, device=x.device)
+    probe = itm.Probe(6, 3, generator, torch.empty(0, dtype=torch.float32))
     update = itm.Update(0.7, 3)
     embedding, _ = probe.embed(x)
     targets = one_hot(y, 3).float()

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from evaluation.datasets import open_split
+from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.tuning.task import open_task
@@ -141,5 +141,5 @@ def test_counts_reaches_the_published_set(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("evaluation.datasets.open_split", opened)
     open_task(model(), "digits")
-    open_task(model(), "digits", counts="warn")
+    open_task(model(), "digits", Reading(counts="warn"))
     assert asked == ["raise", "raise", "warn", "warn"]

@@ -14,6 +14,7 @@ from evaluation.tuning import trials
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.task import Task, open_task
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_model_that_cannot_be_sent_to_workers_is_said(task: Task, tmp_path: Pa
     task.model.net.own = lambda x: x
     with (
         pytest.raises(UserError, match="workers=2: the model or data cannot be sent"),
-        trials.open_runner(task, tmp_path, "runs", device="cpu", workers=2, progress=False) as runner,
+        trials.open_runner(task, "runs", Runtime(device="cpu", out=tmp_path, workers=2, progress=False)) as runner,
     ):
         runner.run([trial(0), trial(1)], "two")
 
@@ -51,6 +52,6 @@ def test_a_killed_worker_is_one_line(task: Task, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(trials, "ProcessPoolExecutor", Killed)
     with (
         pytest.raises(UserError, match=r"workers=2 was killed.*the same command goes on"),
-        trials.open_runner(task, tmp_path, "runs", device="cpu", workers=2, progress=False) as runner,
+        trials.open_runner(task, "runs", Runtime(device="cpu", out=tmp_path, workers=2, progress=False)) as runner,
     ):
         runner.run([trial(0), trial(1)], "two")

@@ -1,6 +1,6 @@
 """Labelled video data sets. Each file here is a published data set of the file's name.
 
-films = evaluation.protocols.action.datasets.open_films("ucf101", "train", fold=1, root="data")
+films = evaluation.protocols.action.datasets.open_films("ucf101", "train", fold=1)
 films = evaluation.protocols.action.datasets.open_films("kinetics400:/big/k400", "test")
 films = evaluation.protocols.action.datasets.open_films("video:path/to/folder", "test")
 """
@@ -10,6 +10,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from evaluation.datasets import AS_USUAL, Reading
 from evaluation.protocols.action.datasets._folder import FOLDER, open_folder
 from evaluation.protocols.action.datasets.base import Entry, Films
 from sslkit.errors import UserError
@@ -43,24 +44,22 @@ def folds_by_name(name: str) -> tuple[int, ...]:
     return find(name).folds if name in names() else (1,)
 
 
-def open_films(
-    source: str, split: str = "test", *, fold: int = 1, root: str | Path = "data", counts: str = "raise"
-) -> Films:
+def open_films(source: str, split: str = "test", reading: Reading = AS_USUAL, *, fold: int = 1) -> Films:
     """List the videos and labels of one split. Nothing is downloaded or decoded.
 
     source: a published data set, `NAME` or `NAME:ROOT` (see `names`), or `video:FOLDER`, which has a folder for each
         split ("train"; "test" or "val") and in it one for each class.
     split: "train" or "test"; the test split of Kinetics-400 is its validation list, whose labels are public.
-    fold: number of the official split (`folds_of`). root: the folder that contains NAME.
-    counts: reaction to numbers of videos or classes other than the published ones: "raise" or "warn".
+    reading: its root, the folder that contains NAME, and its counts, the reaction to numbers of videos or classes other
+        than the published ones. fold: number of the official split (`folds_of`).
     Raises UserError for an unknown source, split or fold, and for missing files, with their number, the first names
     and their source.
     """
     name = _name(source)
-    own_root = Path(source.partition(":")[2] or root).expanduser()
+    own_root = Path(source.partition(":")[2] or reading.root).expanduser()
     if name == FOLDER:
         return open_folder(own_root, split)
-    return find(name).open(own_root, split, fold, counts)
+    return find(name).open(own_root, split, fold, reading.counts)
 
 
 def _name(source: Any) -> str:

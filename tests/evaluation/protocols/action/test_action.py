@@ -22,6 +22,7 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.seeds import dropout_seed
 from sslkit import backbones
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 from sslkit.zoo import ZooEntry
 
 QUICK = {"epochs": 1, "batch_size": 8, "stride": 2, "clips": 2, "crops": 1}
@@ -63,9 +64,9 @@ def ucf(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("options", [{"features": "once"}, {"protocol": "fine_tune"}, {"precision": "bfloat16"}])
 def test_a_result_says_all_that_is_needed(options: dict, motion: Path, network: LoadedModel, tmp_path: Path) -> None:
-    subject = Subject(network, f"video:{motion}", how={**QUIET, "cache": tmp_path / "cache"}, out=tmp_path)
+    runtime = Runtime(**QUIET, cache=tmp_path / "cache", out=tmp_path)
     asked, protocol = Options(**QUICK, **options), protocols.find("action")
-    (result,) = protocol.run(protocol.open(subject, asked), asked)
+    (result,) = protocol.run(protocol.open(Subject(network, f"video:{motion}"), asked), asked, runtime)
     assert result.protocol == "action" and result.metric == "top1" and result.n == 6 and result.data == "motion"
     assert result.kind == "wilson over images" and 0 <= result.interval[0] <= result.value <= result.interval[1] <= 1
     kind = "fine-tune, paper_ucf101" if "protocol" in options else "linear, paper_k400"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.datasets import Reading
 from evaluation.protocols.action.datasets import Films, find, folds_of, names, open_films
 from evaluation.protocols.action.datasets.ucf101 import COUNTS
 from sslkit.errors import UserError
@@ -19,7 +20,7 @@ def touch(*paths: Path) -> None:
 
 def opened(name: str, root: Path, split: str = "train", fold: int = 1) -> Films:
     with pytest.warns(UserWarning, match="instead of"):
-        return open_films(f"{name}:{root}", split, fold=fold, counts="warn")
+        return open_films(f"{name}:{root}", split, Reading(counts="warn"), fold=fold)
 
 
 def named(films: Films) -> dict[str, str]:
@@ -173,14 +174,14 @@ def test_kinetics_has_the_labels_of_train_in_both_lists(kinetics: Path, lines: C
     assert test.classes == train.classes and list(named(test).values()) == ["petting animal (not cat)"]
     lines(kinetics / "annotations" / "val.csv", head, "juggling,zz,0,10")
     with pytest.raises(UserError, match=r"val.csv: the classes juggling are not in .*train.csv"):
-        open_films(f"kinetics400:{kinetics}", "test", counts="warn")
+        open_films(f"kinetics400:{kinetics}", "test", Reading(counts="warn"))
 
 
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_nothing_on_the_disk_is_one_line_with_all_that_is_needed(name: str, split: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
-        open_films(name, split, root=tmp_path)
+        open_films(name, split, Reading(root=tmp_path))
     said = str(raised.value)
     assert "cannot be opened from" in said and "https://" in said and f"data={name}:ROOT" in said and "\n" not in said
     for any_of in find(name).files(1):

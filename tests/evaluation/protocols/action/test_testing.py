@@ -18,11 +18,11 @@ from evaluation.protocols.action.films import SurveyedVideos, survey
 from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews
 from evaluation.protocols.action.recipes import Recipe
 from evaluation.protocols.action.testing import score_films, view_features
-from evaluation.protocols.action.training import RunOptions
 from evaluation.tuning.loop import Diverged
+from sslkit.runtime.context import Runtime
 
 SHAPE = ClipShape(4, 2, Sizes(16, (18, 22), test=24))  # the films are 24 pixels high: nothing is resized
-OPTIONS = RunOptions(torch.device("cpu"), workers=0, progress=False)
+OPTIONS = Runtime(device=torch.device("cpu"), workers=0, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_workers_and_batches_change_nothing(
     views = FilmViews(test_films, SHAPE, EvalViews(4, 3))
     expected = score_films(net, network, views, OPTIONS).probabilities
     monkeypatch.setattr("evaluation.protocols.action.testing.PASS", 5)
-    again = score_films(net, network, views, RunOptions(OPTIONS.device, workers=2, progress=False)).probabilities
+    again = score_films(net, network, views, replace(OPTIONS, workers=2)).probabilities
     assert again == pytest.approx(expected, abs=1e-6)
 
 

@@ -18,15 +18,16 @@ from evaluation.protocols.action.datasets import open_films
 from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.reading import ClipShape, TrainingClips
 from evaluation.protocols.action.recipes import RECIPES, Recipe, changed, chosen, fit_of, fitted
-from evaluation.protocols.action.training import RunOptions, clip_optimizer, rate_factor, train
+from evaluation.protocols.action.training import clip_optimizer, rate_factor, train
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.seeds import dropout_seed
 from sslkit.data.views.augmentation import augment_clips
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 SHAPE = ClipShape(4, 2, Sizes.of(16))
-OPTIONS = RunOptions(torch.device("cpu"), workers=0, progress=False)
+OPTIONS = Runtime(device=torch.device("cpu"), workers=0, progress=False)
 TUNE = Recipe("fine_tune", "", (1,), epochs=3, batch_size=6, lr=0.02, weight_decay=1e-4, dropout=0.5)
 
 

@@ -8,8 +8,9 @@ from detectors import images
 from evaluation.protocols.detection.batches import StepBatches, grouped, mirrored, training_batches
 from evaluation.protocols.detection.boxes import for_training
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
-CPU = torch.device("cpu")
+CPU = Runtime(device=torch.device("cpu"))
 
 
 def lying(n: int) -> np.ndarray:

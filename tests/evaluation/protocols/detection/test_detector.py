@@ -16,6 +16,7 @@ from evaluation.protocols.detection.detector import build_detector
 from evaluation.protocols.detection.precision import set_precision
 from evaluation.protocols.detection.sizes import Sizes
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 
 def count(module) -> int:
@@ -24,7 +25,7 @@ def count(module) -> int:
 
 def a_batch(in_chans: int = 3, n: int = 2):
     how = {"batch_size": n, "seed": 0, "first": 0, "last": 1}
-    return next(training_batches(images(n), in_chans, torch.device("cpu"), **how))
+    return next(training_batches(images(n), in_chans, Runtime(device=torch.device("cpu")), **how))
 
 
 @pytest.fixture(scope="module")
@@ -229,8 +230,8 @@ def test_images_are_normalised_as_the_model_was_pretrained(arch: str) -> None:
 
 @pytest.mark.parametrize("masks", [False, True])
 def test_bfloat16_computes_layers_and_leaves_boxes_exact(masks: bool) -> None:
-    model, cpu = narrow(), torch.device("cpu")
-    detector = set_precision(build_detector(model, 4, masks=masks, sizes=SMALL), "bfloat16", cpu)
+    model = narrow()
+    detector = set_precision(build_detector(model, 4, masks=masks, sizes=SMALL), "bfloat16")
     kinds = []
     for layer in (detector.backbone.conv1, detector.roi_heads.box_head.res5.layer4[0].conv1):
         layer.register_forward_hook(lambda _m, _i, out: kinds.append(out.dtype))

@@ -21,9 +21,9 @@ from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.training import Training, detector_optimizer, train_detector
 from evaluation.tuning.checkpoint import Checkpoint
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
-CPU = torch.device("cpu")
-QUIET = {"device": CPU, "progress": False}
+QUIET = Runtime(device=torch.device("cpu"), progress=False)
 
 
 def state(detector) -> dict[str, torch.Tensor]:
@@ -45,7 +45,7 @@ def unstopped() -> module.Trained:
     """Six steps at one go."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PERIOD", 2)
-        return train_detector(narrow(), images(), Training(schedule(6), masks=True), **QUIET)
+        return train_detector(narrow(), images(), Training(schedule(6), masks=True), QUIET)
 
 
 @pytest.mark.parametrize("stopped_at", [3, 5])
@@ -62,24 +62,24 @@ def test_a_stopped_run_ends_with_the_same_weights(
     file = Checkpoint(tmp_path / "run.ckpt", every=0)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(module, "step_seed", stop)
-        train_detector(model, data, settings, checkpoint=file, **QUIET)
+        train_detector(model, data, settings, QUIET, checkpoint=file)
     assert file.load()["step"] == stopped_at
     torch.manual_seed(99)  # what else draws in the process does not matter
-    again = train_detector(model, data, settings, checkpoint=file, **QUIET)
+    again = train_detector(model, data, settings, QUIET, checkpoint=file)
     assert same(state(whole.detector), state(again.detector)) and whole.losses == again.losses
     assert [step for step, _ in again.losses] == [2, 4, 6] and not list(tmp_path.glob(".*part"))
 
 
 def test_a_seed_gives_its_own_weights_and_the_global_generator_is_put_back() -> None:
     before = torch.random.get_rng_state()
-    runs = [state(train_detector(narrow(), images(), Training(schedule(1), seed=s), **QUIET).detector) for s in (0, 1)]
+    runs = [state(train_detector(narrow(), images(), Training(schedule(1), seed=s), QUIET).detector) for s in (0, 1)]
     assert not same(*runs) and torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
     model = narrow()
     for trainable in ("frozen", "full"):
-        done = train_detector(model, images(), Training(schedule(2), trainable=trainable), **QUIET).detector
+        done = train_detector(model, images(), Training(schedule(2), trainable=trainable), QUIET).detector
         own = {n.removeprefix("inner."): v for n, v in done.backbone.state_dict().items()}
         kept = [torch.equal(value, model.net.state_dict()[name]) for name, value in own.items()]
         assert all(kept) if trainable == "frozen" else sum(kept) < len(kept) / 4
@@ -116,7 +116,7 @@ def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
 def test_a_loss_that_is_not_finite_stops_the_run_with_a_line() -> None:
     wild = replace(schedule(40), lr=1e9, warmup=0)
     with pytest.raises(UserError, match=r"NaN or infinite by step .*: lower lr="):
-        train_detector(narrow(), images(), Training(wild), **QUIET)
+        train_detector(narrow(), images(), Training(wild), QUIET)
 
 
 RUN = """
@@ -131,12 +131,13 @@ from evaluation.protocols.detection.schedules import find_schedule
 from evaluation.protocols.detection.training import Training, train_detector
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.processes import process_group
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import SyncBatchNorm, rank
 module.PERIOD = 2
 with process_group("cpu") as device:
     model = narrow()
-    how = {{"device": device, "checkpoint": Checkpoint(Path(sys.argv[1]), every=0), "progress": False}}
-    done = train_detector(model, images(), Training(schedule({steps})), **how)
+    runtime, checkpoint = Runtime(device=device, progress=False), Checkpoint(Path(sys.argv[1]), every=0)
+    done = train_detector(model, images(), Training(schedule({steps})), runtime, checkpoint=checkpoint)
     synced = sum(isinstance(m, SyncBatchNorm) for m in done.detector.modules())
     torch.save({{"state": done.detector.state_dict(), "synced": synced}}, f"{{sys.argv[2]}}-{{rank()}}.pt")
 """
@@ -214,11 +215,10 @@ def test_the_loss_falls_and_the_images_are_learned_by_heart(arch: str, network: 
     lr = None if arch == "c4" else 1e-3
     quick = find_schedule("smoke", "clipart_boxes").changed(steps=steps, batch_size=4, lr=lr)
     model, data = load_model(f"random:{network}", image_size=28), images(4)
-    done = train_detector(model, data, Training(quick, arch=arch), **QUIET)
+    done = train_detector(model, data, Training(quick, arch=arch), QUIET)
     untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes).eval()
     trained, start = (
-        average_precisions(predictions(one, data, 3, device=CPU), data, masks=False)
-        for one in (done.detector, untrained)
+        average_precisions(predictions(one, data, 3, QUIET), data, masks=False) for one in (done.detector, untrained)
     )
     losses = [loss for _, loss in done.losses]
     assert losses[-1] < 0.5 * losses[0]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from evaluation.datasets import Reading
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps, of_boxes
 from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.protocols.detection.boxes import Boxes
@@ -85,18 +86,18 @@ def test_a_set_without_masks_is_refused() -> None:
 
 def test_voc_is_read_as_its_palette_numbers_with_edges_ignored(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="2 images instead of 1464"):
-        maps = open_label_maps(f"voc12_seg:{voc(tmp_path)}", "train", counts="warn")
+        maps = open_label_maps(f"voc12_seg:{voc(tmp_path)}", "train", Reading(counts="warn"))
     assert len(maps.classes) == 21 and maps.classes[0] == "background" and maps.note
     image, classes = maps[1]
     assert image.shape == (3, 6, 8) and image.dtype == torch.uint8
     assert (classes[0] == IGNORED).all() and (classes[1:3, 2:5] == 2).all() and classes[5].sum() == 0
     with pytest.raises(UserError, match="2 images instead of 1464"):
-        open_label_maps("voc12_seg", "train", root=tmp_path)
+        open_label_maps("voc12_seg", "train", Reading(root=tmp_path))
 
 
 def test_ade20k_counts_from_1_and_0_is_ignored(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="instead of 2000"):
-        maps = open_label_maps("ade20k", "test", root=ade(tmp_path), counts="warn")
+        maps = open_label_maps("ade20k", "test", Reading(root=ade(tmp_path), counts="warn"))
     classes = maps[0][1]
     assert classes[0, 0] == IGNORED and classes[0, 1] == 0 and classes[3, 4] == 18
     assert maps.classes[:2] == ("1", "2") and len(maps.classes) == 150
@@ -105,16 +106,16 @@ def test_ade20k_counts_from_1_and_0_is_ignored(tmp_path: Path) -> None:
     )
     (tmp_path / "ADEChallengeData2016" / "objectInfo150.txt").write_text(table)
     with pytest.warns(UserWarning):
-        assert open_label_maps("ade20k", "test", root=tmp_path, counts="warn").classes[149] == "thing 150"
+        assert open_label_maps("ade20k", "test", Reading(root=tmp_path, counts="warn")).classes[149] == "thing 150"
 
 
 def test_missing_files_are_named_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"voc12_seg|VOC 2012.*ImageSets/Segmentation/train.txt"):
-        open_label_maps("voc12_seg", "train", root=tmp_path)
+        open_label_maps("voc12_seg", "train", Reading(root=tmp_path))
     root = voc(tmp_path)
     (root / "VOCdevkit/VOC2012/SegmentationClass/2007_000002.png").unlink()
     with pytest.warns(UserWarning), pytest.raises(UserError, match=r"SegmentationClass/2007_000002\.png"):
-        open_label_maps("voc12_seg", "train", root=root, counts="warn")
+        open_label_maps("voc12_seg", "train", Reading(root=root, counts="warn"))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_a_damaged_map_is_one_line(tmp_path: Path, spoil, word: str) -> None:
     root = voc(tmp_path)
     spoil(root / "VOCdevkit/VOC2012/SegmentationClass/2007_000001.png")
     with pytest.warns(UserWarning):
-        maps = open_label_maps("voc12_seg", "train", root=root, counts="warn")
+        maps = open_label_maps("voc12_seg", "train", Reading(root=root, counts="warn"))
     with pytest.raises(UserError, match=word):
         maps[0]
 

@@ -20,6 +20,9 @@ from evaluation.protocols._patches.label_maps import IGNORED
 from evaluation.protocols._patches.pictures import draw_maps, palette
 from evaluation.protocols._patches.sources import open_label_maps
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
+
+QUIET = Runtime(device="cpu", progress=False)
 
 
 @pytest.mark.parametrize(("size", "grid"), [((12, 12), (3, 4)), ((7, 10), (3, 3)), ((4, 4), (4, 4)), ((5, 9), (2, 7))])
@@ -94,11 +97,11 @@ def test_images_are_squeezed_to_the_networks_square_and_normalised() -> None:
 def test_patches_are_drawn_evenly_and_those_without_a_class_left_out() -> None:
     maps = open_label_maps("clipart_boxes", "test").take(np.arange(5))
     model = load_model("random:narrow_vit", image_size=32)
-    whole = patches_of(model, maps, torch.device("cpu"), 10**6, 0, progress=False)
+    whole = patches_of(model, maps, 10**6, QUIET)
     assert len(whole.x) == 5 * 64 and (np.bincount(whole.image) == 64).all()
     np.testing.assert_allclose(whole.share.sum(1), 1, rtol=1e-5)
-    some = patches_of(model, maps, torch.device("cpu"), 50, 0, progress=False)
-    again = patches_of(model, maps, torch.device("cpu"), 50, 0, progress=False)
+    some = patches_of(model, maps, 50, QUIET)
+    again = patches_of(model, maps, 50, QUIET)
     assert (np.bincount(some.image) == 10).all() and np.array_equal(some.x, again.x)
     rows = {row.tobytes() for row in whole.x.round(4)}
     assert all(row.tobytes() in rows for row in some.x.round(4))
@@ -110,7 +113,7 @@ def test_a_diverged_network_and_networks_without_a_map_are_one_line() -> None:
     with torch.no_grad():
         model.net.conv1.weight.fill_(float("nan"))
     with pytest.raises(UserError, match="not finite"):
-        list(each_map(model, maps, torch.device("cpu"), "", progress=False))
+        list(each_map(model, maps, "", QUIET))
     flat = load_model(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4)), image_size=16)
     with pytest.raises(UserError, match="feature map"):
         check_network(flat, "linear_seg")
