@@ -22,9 +22,9 @@ from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, sett
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import checked_metrics
 from evaluation.ranking.elimination import tuned
-from evaluation.ranking.parts import judged_by, parts
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.regions import judged_by, parts
 from evaluation.ranking.rounds import Round, rounds_of
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaluation.ranking.doubts import doubts
+from evaluation.ranking.degenerate import doubts
 from evaluation.ranking.memory import PeakMemory
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.base import Sample, Score, check_scale, find, names, wrappers

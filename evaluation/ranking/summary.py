@@ -15,11 +15,11 @@ from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import Choice, chosen, sampled
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
 from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
-from evaluation.ranking.parts import judged_by, open_parts, parts
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
+from evaluation.ranking.regions import judged_by, open_parts, parts
 from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from sslkit.data.sources.named import name_of_tables, reusable
 from sslkit.errors import UserError

@@ -8,8 +8,8 @@ from typing import Any
 from evaluation import datasets
 from evaluation.features.command_line import words
 from evaluation.ranking import references
-from evaluation.ranking.parts import parts
 from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.regions import parts
 from evaluation.ranking.source_heads import CLUSTER_COUNT
 from evaluation.report.cells import dig
 from evaluation.results.result import Result

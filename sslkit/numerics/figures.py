@@ -1,4 +1,4 @@
-"""Shared parts of feature pictures: the t-SNE map, its points by class, and an atomic file write."""
+"""Pictures of features: the t-SNE map, its points by class, and a file that is written whole or not at all."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -13,10 +13,12 @@ from sslkit.files.writing import write_whole
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 SAME = 1e-6  # spread of unit rows that are equal up to rounding
 COMPONENTS = 50  # principal components in the input of a map
 PERPLEXITY = 30
+NAMED, OTHERS = 20, -2  # classes with a colour in the embedding; label of the others
 
 
 class NoMap(UserError):
@@ -79,3 +81,38 @@ def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = 
     """Write a PNG, whole or not at all. metadata: text stored inside the file."""
     with write_whole(path) as partial:
         figure.savefig(partial, format="png", dpi=130, metadata=metadata)
+
+
+def plot_embedding(x: "Tensor", y: "Tensor", classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:
+    """t-SNE of features, coloured by class if there are labels. Distances between points mean nothing.
+
+    x: (N, F) features. y: (N,) labels, -1 for none. Raises NoMap if all rows are equal, after a collapse.
+    """
+    from matplotlib.figure import Figure
+
+    flat, _ = tsne(reduced(x.numpy(), seed), seed, iterations=500)
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+    axis = figure.subplots()
+    if classes is None:
+        axis.scatter(*flat.T, s=5, alpha=0.7, linewidths=0)
+    else:
+        _draw_classes(axis, flat, y.numpy(), classes)
+    axis.set_title(title, fontsize=11, parse_math=False)
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set_visible(False)
+    save_figure(figure, path)
+
+
+def _draw_classes(axis: "Axes", flat: np.ndarray, y: np.ndarray, classes: list[str]) -> None:
+    """Draw the points by class: twenty have a colour, the others are gray."""
+    import matplotlib
+
+    present = [int(c) for c in np.unique(y) if c >= 0]
+    shown, others = present[:NAMED], present[NAMED:]
+    colours = matplotlib.colormaps["tab10" if len(shown) <= 10 else "tab20"]
+    names = {c: classes[c] for c in shown}
+    drawn = [colours(i) for i in range(len(shown))]
+    if others:
+        y = np.where(np.isin(y, others), OTHERS, y)
+        names, drawn = {OTHERS: f"{len(others)} other classes", **names}, ["#cccccc", *drawn]  # below the named ones
+    scatter(axis, flat, y, names, drawn, s=6, alpha=0.75, linewidths=0)

@@ -5,7 +5,6 @@ For the checksum see `sslkit.files.checksums`.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 
 from sslkit.errors import UserError, first_line
 from sslkit.files import checksums
-from sslkit.files.checksums import seal
 from sslkit.files.writing import write_whole
 from sslkit.runtime.loop import Hook, Loop
 
@@ -46,10 +44,7 @@ class SaveLast(Hook):
         if not loop.is_main:
             return
         with write_whole(self.path) as partial:
-            content = BytesIO()  # torch's own writing of files does not say that a disk is full
-            torch.save(loop.state(), content)
-            partial.write_bytes(content.getbuffer())
-            seal(partial)
+            checksums.save(loop.state(), partial)
             if self.is_whole:
                 os.replace(self.path, self.previous)
         self.is_whole = True

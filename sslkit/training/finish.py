@@ -15,13 +15,13 @@ import torch
 from sslkit.composition.method import Method
 from sslkit.errors import UserError, first_line
 from sslkit.numerics import diagnostics
-from sslkit.numerics.figures import NoMap
+from sslkit.numerics.figures import NoMap, plot_embedding
 from sslkit.runtime.checkpoint import tidy
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
-from sslkit.training.pictures import plot_embedding, plot_terms
+from sslkit.training.pictures import plot_terms
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, load_lines, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head

@@ -1,4 +1,4 @@
-"""The pictures of a run: views of some images at its start, the loss over time and the embedding at its end."""
+"""The pictures of a run: views of some images at its start and the loss over time."""
 
 import textwrap
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.crops import Crops
 from sslkit.files.writing import write_whole
 from sslkit.numerics.captions import captioned
-from sslkit.numerics.figures import reduced, save_figure, scatter, tsne
+from sslkit.numerics.figures import save_figure
 from sslkit.objectives.base import Hidden
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ COLUMNS, WIDTH, HIGH = 3, 3.9, 2.5  # panels side by side; inches of a panel
 LINE, OTHER = "#1f5fa8", "#a8480a"
 FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
 MARKS = 12  # most lines that mark epochs
-NAMED, OTHERS = 20, -2  # classes with a colour in the embedding; label of the others
 
 
 @dataclass(frozen=True)
@@ -306,34 +305,3 @@ def _window(rows: list[dict[str, float]]) -> int:
     """Rows of the loss in a running median; 1 for few."""
     recorded = sum("loss" in row for row in rows)
     return 1 if recorded < SMOOTHED else max(3, recorded // 20)
-
-
-def plot_embedding(x: Tensor, y: Tensor, classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:
-    """t-SNE of features, coloured by class if there are labels. Distances between points mean nothing.
-
-    x: (N, F) features. y: (N,) labels, -1 for none. Raises NoMap if all rows are equal, after a collapse.
-    """
-    flat, _ = tsne(reduced(x.numpy(), seed), seed, iterations=500)
-    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
-    axis = figure.subplots()
-    if classes is None:
-        axis.scatter(*flat.T, s=5, alpha=0.7, linewidths=0)
-    else:
-        _draw_classes(axis, flat, y.numpy(), classes)
-    axis.set_title(title, fontsize=11, parse_math=False)
-    axis.set(xticks=[], yticks=[])
-    axis.spines[:].set_visible(False)
-    save_figure(figure, path)
-
-
-def _draw_classes(axis: "Axes", flat: np.ndarray, y: np.ndarray, classes: list[str]) -> None:
-    """Draw the points by class: twenty have a colour, the others are gray."""
-    present = [int(c) for c in np.unique(y) if c >= 0]
-    shown, others = present[:NAMED], present[NAMED:]
-    colours = matplotlib.colormaps["tab10" if len(shown) <= 10 else "tab20"]
-    names = {c: classes[c] for c in shown}
-    drawn = [colours(i) for i in range(len(shown))]
-    if others:
-        y = np.where(np.isin(y, others), OTHERS, y)
-        names, drawn = {OTHERS: f"{len(others)} other classes", **names}, ["#cccccc", *drawn]  # below the named ones
-    scatter(axis, flat, y, names, drawn, s=6, alpha=0.75, linewidths=0)

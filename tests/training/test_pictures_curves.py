@@ -11,9 +11,10 @@ import torch
 from figures import overlapping_texts
 
 import sslkit
+from sslkit.numerics.figures import plot_embedding
 from sslkit.training import pictures
 from sslkit.training.monitor import History
-from sslkit.training.pictures import FEW, MARKS, SMOOTHED, plot_embedding, plot_terms
+from sslkit.training.pictures import FEW, MARKS, SMOOTHED, plot_terms
 
 TERMS = ["align", "constrain", "dsa/arrange", "dsa/consistency"]
 

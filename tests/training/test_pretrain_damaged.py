@@ -10,11 +10,10 @@ import torch
 import sslkit
 from sslkit.errors import UserError
 from sslkit.files.writing import MACHINE
-from sslkit.numerics.figures import NoMap
+from sslkit.numerics.figures import NoMap, plot_embedding
 from sslkit.runtime.checkpoint import last, previous
 from sslkit.training import finish, pretrain, sweep
 from sslkit.training.config import Config
-from sslkit.training.pictures import plot_embedding
 from sslkit.zoo import CARD, WEIGHTS, ZooEntry
 
 

@@ -20,7 +20,7 @@ from evaluation.protocols.action.options import Options, Place
 from evaluation.protocols.action.reading import EvalViews
 from evaluation.protocols.action.results import fold_name, result_of
 from evaluation.protocols.action.runs import Run, done
-from evaluation.protocols.action.words import TERMINAL
+from evaluation.protocols.action.terminal import TERMINAL
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group

@@ -227,15 +227,15 @@ def _render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
     out = images.new_empty(n, *planes, size, size, dtype=torch.float32)
     moved = draw.to(images.device)
     each = 4 * (math.prod(planes) * (h * w + h * size + 2 * size * size) + size * (h + w))
-    for rows in in_chunks(n, each, images.device):
+    for rows in in_chunks(images, each):
         _render_chunk(images[rows], draw[rows], moved[rows], view.sigma[1], out[rows])
     return out
 
 
-def in_chunks(n: int, each: int, device: torch.device) -> Iterator[slice]:
-    """The rows 0..n-1 in chunks that suit the device. each: bytes that one row needs."""
-    step = max(1, CHUNK_BYTES.get(device.type, 2**30) // each)
-    return (slice(start, start + step) for start in range(0, n, step))
+def in_chunks(images: Tensor, each: int) -> Iterator[slice]:
+    """The images' rows in chunks that suit their device. each: bytes that one row needs."""
+    step = max(1, CHUNK_BYTES.get(images.device.type, 2**30) // each)
+    return (slice(start, start + step) for start in range(0, len(images), step))
 
 
 def _render_chunk(images: Tensor, draw: Draw, moved: Draw, longest: float, out: Tensor) -> None:

@@ -103,23 +103,23 @@ def _finished(pixels: Tensor, draw: Draw, view: View) -> Tensor:
     """One view (N, C, S, S) of crops (N, C, S, S), made in chunks."""
     out = torch.empty(pixels.shape, device=pixels.device)
     moved = draw.to(pixels.device)
-    for rows in in_chunks(len(pixels), 8 * pixels[0].numel(), pixels.device):
+    for rows in in_chunks(pixels, 8 * pixels[0].numel()):
         _finish_chunk(pixels[rows], draw[rows], moved[rows], view.sigma[1], out[rows])
     return out
 
 
 def _finish_chunk(pixels: Tensor, draw: Draw, moved: Draw, longest: float, out: Tensor) -> None:
     """Write the view of a few crops to `out`. longest: an upper bound of sigma."""
-    mirrored = _where(draw.flip > 0, pixels.device)
+    mirrored = _where(draw.flip > 0, pixels)
     pixels = pixels.index_copy(0, mirrored, pixels.index_select(0, mirrored).flip(-1)).float()
-    blurred = _where(draw.sigma > 0, pixels.device)
+    blurred = _where(draw.sigma > 0, pixels)
     if len(blurred):
         soft = resample.blur(pixels.index_select(0, blurred), moved.sigma.index_select(0, blurred), longest)
         pixels.index_copy_(0, blurred, soft)
     recolor(pixels, draw, moved, out)
 
 
-def _where(chosen: Tensor, device: torch.device) -> Tensor:
-    """The chosen rows, found on the CPU and copied without waiting."""
+def _where(chosen: Tensor, pixels: Tensor) -> Tensor:
+    """The chosen rows, found on the CPU and copied without waiting to where the pixels are."""
     rows = chosen.nonzero()[:, 0]
-    return rows.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else rows.to(device)
+    return rows.pin_memory().to(pixels.device, non_blocking=True) if pixels.is_cuda else rows.to(pixels.device)

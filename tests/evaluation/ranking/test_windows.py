@@ -10,7 +10,7 @@ from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.ranking import windows as module
 from evaluation.ranking.objects import SIDE
-from evaluation.ranking.parts import judged_by, parts
+from evaluation.ranking.regions import judged_by, parts
 from evaluation.ranking.windows import EACH, GRID, open_windows, window
 from sslkit.errors import UserError
 
