@@ -42,8 +42,8 @@ tests=(
   tests/evaluation/results/test_measures.py
   tests/evaluation/results/test_statistics.py
   tests/evaluation/transferability
-  tests/evaluation/transferability/test_mixtures.py
   tests/evaluation/transferability/test_eigenbasis.py
+  tests/evaluation/transferability/test_mixtures.py
   tests/evaluation/transferability/test_scatter.py
   tests/layers/test_queue.py
   tests/layers/test_teacher.py

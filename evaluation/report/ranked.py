@@ -59,7 +59,7 @@ class Task:
 
 def task_of(ranked: Ranked, material: Material) -> Task:
     """Put a ranking on the page."""
-    entries, recorded = material.names, ranked.ranking  # commands take the models' names as they are recorded
+    entries, recorded = material.names, ranked.ranking  # commands take the names as recorded, tables those with a mark
     outside = [name for name in recorded.models if name not in entries]
     command = commands.ranking(recorded, material.zoo, entries)
     ranking = _marked(recorded, set(outside))

@@ -175,6 +175,6 @@ def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) 
 def _torn(file: Any) -> int | None:
     """Return where an incomplete last line begins, in bytes; None if all lines are complete."""
     file.seek(0)
-    content = file.read()
+    content = file.read()  # whole: `each_once` reads it before every run anyway
     whole = content.rfind(b"\n") + 1
     return whole if whole < len(content) else None

@@ -44,6 +44,7 @@ class Mixture(ABC):
         Source: Bishop, Pattern Recognition and Machine Learning, 2006, section 9.2.2.
         """
         rows = cls.prepared(x)
+        # As in scikit-learn: first an M step on the clusters, and convergence is of the likelihood before each M step.
         mixture = cls.maximized(_clustered(x, components, seed), rows, floor)
         bound, converged, steps = -math.inf, False, 0
         while steps < MOST_STEPS and not converged:
