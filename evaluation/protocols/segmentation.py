@@ -10,7 +10,7 @@ from evaluation.protocols import detection
 from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.measure import Opened, asked, measured, opened
 from evaluation.protocols.detection.options import Options, Place
-from evaluation.protocols.detection.terminal import TERMINAL
+from evaluation.protocols.detection.output import TERMINAL
 from evaluation.results.result import Result
 from sslkit.runtime.context import Runtime
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from evaluation.datasets import Reading
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.protocols._patches.features import class_shares
@@ -35,7 +36,7 @@ def open_windows(source: str | LabelMaps, split: str = "train", root: str | Path
     To name the class in the middle takes features that see it among its surroundings, as a head of segmentation needs.
     Cells without a pixel that counts are left out. Raises UserError for an unknown set, and for one of a single class.
     """
-    maps = open_label_maps(source, split, root)
+    maps = open_label_maps(source, split, Reading(root=root))
     rng = generator(seed, "windows of a segmentation set")
     pixels, labels, names = [], [], []
     order = np.argsort(draw_keys([str(name) for name in maps.ids], seed, "windows"), kind="stable")

@@ -17,8 +17,8 @@ from unfolded import unfolded
 from evaluation.features.models import load_model
 from evaluation.judging.summary import judge_alone
 from evaluation.protocols.action import Options, action
+from evaluation.protocols.action.output import hint
 from evaluation.protocols.action.recipes import RECIPES as NAMED
-from evaluation.protocols.action.terminal import hint
 from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result

@@ -11,6 +11,7 @@ import torch
 from figures import overlapping_texts
 
 import sslkit
+from sslkit.numerics import figures as embedding
 from sslkit.numerics.figures import plot_embedding
 from sslkit.training import pictures
 from sslkit.training.monitor import History
@@ -23,7 +24,8 @@ TERMS = ["align", "constrain", "dsa/arrange", "dsa/consistency"]
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that were saved."""
     figures = []
-    monkeypatch.setattr(pictures, "save_figure", lambda figure, path: figures.append(figure))
+    for module in (pictures, embedding):
+        monkeypatch.setattr(module, "save_figure", lambda figure, path: figures.append(figure))
     return figures
 
 

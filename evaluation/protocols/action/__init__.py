@@ -17,10 +17,10 @@ from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.opening import Opened, opened, planned
 from evaluation.protocols.action.options import Options, Place
+from evaluation.protocols.action.output import TERMINAL
 from evaluation.protocols.action.reading import EvalViews
 from evaluation.protocols.action.results import fold_name, result_of
 from evaluation.protocols.action.runs import Run, done
-from evaluation.protocols.action.terminal import TERMINAL
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group

@@ -9,8 +9,8 @@ from typing import Any
 from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.measure import Opened, asked, measured, opened
 from evaluation.protocols.detection.options import Options, Place
+from evaluation.protocols.detection.output import TERMINAL
 from evaluation.protocols.detection.results import seed_name
-from evaluation.protocols.detection.terminal import TERMINAL
 from evaluation.results.result import Result
 from sslkit.runtime.context import Runtime
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole, write_whole_folder
 from sslkit.options import members
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
-from sslkit.zoo.exporting.base import Source, Target, about_entry
-from sslkit.zoo.frozen import Frozen
+
+if TYPE_CHECKING:  # they load torch, which a table of the zoo does without
+    from sslkit.zoo.exporting.base import Target
+    from sslkit.zoo.frozen import Frozen
 
 
 def names() -> tuple[str, ...]:
@@ -16,7 +19,7 @@ def names() -> tuple[str, ...]:
     return members.names(__name__)
 
 
-def find(name: str) -> type[Target]:
+def find(name: str) -> "type[Target]":
     """The class of a format by its name, or `package.module:Class`."""
     return members.find(__name__, name)
 
@@ -30,6 +33,8 @@ def export(
     in the entry's folder. An existing one is replaced whole, or left unchanged. trust: see `ZooEntry.backbone`.
     Raises UserError for a network that this format cannot hold, with the formats that can.
     """
+    from sslkit.zoo.exporting.base import Source
+
     target = find(to)()
     source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
     folder = source.entry.folder
@@ -53,7 +58,7 @@ def lines(path: str | Path) -> list[str]:
     return target.lines(target.load(path).about, path.name)
 
 
-def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
+def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> "Frozen":
     """A frozen network from an entry's folder, or from an export of `export`; see `sslkit.zoo.frozen.Frozen`.
 
     Nothing in the files is executed, and no connection is opened. trust: "package.module:function", or several:
@@ -63,13 +68,16 @@ def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> Frozen:
     path = Path(path).expanduser()
     folder = path.parent if path.name == WEIGHTS else path
     if (folder / CARD).is_file():
+        from sslkit.zoo.exporting.base import about_entry
+        from sslkit.zoo.frozen import Frozen
+
         entry = ZooEntry.load(folder)
         net = entry.backbone(trust=trust)
         return Frozen(net, about_entry(entry, net))
     return _owner(path).load(path)
 
 
-def _owner(path: Path) -> Target:
+def _owner(path: Path) -> "Target":
     """The format of a path. Raises UserError if it has none."""
     for name in names():
         target = find(name)()
@@ -85,7 +93,7 @@ def _owner(path: Path) -> Target:
     )
 
 
-def _place(target: Target, folder: Path, to: str, out: str | Path | None) -> Path:
+def _place(target: "Target", folder: Path, to: str, out: str | Path | None) -> Path:
     """The path to write. Raises UserError for a file of another suffix, and for a folder with other content."""
     own = f"{folder.resolve().name}-{to}{target.suffix}"
     if out is None:

@@ -20,6 +20,7 @@ from evaluation.results.statistics import Estimate, share
 from sslkit import open_images
 from sslkit.errors import UserError
 from sslkit.numerics.figures import NoMap
+from sslkit.runtime.context import Runtime
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +177,8 @@ def test_a_collapsed_model_has_no_map_and_costs_no_other_picture(fashion: Featur
     collapsed = replace(fashion, x=rounded.astype(np.float32))
     with pytest.raises(NoMap, match="images are equal: t-SNE cannot map them"):
         plot_features(collapsed, tmp_path / "map.png", per_class=30)
-    subject = SimpleNamespace(train=collapsed, test=collapsed, seed=0)
+    subject = SimpleNamespace(train=lambda runtime: collapsed, test=lambda runtime: collapsed)
     result = Result.of(share(np.ones(9, bool)), protocol="knn", recipe="k=3", metric="top1", model="a", data="b")
     with pytest.warns(UserWarning, match="no map of fashion_mnist"):
-        written = draw(tmp_path, [result], [subject])
+        written = draw([result], [subject], Runtime(out=tmp_path))
     assert [path.name for path in written] == ["evaluation.png", "confusion-fashion_mnist.png"]

@@ -3,6 +3,7 @@
 import json
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from evaluation.results.measures import map11
 from evaluation.results.result import Result, rows_digest
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.context import Runtime
 
 X, Y = load_digits(return_X_y=True)
 X = X.astype(np.float32)
@@ -177,11 +179,10 @@ def test_names_as_labels_and_classes_that_only_train_has() -> None:
 
 
 def test_as_a_protocol_of_a_subject(few, probed_by_few) -> None:
-    class Pixels:
-        train, test, seed, how = as_features(TRAIN), as_features(TEST), 0, {}
+    pixels = SimpleNamespace(train=lambda runtime: as_features(TRAIN), test=lambda runtime: as_features(TEST))
 
     def run(**options):
-        return protocol.run(Pixels(), protocol.Options(**options))
+        return protocol.run(pixels, protocol.Options(**options), Runtime())
 
     protocol = protocols.find("linear")
     assert np.array_equal(run()[0].outcomes, probed_by_few.outcomes)

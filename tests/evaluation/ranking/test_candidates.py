@@ -1,5 +1,7 @@
 """Models of one ranking: the same images, or one error that says what differs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from random_entries import made
@@ -8,6 +10,7 @@ from torch import nn
 import evaluation
 from evaluation.features.zoo_members import Members
 from evaluation.ranking.candidates import chosen, of_arrays, of_models
+from evaluation.ranking.references import open_reference
 from sslkit import open_images, zoo
 from sslkit.errors import UserError
 
@@ -44,7 +47,9 @@ def test_the_same_images_are_taken_and_errors_bear_the_models_name() -> None:
 
 
 def of_the_usual(zoo: object, **how: object) -> Members:
-    return of_models(zoo, "digits", (), *chosen({"device": "cpu", **how}))
+    choice, reading, runtime = chosen({"device": "cpu", **how})
+    choice = replace(choice, reference=open_reference(choice.reference, reading))
+    return of_models(zoo, "digits", (), choice, reading, runtime)
 
 
 def test_channels_are_asked_of_the_model_too(tmp_path) -> None:

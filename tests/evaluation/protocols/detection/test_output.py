@@ -10,10 +10,10 @@ from unfolded import unfolded
 
 from evaluation.features.models import load_model
 from evaluation.judging.summary import judge, judge_alone, shown
-from evaluation.protocols.detection import measure, results, terminal, trials
+from evaluation.protocols.detection import measure, output, results, trials
 from evaluation.protocols.detection.options import Options
+from evaluation.protocols.detection.output import hint
 from evaluation.protocols.detection.recipes import USUAL, protocol_of, source_of
-from evaluation.protocols.detection.terminal import hint
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
@@ -85,7 +85,7 @@ def test_vocs_numbers_come_first_on_its_own_sets_alone(monkeypatch) -> None:
 def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(
     checkpoint: str, options: dict, said: str, monkeypatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(terminal, "described", lambda *_: pytest.fail("the plan was shown"))
+    monkeypatch.setattr(output, "described", lambda *_: pytest.fail("the plan was shown"))
     with pytest.raises(UserError, match=said):
         judge_alone(
             "detection", checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options
