@@ -8,7 +8,8 @@
 - PATH/TO/FILE.npz: arrays
 - shards:PATTERN: tar files of images, local or behind a URL (`sslkit.data.sources.shards.open_shards`)
 - hf:PATH or hf:NAME: a Hugging Face data set with an image column (`sslkit.data.sources.hf.open_hf`)
-- video:PATH/TO/FOLDER: a folder of videos, read as clips (`sslkit.data.video.clips.open_videos`)
+- video:PATH/TO/FOLDER: a folder of videos, or several, a list or a pattern, as clips
+  (`sslkit.data.video.clips.open_videos`)
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 - from Python a list of folders, and a map-style `torch.utils.data.Dataset`
   (`sslkit.data.sources.own_dataset.open_dataset`)
@@ -100,8 +101,9 @@ def name_of_tables(source: str) -> str | None:
         return hf.name_of_hf(source)
     if source.startswith(own_dataset.PREFIX):
         return source.removeprefix(own_dataset.PREFIX)
-    is_one = source in builtin.NAMES or source.startswith("video:") or _expanded(source).exists()
-    return None if is_one or not file_sources.is_files(source) else file_sources.name_of_files(source)
+    text = clips.files_of(source)
+    is_one = source in builtin.NAMES or _expanded(text).exists()
+    return None if is_one or not file_sources.is_files(text) else file_sources.name_of_files(text)
 
 
 def is_divisible(source: Source) -> bool:

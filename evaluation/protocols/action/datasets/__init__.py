@@ -10,7 +10,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from evaluation.protocols.action.datasets._folder import FOLDER, open_folder
+from evaluation.protocols.action.datasets._own import FOLDER, open_own
 from evaluation.protocols.action.datasets.base import Entry, Films
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -49,7 +49,7 @@ def open_films(
     """List the videos and labels of one split. Nothing is downloaded or decoded.
 
     source: a published data set, `NAME` or `NAME:ROOT` (see `names`), or `video:FOLDER`, which has a folder for each
-        split ("train"; "test" or "val") and in it one for each class.
+        split ("train"; "test" or "val") and in it one for each class; or several folders, a list, or a pattern.
     split: "train" or "test"; the test split of Kinetics-400 is its validation list, whose labels are public.
     fold: number of the official split (`folds_of`). root: the folder that contains NAME.
     counts: reaction to numbers of videos or classes other than the published ones: "raise" or "warn".
@@ -57,10 +57,9 @@ def open_films(
     and their source.
     """
     name = _name(source)
-    own_root = Path(source.partition(":")[2] or root).expanduser()
     if name == FOLDER:
-        return open_folder(own_root, split)
-    return find(name).open(own_root, split, fold, counts)
+        return open_own(source, split)
+    return find(name).open(Path(source.partition(":")[2] or root).expanduser(), split, fold, counts)
 
 
 def _name(source: Any) -> str:
