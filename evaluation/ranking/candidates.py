@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import zip_longest
 from numbers import Integral
 from pathlib import Path
@@ -16,7 +15,7 @@ from evaluation.datasets._splits import draw_keys
 from evaluation.datasets._subsets import label_subset
 from evaluation.features.extraction import extract
 from evaluation.features.models import LoadedModel
-from evaluation.features.seen import seen, whole
+from evaluation.features.seen import Judged, seen
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
@@ -108,7 +107,7 @@ def of_models(
     reading = {"root": root, "on_error": how.get("on_error", "skip")}
     models = open_all(zoo, load)
     task = sampled(open_split(dataset, split, **reading), max_images, seed)
-    images = cache(lambda: whole(dataset, split))  # opened if a card may know them
+    judged = Judged(dataset, split)  # opened if a card may know its images
 
     def candidate(name: str, one: Any) -> Candidate:
         model = load(one)
@@ -119,7 +118,7 @@ def of_models(
         say(f"features of {len(task):,} images of {task.name}: {name}")
         features = extract(model, task, task.split, **how)
         found = _candidate(name, model, features, task.boxes, head, statistics, seed=seed, device=device)
-        notes = filter(None, (*found.notes, seen(model.card, images() if model.card else None)))
+        notes = filter(None, (*found.notes, seen(model.card, judged)))
         found = replace(found, source=head, lacks=lacks, notes=tuple(notes))
         if "untrained" not in needs:
             return found

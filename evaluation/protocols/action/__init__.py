@@ -6,10 +6,12 @@ times crops in space. Nothing is chosen on test films: every number is that of t
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evaluation.features.checks import whole_number
+from evaluation.features.seen import seen_films
 from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.opening import Opened, opened, planned
@@ -116,6 +118,10 @@ def run(opened: Opened, options: Options) -> list[Result]:
             place.say(f"{test.films.name}, split {test.films.fold}: {counted}")
             for part in (train.films, test.films):
                 _say_unreadable(part, place.say)
+            if saw := seen_films(opened.model.card, test.films.root, test.index, place.cache):
+                place.say(f"note: {saw}")
+                note = "; ".join(filter(None, (test.films.note, saw)))
+                test = replace(test, films=replace(test.films, note=note))
             fitted = recipes.fitted(plan, len(train.films), scale=options.lr is None)
             runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, how))
         return [result_of(runs, done(runs, folder, place.say), plan, description)]

@@ -83,7 +83,7 @@ def channels_of(image: Picture) -> int:
             return image.colours
         return 1 if is_deep(image) or _eight_bits(image, None).mode in ("L", "LA") else 3
     except Exception as error:
-        raise unreadable(error) from error
+        raise unreadable(error, image.size) from error
 
 
 def is_deep(image: Picture) -> bool:
@@ -96,7 +96,7 @@ def values_of(image: Picture) -> np.ndarray:
     try:
         return image.values() if isinstance(image, Planes) else finite(measured(_values(image), _nodata(image)))
     except Exception as error:
-        raise unreadable(error) from error
+        raise unreadable(error, image.size) from error
 
 
 def square(
@@ -118,7 +118,7 @@ def square(
             return fit_square(pixels, size, fit, interpolation)[0].numpy(), aspect
         return _square(image, size, channels, fit, Image.Resampling[interpolation.upper()], scale)
     except Exception as error:
-        raise unreadable(error) from error
+        raise unreadable(error, image.size) from error
 
 
 def regions(
@@ -140,7 +140,7 @@ def regions(
             return [_cut(pixels, region, interpolation) for region in wanted]
         return _regions(image, wanted, channels, Image.Resampling[interpolation.upper()], scale)
     except Exception as error:
-        raise unreadable(error) from error
+        raise unreadable(error, image.size) from error
 
 
 def upright_size(image: Picture) -> tuple[int, int]:
@@ -157,7 +157,7 @@ def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
     try:
         return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
     except Exception as error:
-        raise unreadable(error) from error
+        raise unreadable(error, image.size) from error
 
 
 def _square(

@@ -11,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image
 
+from sslkit.data.decode.large import identified
 from sslkit.data.decode.planes import Planes
 
 _TWO = ("RGB;16", "RGBA;16", "RGBX;16")  # how Pillow decodes, before a letter for the order of the bytes
@@ -41,7 +42,7 @@ class _Halves(Planes):
 
     def _decoded(self, mode: str) -> np.ndarray:
         """Decode as if the pixels were of this mode."""
-        with Image.open(self._source) as image:
+        with identified(self._source) as image:  # of a size that was allowed
             image.seek(self._image.tell())
             image.tile = [_with_mode(tile, mode) for tile in image.tile]
             return np.asarray(image).astype(np.uint16)

@@ -9,22 +9,18 @@ from typing import IO
 
 from PIL import Image, UnidentifiedImageError
 
-from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.decode.unreadable import TooLarge
 
 _START = 16  # bytes that Pillow's formats look at
 
 
-class TooLarge(UnreadableImage):
-    """The image has more pixels than are allowed."""
-
-
 def open_below(source: str | Path | IO[bytes], most: int | None) -> Image.Image:
-    """Open an image of at most so many pixels, by default of Pillow's limit, 179 million.
+    """Open an image of at most Pillow's limit, 179 million pixels, or with another limit of any size: see `check_size`.
 
     Raises TooLarge, and what Pillow raises.
     """
     try:
-        return Image.open(source) if most is None else _checked(_identified(source), most)
+        return Image.open(source) if most is None else identified(source)
     except Image.DecompressionBombError as error:
         advice = "data.max_pixels=NUMBER allows more" if most is None else "Pillow reads no more of this format"
         raise TooLarge(
@@ -41,16 +37,7 @@ def check_size(size: tuple[int, int], width: int, most: int | None) -> None:
         raise TooLarge(f"it has {pixels:,} pixels, more than {limit:,}: data.max_pixels={pixels} allows it")
 
 
-def _checked(image: Image.Image, most: int) -> Image.Image:
-    try:
-        check_size(image.size, 1, most)
-    except TooLarge:
-        image.close()
-        raise
-    return image
-
-
-def _identified(source: str | Path | IO[bytes]) -> Image.Image:
+def identified(source: str | Path | IO[bytes]) -> Image.Image:
     """`Image.open` without its limit."""
     Image.init()
     start = start_of(source, _START)

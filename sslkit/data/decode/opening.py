@@ -9,7 +9,7 @@ from PIL import Image, UnidentifiedImageError
 from sslkit.data.decode.large import check_size, open_below
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.rare_formats import as_meant, open_rare
-from sslkit.data.decode.unreadable import UnreadableImage, unreadable
+from sslkit.data.decode.unreadable import TooLarge, unreadable
 from sslkit.files.regular_files import regular
 
 Picture = Image.Image | Planes
@@ -50,10 +50,14 @@ def _opened(source: str | Path | IO[bytes], how: Opening) -> Picture:
         found = open_rare(source, how.channels)
         if found is None:
             raise
-    if isinstance(found, Planes):
-        try:
-            check_size(found.size, found.count * found.itemsize, how.max_pixels)
-        except UnreadableImage:
-            found.close()
-            raise
+    return checked(found, how.max_pixels)
+
+
+def checked(found: Picture, most: int | None) -> Picture:
+    """The picture, or the page of it that was sought. Raises TooLarge, and closes it, for more pixels than allowed."""
+    try:
+        check_size(found.size, found.count * found.itemsize if isinstance(found, Planes) else 1, most)
+    except TooLarge:
+        found.close()
+        raise
     return found

@@ -1,8 +1,9 @@
 """The errors of images that cannot be read."""
 
 import errno
+import math
 
-from PIL import UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from sslkit.errors import UserError
 
@@ -13,6 +14,10 @@ class UnreadableImage(Exception):
     """The file is not an image, is damaged, or has pixels of unknown scale."""
 
 
+class TooLarge(UnreadableImage):
+    """The image has more pixels than are allowed, or than fit into the memory."""
+
+
 class MissingPackage(UserError):
     """Images of this format need a package that is not installed."""
 
@@ -20,8 +25,13 @@ class MissingPackage(UserError):
         super().__init__(f'{what} needs the package {package}: pip install "sslkit[{extra}]"')
 
 
-def unreadable(error: Exception) -> Exception:
-    """UnreadableImage with the reason in one line, for any Pillow error; lack of memory or file handles is kept."""
+def unreadable(error: Exception, size: tuple[int, int] = (0, 0)) -> Exception:
+    """UnreadableImage with the reason in one line, for any Pillow error; lack of memory or file handles is kept.
+
+    size: of the image; lack of memory for one that only `data.max_pixels` allows is its own fault.
+    """
+    if isinstance(error, MemoryError) and math.prod(size) > 2 * (Image.MAX_IMAGE_PIXELS or 2**62):
+        return TooLarge(f"its {size[0]:,} x {size[1]:,} pixels do not fit into the memory: lower data.max_pixels")
     if isinstance(error, (UnreadableImage, MissingPackage, MemoryError)) or getattr(error, "errno", None) in _STARVED:
         return error
     if isinstance(error, UnidentifiedImageError):  # its message shows the object in memory, or the path once more

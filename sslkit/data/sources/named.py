@@ -82,9 +82,12 @@ def open_images(
     return _opened(_find(source), options)
 
 
-def splits(source: Source) -> tuple[str, ...]:
-    """The splits of a source, "train" first. "test", if there is one, has the classes of "train"."""
-    return source.splits if isinstance(source, Images) else _find(source).splits()
+def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str, ...]:
+    """The splits of a source, "train" first. "test", if there is one, has the classes of "train".
+
+    cache: as of `open_images`.
+    """
+    return source.splits if isinstance(source, Images) else _find(source, cache).splits()
 
 
 def reusable(source: Any) -> Any:
@@ -155,7 +158,8 @@ def _reopened(images: Images, options: ImageOptions) -> Images:
     return _opened(_find(images.source), wanted)
 
 
-def _find(source: Source) -> _Source:
+def _find(source: Source, cache: str | Path | None = None) -> _Source:
+    """cache: for the splits."""
     source = joined(source)
     if isinstance(source, Dataset):
         return _Source(partial(_open_own, source), lambda: ("train",))
@@ -167,7 +171,7 @@ def _find(source: Source) -> _Source:
     if isinstance(source, str) and text.startswith("video:"):
         return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text))
     if isinstance(source, str) and text.startswith(shards.PREFIX):
-        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text))
+        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text, cache))
     if isinstance(source, str) and text.startswith(hf.PREFIX):
         return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text))
     path = _expanded(text)

@@ -1,12 +1,17 @@
 """Images with more pixels than Pillow opens."""
 
+import io
+import resource
+import struct
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from sslkit.data.decode import decoding
 from sslkit.data.in_order import batches_in_order
 from sslkit.data.sources.named import open_images
 from sslkit.data.views.cropped import CroppedImages
@@ -105,3 +110,141 @@ def test_many_channels_count_as_more_pixels(tmp_path, monkeypatch) -> None:
     with pytest.raises(UserError, match=rf"none of its 1 images can be read.*{reason}"), pytest.warns(UserWarning):
         open_images(tmp_path, image_size=20)
     assert open_images(tmp_path, image_size=20, max_pixels=2600).channels == 13
+
+
+def test_heic_has_the_limit_of_others(folder: Path) -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pillow_heif.from_pillow(Image.new("RGB", (40, 40), (90, 90, 90))).save(folder / "9.heic", quality=100)
+    with pytest.warns(UserWarning, match=r"left out .*: it has (more than|1,600)"):
+        assert open_images(folder, image_size=20).__getitems__([4])["bad"] == [str(folder / "9.heic")]
+    assert not open_images(folder, image_size=20, max_pixels=1600).__getitems__([4])["bad"]
+
+
+def test_colours_of_16_bits_are_read_where_they_are_allowed(folder: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(folder / "9.tif", np.full((40, 40, 3), 2**15, np.uint16), photometric="rgb")
+    with pytest.warns(UserWarning, match="16-bit images"):
+        images = open_images(folder, image_size=20, max_pixels=1600)
+    assert not images.__getitems__([4])["bad"]
+
+
+def with_sides(path: Path, page: int, side: int) -> Path:
+    """A TIFF one of whose pages says that it has other sides than its pixels."""
+    tifffile = pytest.importorskip("tifffile")
+    with tifffile.TiffFile(path, mode="r+") as file:
+        for name in ("ImageWidth", "ImageLength"):
+            file.pages[page].tags[name].overwrite(side)
+    return path
+
+
+@pytest.mark.parametrize("photometric", ["minisblack", "miniswhite"])  # by Pillow, and by tifffile
+def test_a_later_page_has_the_limit_too(photometric: str, tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    pages = np.full((3, 8, 8), 2**14, np.uint16)
+    tifffile.imwrite(tmp_path / "0.tif", pages, photometric=photometric, description="", metadata=None)
+    with_sides(tmp_path / "0.tif", 1, 100_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        images = open_images(tmp_path, image_size=8, pages="all", range=(0.0, 65535.0))
+    with pytest.warns(UserWarning, match=r"left out .*0\.tif#2: it has 10,000,000,000 pixels, more than 178,956,970"):
+        images._has_told, images._unreadable = False, set()
+        assert images.__getitems__([1])["bad"] == [f"{tmp_path}/0.tif#2"]
+    assert not images.__getitems__([0, 2])["bad"]
+
+
+def test_pages_of_one_picture_have_one_size(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "0.tif", np.zeros((5, 8, 8), np.uint16), photometric="minisblack", metadata=None)
+    with_sides(tmp_path / "0.tif", 3, 100_000)
+    with pytest.raises(UserError, match=r"0\.tif: a TIFF whose pages of one picture have several sizes"):
+        open_images(tmp_path, image_size=8, channels=5)
+
+
+def test_tiles_larger_than_their_image_are_not_read(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "0.tif", np.zeros((16, 16), np.uint16), photometric="miniswhite", tile=(16, 16))
+    with tifffile.TiffFile(tmp_path / "0.tif", mode="r+") as file:
+        for name in ("TileWidth", "TileLength"):
+            file.pages[0].tags[name].overwrite(65520)
+    with pytest.raises(UserError, match=r"0\.tif: a TIFF with tiles of shape \(65520, 65520\), larger than the image"):
+        open_images(tmp_path, image_size=8)
+
+
+def test_a_jpeg_2000_of_another_size_than_it_says(tmp_path: Path) -> None:
+    imagecodecs = pytest.importorskip("imagecodecs")
+    content = bytearray(imagecodecs.jpeg2k_encode(np.zeros((8, 8, 3), np.uint16), codecformat="jp2", level=0))
+    place = content.find(b"\xff\x4f\xff\x51")
+    content[place + 8 : place + 16] = (100_000).to_bytes(4, "big") * 2
+    (tmp_path / "0.jp2").write_bytes(content)
+    with pytest.raises(UserError, match=r"0\.jp2: its header says \(8, 8\) pixels, and its code \(100000, 100000\)"):
+        open_images(tmp_path, image_size=8)
+
+
+def test_what_is_allowed_and_does_not_fit_into_the_memory_is_left_out(folder: Path, monkeypatch) -> None:
+    upright = decoding._upright
+
+    def starved(image: Image.Image, *how: object) -> Image.Image:
+        if image.width == 40:
+            raise MemoryError
+        return upright(image, *how)
+
+    monkeypatch.setattr(decoding, "_upright", starved)
+    images = open_images(folder, image_size=20, max_pixels=1600)
+    with pytest.warns(UserWarning, match=r"left out .*1\.png: its 40 x 40 pixels do not fit into the memory"):
+        assert images.__getitems__([1])["bad"] == [str(folder / "1.png")]
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10**6)
+    images._unreadable = set()
+    with pytest.raises(MemoryError):  # of a small image: the machine's fault
+        images.__getitems__([1])
+
+
+def fits_header(side: int) -> bytes:
+    cards = {"SIMPLE": "T", "BITPIX": "16", "NAXIS": "2", "NAXIS1": str(side), "NAXIS2": str(side)}
+    text = "".join(f"{name:<8}= {value:>20}".ljust(80) for name, value in cards.items()) + "END".ljust(80)
+    return text.ljust(2880).encode()
+
+
+def png_header(side: int) -> bytes:
+    head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + bytes(64)
+
+
+def dicom_file(side: int) -> bytes:
+    pydicom = pytest.importorskip("pydicom")
+    from pydicom.uid import ExplicitVRLittleEndian
+
+    about = pydicom.Dataset()
+    about.Rows = about.Columns = side
+    about.SamplesPerPixel, about.PhotometricInterpretation, about.PixelRepresentation = 1, "MONOCHROME2", 0
+    about.BitsAllocated = about.BitsStored = 16
+    about.HighBit, about.PixelData = 15, bytes(128)
+    about.file_meta = pydicom.dataset.FileMetaDataset()
+    about.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    content = io.BytesIO()
+    pydicom.dcmwrite(content, about, enforce_file_format=False, implicit_vr=False, little_endian=True)
+    return bytes(128) + b"DICM" + content.getvalue().partition(b"DICM")[2] if b"DICM" in content.getvalue() else b""
+
+
+SMALL_FILES = {
+    "png": png_header,
+    "ppm": lambda side: b"P6 %d %d 255\n" % (side, side) + bytes(64),
+    "pfm": lambda side: b"Pf %d %d -1.0\n" % (side, side) + bytes(64),
+    "fits": fits_header,
+    "qoi": lambda side: b"qoif" + struct.pack(">IIBB", side, side, 3, 0) + bytes(64),
+    "bmp": lambda side: (
+        b"BM" + struct.pack("<IIIIiiHHIIiiII", 118, 0, 54, 40, side, side, 1, 8, 0, 0, 0, 0, 0, 0) + bytes(64)
+    ),
+    "tga": lambda side: struct.pack("<BBBHHBHHHHBB", 0, 0, 3, 0, 0, 0, 0, 0, 60_000, 60_000, 8, 0) + bytes(64),
+    "dcm": lambda side: dicom_file(60_000),
+}
+
+
+@pytest.mark.parametrize("ending", SMALL_FILES)
+def test_a_small_file_that_says_it_is_huge_takes_no_memory(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"0.{ending}").write_bytes(SMALL_FILES[ending](100_000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(UserError, match=rf"0\.{ending}: it has .*pixels"):
+            open_images(tmp_path, image_size=8)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18, "KiB"
