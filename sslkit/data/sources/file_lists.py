@@ -1,4 +1,4 @@
-"""Lists of files: a text file of paths, one a line, or a CSV file with columns of paths, labels and splits."""
+"""Lists of files: paths, one a line, also with the number of a class behind; or a CSV file of paths, labels, splits."""
 
 import codecs
 import csv
@@ -27,6 +27,8 @@ COLUMNS = {  # what a column holds: its names, in small letters and without blan
     "label": ("label", "labels", "class", "classname", "target", "category"),
     "split": ("split", "set", "subset", "fold"),
 }
+_NUMBERED = re.compile(r"(.*\.[A-Za-z]\w{0,4})\s+(-?\d+)")  # a line `path/to/a.jpg 3`, as Caffe's
+_SHOWN = 4  # columns
 _MOST = 2**30  # bytes of a list
 
 
@@ -180,7 +182,7 @@ def _parsed(file: Path, size: int, changed: int) -> Rows:
         raise UserError(f"{file} is no list of files: {first_line(error)}") from error
     if any("\0" in line for line in lines):
         raise UserError(f"{file} is no list of files: it has bytes of zero")
-    rows = _table(file, lines) if file.suffix.lower() in TABLES else _paths(lines)
+    rows = _table(file, lines) if file.suffix.lower() in TABLES else _paths(file, lines)
     if not rows.paths:
         raise UserError(f"{file} names no file")
     return rows
@@ -193,9 +195,17 @@ def _text(content: bytes) -> str:
     return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
 
 
-def _paths(lines: Sequence[str]) -> Rows:
-    found = [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]
-    return Rows([path for _, path in found], [number for number, _ in found])
+def _paths(file: Path, lines: Sequence[str]) -> Rows:
+    numbers, paths = [], []
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if line:
+            numbers.append(number)
+            paths.append(line)
+    if not paths or not all(map(_NUMBERED.fullmatch, paths)):
+        return Rows(paths, numbers)
+    warnings.warn(f"{file}: its lines are read as paths and the numbers of their classes", stacklevel=5)
+    both = [_NUMBERED.fullmatch(path).groups() for path in paths]
+    return Rows([path for path, _ in both], numbers, [label for _, label in both])
 
 
 def _table(file: Path, lines: Sequence[str]) -> Rows:
@@ -231,7 +241,9 @@ def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
         )
     used = {what: place for what, place in found.items() if place is not None}
     said = ", ".join(f"{what}s from {head[place].strip()!r}" for what, place in used.items())
-    warnings.warn(f"{file}: its columns are read as {said}", stacklevel=5)
+    others = [repr(name.strip()) for place, name in enumerate(head) if place not in used.values()][:_SHOWN]
+    unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
+    warnings.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
     return used
 
 

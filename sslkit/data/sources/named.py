@@ -39,6 +39,8 @@ from sslkit.options.members import nearest
 
 Source = str | Path | Images | Dataset | Sequence[str | Path]
 
+_PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
+
 __all__ = ["ImageOptions", "Images", "collate", "is_divisible", "open_images", "splits"]
 
 
@@ -182,10 +184,10 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
     if file_sources.is_files(text):
         return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
     if path.is_file():
-        raise UserError(
-            f"{path} is a file: give the folder that holds the images, a .npz file of arrays, or a list of files, .txt "
-            "or .csv"
+        how = {".tar": f"for the images in it write data=shards:{path}", **dict.fromkeys(_PACKED, "unpack it")}.get(
+            path.suffix.lower(), "give the folder that holds the images, a .npz file of arrays, or a list, .txt or .csv"
         )
+        raise UserError(f"{path} is a file: {how}")
     return _find_torchvision(source)
 
 

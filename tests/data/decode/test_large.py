@@ -1,6 +1,5 @@
 """Images with more pixels than Pillow opens."""
 
-import io
 import resource
 import struct
 import warnings
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from image_files import SIDE, dicom, fits, flat
 from PIL import Image
 
 from sslkit.data.decode import decoding
@@ -198,50 +198,26 @@ def test_what_is_allowed_and_does_not_fit_into_the_memory_is_left_out(folder: Pa
         images.__getitems__([1])
 
 
-def fits_header(side: int) -> bytes:
-    cards = {"SIMPLE": "T", "BITPIX": "16", "NAXIS": "2", "NAXIS1": str(side), "NAXIS2": str(side)}
-    text = "".join(f"{name:<8}= {value:>20}".ljust(80) for name, value in cards.items()) + "END".ljust(80)
-    return text.ljust(2880).encode()
-
-
 def png_header(side: int) -> bytes:
     head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + bytes(64)
 
 
-def dicom_file(side: int) -> bytes:
-    pydicom = pytest.importorskip("pydicom")
-    from pydicom.uid import ExplicitVRLittleEndian
-
-    about = pydicom.Dataset()
-    about.Rows = about.Columns = side
-    about.SamplesPerPixel, about.PhotometricInterpretation, about.PixelRepresentation = 1, "MONOCHROME2", 0
-    about.BitsAllocated = about.BitsStored = 16
-    about.HighBit, about.PixelData = 15, bytes(128)
-    about.file_meta = pydicom.dataset.FileMetaDataset()
-    about.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    content = io.BytesIO()
-    pydicom.dcmwrite(content, about, enforce_file_format=False, implicit_vr=False, little_endian=True)
-    return bytes(128) + b"DICM" + content.getvalue().partition(b"DICM")[2] if b"DICM" in content.getvalue() else b""
-
-
-SMALL_FILES = {
-    "png": png_header,
-    "ppm": lambda side: b"P6 %d %d 255\n" % (side, side) + bytes(64),
-    "pfm": lambda side: b"Pf %d %d -1.0\n" % (side, side) + bytes(64),
-    "fits": fits_header,
-    "qoi": lambda side: b"qoif" + struct.pack(">IIBB", side, side, 3, 0) + bytes(64),
-    "bmp": lambda side: (
-        b"BM" + struct.pack("<IIIIiiHHIIiiII", 118, 0, 54, 40, side, side, 1, 8, 0, 0, 0, 0, 0, 0) + bytes(64)
-    ),
-    "tga": lambda side: struct.pack("<BBBHHBHHHHBB", 0, 0, 3, 0, 0, 0, 0, 0, 60_000, 60_000, 8, 0) + bytes(64),
-    "dcm": lambda side: dicom_file(60_000),
+SMALL_FILES = {  # of 100,000 x 100,000 pixels, or as many as the format has
+    "png": lambda: png_header(100_000),
+    "ppm": lambda: b"P6 100000 100000 255\n" + bytes(64),
+    "pfm": lambda: b"Pf 100000 100000 -1.0\n" + bytes(64),
+    "fits": lambda: fits(-32, 1, ">f4").replace(f"= {SIDE:>20}".encode(), f"= {100_000:>20}".encode()),
+    "qoi": lambda: b"qoif" + struct.pack(">IIBB", 100_000, 100_000, 3, 0) + bytes(64),
+    "bmp": lambda: b"BM" + struct.pack("<4I2i2H6I", 118, 0, 54, 40, 100_000, 100_000, 1, 24, *[0] * 6) + bytes(64),
+    "tga": lambda: struct.pack("<BBBHHBHHHHBB", 0, 0, 3, 0, 0, 0, 0, 0, 60_000, 60_000, 8, 0) + bytes(64),
+    "dcm": lambda: dicom(flat("u2", 2048), Rows=60_000, Columns=60_000),
 }
 
 
 @pytest.mark.parametrize("ending", SMALL_FILES)
 def test_a_small_file_that_says_it_is_huge_takes_no_memory(ending: str, tmp_path: Path) -> None:
-    (tmp_path / f"0.{ending}").write_bytes(SMALL_FILES[ending](100_000))
+    (tmp_path / f"0.{ending}").write_bytes(SMALL_FILES[ending]())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -226,3 +226,21 @@ def test_a_plain_list_says_nothing(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         open_images(written(folder / "a.txt", "pictures/ant/0.png", "pictures/bee/0.png"))
+
+
+def test_lines_of_a_path_and_the_number_of_its_class(folder: Path) -> None:
+    """As Caffe, mmpretrain and VideoMAE write them; names with blanks and numbers are names."""
+    text = written(folder / "a.txt", "pictures/ant/0.png 7", "pictures/ant/1.png\t3", "pictures/bee/2.png  -1")
+    with pytest.warns(UserWarning, match=r"a\.txt: its lines are read as paths and the numbers of their classes"):
+        images = open_images(text, image_size=4)
+    assert values(images) == [0, 1, 12] and images.classes == ["3", "7"] and images.labels.tolist() == [1, 0, -1]
+    (folder / "pictures" / "bee" / "2.png").rename(folder / "pictures" / "bee" / "2.png 3")
+    text = written(folder / "a.txt", "pictures/bee/2.png 3", "pictures/ant/0.png")
+    assert values(open_images(text, image_size=4)) == [12, 0]
+
+
+def test_columns_that_are_not_used_are_named(folder: Path) -> None:
+    """A column of labels called `breed`: without a word there would be none."""
+    table = written(folder / "a.csv", "file_name,breed,age", "pictures/ant/0.png,x,1", "pictures/bee/2.png,y,2")
+    with pytest.warns(UserWarning, match="paths from 'file_name'; of the others, such as 'breed', 'age', none is used"):
+        open_images(table)
