@@ -158,8 +158,10 @@ def _share_of_files(
         {os.path.realpath(Path(one.strip()).expanduser()) for one in text.split(",")}
         for text in (learned, clips.files_of(source))
     )
-    if folders == judged or not any(
-        os.path.commonpath([own, one]) in (own, one) for one in folders if Path(one).is_dir()
+    if (
+        not learned
+        or folders == judged
+        or not any(os.path.commonpath([own, one]) in (own, one) for one in folders if Path(one).is_dir())
     ):
         return ""
     try:

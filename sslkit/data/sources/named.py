@@ -184,9 +184,9 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
     if file_sources.is_files(text):
         return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
     if path.is_file():
-        how = {".tar": f"for the images in it write data=shards:{path}", **dict.fromkeys(_PACKED, "unpack it")}.get(
-            path.suffix.lower(), "give the folder that holds the images, a .npz file of arrays, or a list, .txt or .csv"
-        )
+        how = "give the folder that holds the images, a .npz file of arrays, or a list of files, .txt or .csv"
+        how = "unpack it" if path.suffix.lower() in _PACKED else how
+        how = f"for the images in it write data=shards:{path}" if path.suffix.lower() == ".tar" else how
         raise UserError(f"{path} is a file: {how}")
     return _find_torchvision(source)
 
