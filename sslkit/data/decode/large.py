@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import IO
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from sslkit.data.decode.unreadable import TooLarge
 
@@ -45,10 +45,23 @@ def identified(source: str | Path | IO[bytes]) -> Image.Image:
         factory, accept = Image.OPEN[name]
         if accept is None or accept(start) in (True, 1):
             try:
-                return factory(source, None)
+                return _unlimited(factory(source, None))
             except (SyntaxError, IndexError, TypeError, struct.error):  # of another format
                 _rewind(source)
     raise UnidentifiedImageError
+
+
+def _unlimited(image: Image.Image) -> Image.Image:
+    """The image, without the limit that Pillow has for compressed TIFFs when it decodes them."""
+
+    def prepare() -> None:
+        if image._im is None:
+            image.im = Image.core.new(image.mode, image._tile_size)
+        ImageFile.ImageFile.load_prepare(image)
+
+    if hasattr(image, "_tile_size"):
+        image.load_prepare = prepare
+    return image
 
 
 def start_of(source: str | Path | IO[bytes], length: int) -> bytes:
