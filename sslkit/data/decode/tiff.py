@@ -123,12 +123,11 @@ class TiffPlanes(Planes):
         if page >= self.n_frames:
             raise EOFError(f"there is no page {page}")
         self._frame = page
-        first = self._file.pages[self._places[page][0]]
-        self.size = (first.imagewidth, first.imagelength)
+        self.size = _size(self._file.pages[self._places[page][0]])
 
     def _read(self) -> np.ndarray:
         pages = [self._file.pages[place] for place in self._places[self._frame]]
-        if any((page.imagewidth, page.imagelength) != self.size for page in pages):
+        if any(_size(page) != self.size for page in pages):
             raise UnreadableImage("a TIFF whose pages of one picture have several sizes")
         try:
             return np.concatenate([_planes(page) for page in pages])
@@ -136,6 +135,11 @@ class TiffPlanes(Planes):
             if "imagecodecs" in str(error):
                 raise MissingPackage("the compression of this TIFF", "imagecodecs", "tiff") from error
             raise
+
+
+def _size(page: Any) -> tuple[int, int]:
+    """Width and height of a page; `keyframe` is the page itself, or one that it is decoded like."""
+    return page.keyframe.imagewidth, page.keyframe.imagelength
 
 
 def _planes(page: Any) -> np.ndarray:
