@@ -147,7 +147,7 @@ def test_videos_are_trained_on_from_several_folders(config, films) -> None:
     source = [f"video:{films}/train", f"video:{films}/test"]
     several = Config.from_mapping({**config, "data": {**config["data"], "source": source}})
     data = open_data(several)
-    assert data.held_out and (len(data.train), len(data.query)) == (24, 12)
+    assert data.held_out and (len(data.train), len(data.query.rows)) == (24, 12)
     assert runs.base_name(several, "slow_r18").startswith("byol+dsa-train+test-slow_r18")
 
 
